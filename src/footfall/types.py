@@ -1,0 +1,281 @@
+"""The nouns of the library: what is solved, what was written, what was said about it and what it cost.
+
+Everything is a small frozen dataclass. Whoever reads a `Trajectory` and says how good each `Step` is, is a
+`Judge`; what it says is a `Judgement`. A step that could not be judged holds `None` and a reason, never a zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+__all__ = [
+    "Cost", "Judge", "Judged", "Judgement", "Json", "Message", "Node", "Problem", "SearchResult", "Searcher",
+    "Step", "Trajectory", "Tree",
+]  # fmt: skip
+
+Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What some work used. Costs add up with `+`; `seconds` is wall clock and differs from run to run."""
+
+    prompt_tokens: int = 0
+    """Prompt tokens that went through a model (a prefix found in a cache is not counted here)."""
+    cached_tokens: int = 0
+    """Prompt tokens whose keys and values were found in a cache instead."""
+    generated_tokens: int = 0
+    scored_tokens: int = 0
+    """Tokens read by a judge."""
+    flops: float = 0.0
+    seconds: float = 0.0
+    calls: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+    @classmethod
+    def total(cls, costs: Iterable[Cost]) -> Cost:
+        return sum(costs, cls())
+
+    def to_dict(self) -> dict[str, float]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat prompt."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A task with its reference answer, and what its domain needs besides the prompt."""
+
+    id: str
+    prompt: str | tuple[Message, ...]
+    answer: str | None = None
+    domain: str = "math"
+    images: tuple[str, ...] = ()
+    """References (paths or URLs), never pixels."""
+    tools: tuple[Mapping[str, Json], ...] = ()
+    tables: tuple[Mapping[str, Json], ...] = ()
+    documents: tuple[str, ...] = ()
+    meta: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The prompt as plain text: the contents of all messages, for judges that take no chat."""
+        if isinstance(self.prompt, str):
+            return self.prompt
+        return "\n\n".join(message.content for message in self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a trace; agents also have an action, what they observed, and who acted."""
+
+    text: str
+    action: str | None = None
+    observation: str | None = None
+    agent: str | None = None
+    images: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] | None = None
+    """As sampled, with the separator that follows; meaningful only with `Trajectory.tokenizer`."""
+    logprobs: tuple[float, ...] | None = None
+    """Of `token_ids` under the writer at temperature 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """Steps written for a problem. A prefix is a trajectory whose `answer` is still `None`."""
+
+    id: str
+    problem: Problem
+    steps: tuple[Step, ...] = ()
+    answer: str | None = None
+    correct: bool | None = None
+    author: str | None = None
+    separator: str = "\n\n"
+    """What stands after each step in the text."""
+    tokenizer: str | None = None
+    """Fingerprint of the vocabulary that the steps' `token_ids` belong to."""
+    cost: Cost = field(default_factory=Cost)
+    meta: Mapping[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.tokenizer is None and any(step.token_ids is not None for step in self.steps):
+            raise ValueError(f"trajectory {self.id!r} has token_ids but names no tokenizer they belong to")
+
+    @property
+    def text(self) -> str:
+        """The steps as text, each followed by the separator."""
+        return "".join(step.text + self.separator for step in self.steps)
+
+    def prefix(self, n_steps: int) -> Trajectory:
+        """The first `n_steps` steps, with answer and verdict forgotten."""
+        if not 0 <= n_steps <= len(self.steps):
+            raise ValueError(f"trajectory {self.id!r} has {len(self.steps)} steps, no prefix of {n_steps}")
+        steps = self.steps[:n_steps]
+        return replace(self, steps=steps, answer=None, correct=None, cost=Cost())
+
+    def extend(self, steps: Sequence[Step]) -> Trajectory:
+        return replace(self, steps=self.steps + tuple(steps))
+
+    @property
+    def key(self) -> str:
+        """Content address: equal for equal problems and equal steps, whatever the id."""
+        steps = [[s.text, s.action, s.observation, s.agent, list(s.images)] for s in self.steps]
+        return content_key(self.problem.id, self.problem.text, self.separator, steps)
+
+
+def content_key(*parts: Any) -> str:
+    """32 hex digits that name a JSON-like value by its content."""
+    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One value a step, from one judge. `None` means not judged; `failures` then says why."""
+
+    trajectory_id: str
+    values: tuple[float | None, ...]
+    judge: str
+    value: float | None = None
+    """The judge's own word on the whole trajectory, if it has one; not an aggregate of `values`."""
+    aspects: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Further numbers a step, e.g. `{"successes": (3, 0), "rollouts": (8, 8)}`."""
+    rationales: tuple[str | None, ...] = ()
+    failures: tuple[str | None, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+
+    def __post_init__(self) -> None:
+        n = len(self.values)
+        columns = {**{f"aspects[{name!r}]": column for name, column in self.aspects.items()},
+                   "rationales": self.rationales or self.values, "failures": self.failures or self.values}  # fmt: skip
+        for name, column in columns.items():
+            if len(column) != n:
+                raise ValueError(f"judgement of {self.trajectory_id!r}: {name} has {len(column)} entries for {n} steps")
+        for i, value in enumerate(self.values):
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"judgement of {self.trajectory_id!r}: step {i + 1} has the value {value}")
+
+    def check(self, trajectory: Trajectory) -> Judgement:
+        """Itself, if it has one value for each step of `trajectory`; an error that names the trace if not."""
+        if len(self.values) != len(trajectory.steps):
+            raise ValueError(
+                f"trajectory {trajectory.id!r} has {len(trajectory.steps)} steps "
+                f"but judge {self.judge!r} gave {len(self.values)} values"
+            )
+        return self
+
+    def first_below(self, threshold: float) -> int | None:
+        """0-based index of the first step valued strictly below `threshold`, -1 if there is none.
+
+        `None` if an unjudged step comes first: then nobody can say.
+        """
+        for i, value in enumerate(self.values):
+            if value is None:
+                return None
+            if value < threshold:
+                return i
+        return -1
+
+
+class Judged(NamedTuple):
+    """A trajectory with what one judge said of it: a row of process data."""
+
+    trajectory: Trajectory
+    judgement: Judgement | None
+
+
+class Judge(Protocol):
+    """Reads traces, says how good each step is. The order of the result is the order of the input."""
+
+    @property
+    def name(self) -> str:
+        """Who judges: kind, weights and settings, so that two judges with one name say the same."""
+        ...
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One step in a tree of traces; `parent` is -1 at the top."""
+
+    parent: int
+    step: Step
+    visits: int = 0
+    value: float | None = None
+    terminal: bool = False
+    meta: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Tree:
+    """Trajectories that share prefixes. Nodes are only ever appended, so an index stays valid."""
+
+    problem: Problem
+    nodes: list[Node] = field(default_factory=list)
+    separator: str = "\n\n"
+    value: float | None = None
+    """Of the empty prefix."""
+
+    def add(self, parent: int, step: Step, **given: Any) -> int:
+        if not -1 <= parent < len(self.nodes):
+            raise ValueError(f"tree of {self.problem.id!r} has no node {parent} to put a step under")
+        self.nodes.append(Node(parent, step, **given))
+        return len(self.nodes) - 1
+
+    def update(self, node: int, **changes: Any) -> None:
+        self.nodes[node] = replace(self.nodes[node], **changes)
+
+    def children(self, node: int) -> list[int]:
+        return [i for i, n in enumerate(self.nodes) if n.parent == node]
+
+    def leaves(self) -> list[int]:
+        inner = {n.parent for n in self.nodes}
+        return [i for i in range(len(self.nodes)) if i not in inner]
+
+    def path(self, node: int) -> list[int]:
+        """Node indices from the top down to `node`."""
+        path: list[int] = []
+        while node >= 0:
+            path.append(node)
+            node = self.nodes[node].parent
+        return path[::-1]
+
+    def trajectory(self, node: int) -> Trajectory:
+        """The trace that ends in `node`."""
+        steps = tuple(self.nodes[i].step for i in self.path(node))
+        return Trajectory(f"{self.problem.id}#{node}", self.problem, steps, separator=self.separator)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A searcher's answer to one problem, with everything it looked at and what that cost."""
+
+    problem: Problem
+    answer: str | None
+    chosen: Trajectory | None
+    candidates: tuple[Judged, ...] = ()
+    tree: Tree | None = None
+    scores: tuple[float | None, ...] = ()
+    """One a candidate, as the searcher compared them."""
+    failure: str | None = None
+    cost: Cost = field(default_factory=Cost)
+
+
+class Searcher(Protocol):
+    """Policy + judge + budget -> an answer, with its candidates and cost."""
+
+    def solve(self, problems: Sequence[Problem]) -> list[SearchResult]: ...
