@@ -18,7 +18,7 @@ __all__ = [
     "Step", "Trajectory", "Tree",
 ]  # fmt: skip
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
 @dataclass(frozen=True, slots=True)
