@@ -54,7 +54,7 @@ def encode(tokenizer: Tokenizer, trajectory: Trajectory, template: Template) -> 
     prompt_length = len(ids)
     own_ids = trajectory.tokenizer is not None and trajectory.tokenizer == fingerprint(tokenizer)
     separator = tokenizer.encode(trajectory.separator, add_special_tokens=False)
-    ends = []
+    ends: list[int] = []
     for k, step in enumerate(trajectory.steps):
         if own_ids and step.token_ids:
             ids.extend(step.token_ids)
