@@ -1,0 +1,109 @@
+"""The computer-algebra side of answer comparison: a process of its own that reads requests and answers them.
+
+It says `ready`, then takes one request a line (`["reads", a]`, `["form", a]` or `["same", a, b]`) and replies with one
+line of JSON. Each request may use `CPU_SECONDS` of processor time: `9^{9^{9^9}}` sits inside one big-integer call that
+no Python signal handler can interrupt, so the kernel ends the process and the caller starts another.
+Run by `footfall._answers_algebra` only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from functools import lru_cache
+from typing import Any
+
+CPU_SECONDS = 3.0
+MEMORY_BYTES = 4 << 30
+LARGEST_EXPANDED = 12
+"""Powers up to this one are multiplied out."""
+_ALGEBRA_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+
+
+def main() -> None:
+    """Answer requests until stdin ends."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints must not be read as a reply
+    logging.disable(logging.CRITICAL)
+    _limit_memory()
+    import math_verify  # noqa: F401  (a machine without it must not look like one where no answers agree)
+
+    replies.write("ready\n")
+    replies.flush()
+    for line in sys.stdin:
+        _limit_time(CPU_SECONDS)
+        reply = _answer(json.loads(line))
+        _limit_time(0)
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _limit_time(seconds: float) -> None:
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # SIGPROF is left at its default: it ends the process
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def _answer(request: list[str]) -> str | bool | None:
+    kind, *texts = request
+    if kind == "reads":
+        return bool(_parse(texts[0]))
+    return _form(texts[0]) if kind == "form" else _same(*texts)
+
+
+def _same(a: str, b: str) -> bool:
+    from math_verify import verify
+
+    left, right = _parse(a), _parse(b)
+    if not left or not right:
+        return False
+    return any(verify(x, y, timeout_seconds=None) for x, y in ((left, right), (right, left)))
+
+
+def _form(text: str) -> str | None:
+    """The expression multiplied out or simplified, printed back; `None` where that fails."""
+    import sympy
+
+    try:
+        expression = _parse(text)[0]
+        if isinstance(expression, sympy.Expr):
+            expression = _simplified(expression)
+        return str(expression)
+    except _ALGEBRA_ERRORS:
+        return None
+
+
+def _simplified(expression: Any) -> Any:
+    import sympy
+
+    if not (expression.free_symbols and expression.is_polynomial()):
+        return sympy.simplify(expression)
+    exponents = [power.exp for power in expression.atoms(sympy.Pow)]
+    small = all(exponent.is_Integer and exponent <= LARGEST_EXPANDED for exponent in exponents)
+    return sympy.expand(expression) if small else expression
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> list[Any]:
+    """The expression alone: math-verify also hands back the raw string, which must never decide an equality."""
+    from math_verify import LatexExtractionConfig, parse
+
+    whole = [LatexExtractionConfig(boxed_match_priority=0)]
+    found = parse(f"\\boxed{{{text}}}", extraction_config=whole, parsing_timeout=None)
+    return [part for part in found if not isinstance(part, str)][:1]
+
+
+if __name__ == "__main__":
+    main()

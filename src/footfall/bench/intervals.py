@@ -1,0 +1,83 @@
+"""How sure a figure is: bootstrap intervals over problems, paired differences, Wilson's interval for a rate.
+
+A bootstrap resample is a vector of counts, one a case, so any figure that can be written with case weights gets its
+interval from one weight matrix: row 0 is the data itself, each further row a resample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Floats", "Interval", "bootstrap_mean", "case_weights", "from_resamples", "paired_difference", "wilson"]
+
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 2000
+_CHUNK = 256
+"""Resamples drawn at once, to bound the memory."""
+
+
+class Interval(NamedTuple):
+    """A figure with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def bootstrap_mean(values: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
+    """The mean over problems and its percentile bootstrap interval."""
+    values_P = np.asarray(values, dtype=np.float64)
+    if values_P.ndim != 1 or not len(values_P):
+        raise ValueError(f"a mean needs one value a problem, not an array of shape {values_P.shape}")
+    rng = np.random.default_rng(seed)
+    size = len(values_P)
+    means = [values_P.mean(keepdims=True)]
+    for done in range(0, resamples, _CHUNK):
+        picked = rng.integers(size, size=(min(_CHUNK, resamples - done), size))
+        means.append(values_P[picked].mean(axis=1))
+    return from_resamples(np.concatenate(means))
+
+
+def paired_difference(a: npt.ArrayLike, b: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
+    """Mean of a − b over the same problems: each problem is its own control."""
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"a paired difference needs the same problems twice, not {first.shape} and {second.shape}")
+    return bootstrap_mean(first - second, seed, resamples)
+
+
+def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Interval:
+    """Wilson's score interval of a rate: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n)."""
+    if not 0 <= successes <= n or n < 1:
+        raise ValueError(f"{successes} successes of {n} is not a rate")
+    p, scale = successes / n, 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / scale
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
+    return Interval(p, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def case_weights(strata: Sequence[str], seed: int = 0, resamples: int = RESAMPLES) -> Floats:
+    """(1 + resamples) × cases: ones, then how often each case is drawn. Each stratum keeps its size."""
+    rng = np.random.default_rng(seed)
+    names = np.asarray(strata)
+    weights_RN = np.ones((1 + resamples, len(names)))
+    for name in dict.fromkeys(strata):
+        columns = np.flatnonzero(names == name)
+        even = np.full(len(columns), 1 / len(columns))
+        weights_RN[1:, columns] = rng.multinomial(len(columns), even, size=resamples)
+    return weights_RN
+
+
+def from_resamples(figures_R: Floats) -> Interval:
+    """Row 0 is the figure, the other rows its resamples; those without a value (an empty class) are left out."""
+    drawn = figures_R[1:][np.isfinite(figures_R[1:])]
+    low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (math.nan, math.nan)
+    return Interval(float(figures_R[0]), float(low), float(high))

@@ -1,0 +1,134 @@
+"""One record and where it came from: typed access to its fields, with errors that name file, line and field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from footfall.formats.errors import FormatError, show
+from footfall.types import Json
+
+__all__ = ["Fields"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A JSON object with its file and line; `at` is the dotted name of the object inside the line's record."""
+
+    data: Mapping[str, Json]
+    path: str = "record"
+    line: int | None = None
+    at: str = ""
+    unit: str = "line"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.data
+
+    def name(self, field: str) -> str:
+        """The dotted name of a field as the user would look for it in the line."""
+        return f"{self.at}.{field}" if self.at else field
+
+    def error(self, field: str | None, expected: str, got: str | None = None, fix: str | None = None) -> FormatError:
+        """What to raise about a field of this record."""
+        name = self.name(field) if field is not None else (self.at or None)
+        return FormatError(self.path, expected, line=self.line, field=name, got=got, fix=fix, unit=self.unit)
+
+    def get(self, field: str, expected: str) -> Json:
+        """The field's value; an error if it is absent."""
+        if field not in self.data:
+            near = ", ".join(map(str, list(self.data)[:12]))
+            raise self.error(field, expected, "no such field", f"add it; the record has: {near or 'nothing'}")
+        return self.data[field]
+
+    def wrong(self, field: str, expected: str, fix: str | None = None) -> FormatError:
+        """What to raise when the field's value is not as expected."""
+        return self.error(field, expected, show(self.data.get(field)), fix)
+
+    def text(self, field: str) -> str:
+        value = self.get(field, "a string")
+        if not isinstance(value, str):
+            raise self.wrong(field, "a string")
+        return value
+
+    def text_or_none(self, field: str) -> str | None:
+        return None if self.data.get(field) is None else self.text(field)
+
+    def integer(self, field: str) -> int:
+        value = self.get(field, "an integer")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong(field, "an integer")
+        return value
+
+    def boolean(self, field: str) -> bool:
+        value = self.get(field, "true or false")
+        if not isinstance(value, bool):
+            raise self.wrong(field, "true or false")
+        return value
+
+    def boolean_or_none(self, field: str) -> bool | None:
+        return None if self.data.get(field) is None else self.boolean(field)
+
+    def number(self, field: str) -> float:
+        value = self.get(field, "a number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.wrong(field, "a finite number")
+        return value
+
+    def items(self, field: str) -> list[Json]:
+        value = self.get(field, "a list")
+        if not isinstance(value, list):
+            raise self.wrong(field, "a list")
+        return value
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        """A list of strings."""
+        values = self.items(field)
+        for i, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.error(f"{field}[{i}]", "a string", show(value))
+        return tuple(str(value) for value in values)
+
+    def integers(self, field: str) -> tuple[int, ...]:
+        """A list of integers."""
+        found = []
+        for i, value in enumerate(self.items(field)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise self.error(f"{field}[{i}]", "an integer", show(value))
+            found.append(value)
+        return tuple(found)
+
+    def values(self, field: str, steps: int, nullable: bool = False) -> tuple[float | None, ...]:
+        """One number or boolean a step: true is 1.0, soft values stay soft, null (if allowed) is not judged."""
+        given = self.items(field)
+        if len(given) != steps:
+            raise self.error(
+                field, f"one entry for each of the {steps} steps", f"{len(given)}", "make both lists equally long"
+            )
+        found: list[float | None] = []
+        for i, value in enumerate(given):
+            if value is None and nullable:
+                found.append(None)
+            elif isinstance(value, int | float) and math.isfinite(value):
+                found.append(float(value))
+            else:
+                raise self.error(f"{field}[{i}]", "a finite number, true or false", show(value))
+        return tuple(found)
+
+    def record(self, field: str) -> Fields:
+        """A nested object, which remembers where it stands."""
+        return self.within(field, self.get(field, "an object"))
+
+    def records(self, field: str) -> list[Fields]:
+        """A list of nested objects."""
+        return [self.within(f"{field}[{i}]", value) for i, value in enumerate(self.items(field))]
+
+    def within(self, field: str, value: Json) -> Fields:
+        """`value`, found at `field`, as nested fields."""
+        if not isinstance(value, Mapping):
+            raise self.error(field, "an object", show(value))
+        return Fields(value, self.path, self.line, self.name(field), self.unit)
+
+    def rest(self, known: Collection[str]) -> dict[str, Json]:
+        """What the format does not name: kept as metadata, never lost."""
+        return {name: value for name, value in self.data.items() if name not in known}

@@ -1,0 +1,252 @@
+"""JSON records from a file, a pipe or any binary stream: bounded in memory, strict UTF-8, strict JSON.
+
+Lines are read one by one and never beyond a limit, so neither a 100 MB line nor a gzip bomb fills the memory. A file
+that is one JSON document (an array, or objects spread over lines) is read whole, up to a limit of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeAlias
+
+from footfall.formats._fields import Fields
+from footfall.formats.errors import FormatError, show
+from footfall.types import Json
+
+__all__ = ["DOCUMENT_LIMIT", "LINE_LIMIT", "Source", "iter_fields", "open_source"]
+
+Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+"""A path, `-` for standard input, or a binary stream."""
+
+LINE_LIMIT = 16 * 2**20
+"""Bytes a line may have."""
+DOCUMENT_LIMIT = 64 * 2**20
+"""Bytes that a file which is one JSON document may have."""
+
+_GZIP = b"\x1f\x8b"
+_BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def iter_fields(source: Source, line_limit: int = LINE_LIMIT, document_limit: int = DOCUMENT_LIMIT) -> Iterator[Fields]:
+    """The records of `source`, one by one, each with its line."""
+    with open_source(source) as (path, stream):
+        try:
+            number, first = _first_line(stream, line_limit)
+            if _is_document(path, first):
+                yield from _document(path, number, first, stream, document_limit)
+            else:
+                yield from _lines(path, number, first, stream, line_limit)
+        except _BROKEN_GZIP as error:
+            raise FormatError(path, "a whole gzip file", got=str(error), fix="copy or download it again") from error
+
+
+@contextmanager
+def open_source(source: Source) -> Iterator[tuple[str, _Bytes]]:
+    """The name and the (decompressed) bytes of a source. A stream that the caller opened is not closed."""
+    if isinstance(source, str) and source == "-":
+        yield "<stdin>", _unpacked(sys.stdin.buffer)
+    elif isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        with ExitStack() as stack:
+            try:
+                stream = stack.enter_context(Path(path).open("rb"))
+            except OSError as error:
+                got = error.strerror or type(error).__name__
+                raise FormatError(path, "a file that can be read", got=got) from error
+            yield path, _unpacked(stream)
+    else:
+        yield str(getattr(source, "name", "<stream>")), _unpacked(source)
+
+
+class _Bytes(Protocol):
+    """What is needed of a stream here; `GzipFile` is not an `IO[bytes]` to the type checker."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+    def readline(self, size: int = ..., /) -> bytes: ...
+
+
+class _Raw(io.RawIOBase):
+    """Any object with `read` as a raw stream, so that it can be buffered and peeked into."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        if not isinstance(data, bytes):
+            raise TypeError("the source is a text stream; open it in binary mode")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _unpacked(stream: IO[bytes]) -> _Bytes:
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(_Raw(stream))
+    if buffered.peek(2)[:2] == _GZIP:
+        return gzip.GzipFile(fileobj=buffered)
+    return buffered
+
+
+def _first_line(stream: _Bytes, limit: int) -> tuple[int, bytes]:
+    """The first line that is not blank, and its number."""
+    number = 1
+    line = stream.readline(limit + 1).removeprefix(b"\xef\xbb\xbf")
+    while line and not line.strip():
+        number += 1
+        line = stream.readline(limit + 1)
+    return number, line
+
+
+def _is_document(path: str, first: bytes) -> bool:
+    start = first.strip()
+    return start.startswith(b"[") or start == b"{" or path.removesuffix(".gz").endswith(".json")
+
+
+def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int) -> Iterator[Fields]:
+    while line:
+        if len(line) > limit:
+            raise FormatError(
+                path, f"at most {limit} bytes in a line", line=number, got="more",
+                fix="one record a line, or raise the limit",
+            )  # fmt: skip
+        if line.strip():
+            text = _text(path, number, line)
+            value, end = _parse(path, number, text, len(text) - len(text.lstrip()))
+            if text[end:].strip():
+                raise FormatError(
+                    path, "one JSON object in a line", line=number, got=f"also {show(text[end:].strip())}"
+                )
+            yield _object(path, number, value)
+        number += 1
+        line = stream.readline(limit + 1)
+
+
+def _document(path: str, number: int, first: bytes, stream: _Bytes, limit: int) -> Iterator[Fields]:
+    """The elements of top-level arrays and the top-level objects of a file, with the line each begins at."""
+    data = first + stream.read(max(0, limit + 1 - len(first)))
+    if len(data) > limit:
+        raise FormatError(
+            path, f"at most {limit} bytes in a JSON document", line=number, got="more", fix="write one record a line"
+        )
+    text = _text(path, number, data)
+    at = counted = 0
+    inside, after_value = False, False
+    while at < len(text):
+        sign = text[at]
+        if sign in " \t\r\n":
+            at += 1
+        elif not inside and sign == "[":
+            inside, after_value, at = True, False, at + 1
+        elif inside and sign == "]":
+            inside, at = False, at + 1
+        elif inside and after_value and sign == ",":
+            after_value, at = False, at + 1
+        else:
+            number, counted = number + text.count("\n", counted, at), at
+            if inside and after_value:
+                raise FormatError(path, "a comma between two records", line=number, got=show(text[at : at + 20]))
+            value, at = _parse(path, number, text, at)
+            after_value = True
+            yield _object(path, number, value)
+    if inside:
+        raise FormatError(
+            path, "a closing ]", line=number + text.count("\n", counted), got="the end of the file (truncated)"
+        )
+
+
+def _text(path: str, number: int, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = number + data.count(b"\n", 0, error.start)
+        raise FormatError(
+            path, "UTF-8 text", line=line, got=f"byte 0x{data[error.start]:02x}", fix="convert the file to UTF-8"
+        ) from error
+
+
+class _Duplicate(ValueError):
+    """A JSON object holds one name twice."""
+
+
+class _NotFinite(ValueError):
+    """A JSON number is NaN or infinite."""
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Duplicate(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _NotFinite(text)
+    return value
+
+
+def _refuse(text: str) -> float:
+    raise _NotFinite(text)
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
+_LAX = json.JSONDecoder()
+
+
+def _parse(path: str, number: int, text: str, at: int) -> tuple[Json, int]:
+    """The JSON value that begins at `at`, and where it ends."""
+    try:
+        value, end = _STRICT.raw_decode(text, at)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value, end
+    except _Duplicate as error:
+        raise FormatError(path, "each field once", line=number, field=str(error), got="it twice") from error
+    except _NotFinite as error:
+        field = _find_not_finite(_LAX.raw_decode(text, at)[0])
+        raise FormatError(
+            path, "a finite number", line=number, field=field, got=str(error), fix="write null for a missing value"
+        ) from error
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) or "Unterminated" in error.msg
+        got = "JSON that ends too early (truncated)" if cut else f"{error.msg} at column {error.colno}"
+        line = number + text.count("\n", at, error.pos) if not cut else number
+        raise FormatError(path, "one whole JSON object", line=line, got=got) from error
+    except RecursionError as error:
+        raise FormatError(path, "JSON that is not nested so deep", line=number, got="too many levels") from error
+    except UnicodeEncodeError as error:
+        raise FormatError(path, "valid Unicode text", line=number, got="half of a surrogate pair") from error
+    except ValueError as error:
+        raise FormatError(path, "numbers of a usual length", line=number, got=str(error)) from error
+
+
+def _find_not_finite(value: Json, at: str = "") -> str | None:
+    """The dotted name of the first NaN or infinity."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else at
+    if isinstance(value, dict):
+        inner = [(f"{at}.{name}" if at else name, item) for name, item in value.items()]
+    elif isinstance(value, list):
+        inner = [(f"{at}[{i}]", item) for i, item in enumerate(value)]
+    else:
+        return None
+    return next((found for name, item in inner if (found := _find_not_finite(item, name)) is not None), None)
+
+
+def _object(path: str, number: int, value: Json) -> Fields:
+    if not isinstance(value, dict):
+        raise FormatError(path, "a JSON object", line=number, got=show(value))
+    return Fields(value, path, number)

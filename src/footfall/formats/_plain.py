@@ -1,0 +1,95 @@
+"""The nouns as plain JSON and back, driven by their type hints. Fields at their default are left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from footfall.formats._fields import Fields
+from footfall.formats._hints import REQUIRED, Shape, fields_of
+from footfall.formats._rows import prompt_json, read_prompt
+from footfall.formats.errors import show
+from footfall.types import Json
+
+__all__ = ["from_plain", "refuse_unknown", "to_plain"]
+
+T = TypeVar("T")
+_EXPECTED = {"text": "a string", "integer": "an integer", "number": "a finite number", "boolean": "true or false"}
+
+
+def to_plain(value: Any) -> dict[str, Json]:
+    """A noun as a JSON object."""
+    found = {}
+    for name, shape, default in fields_of(type(value)):
+        held = getattr(value, name)
+        if default is REQUIRED or held != default:
+            found[name] = _plain(shape, held)
+    return found
+
+
+def _plain(shape: Shape, value: Any) -> Json:
+    if value is None:
+        return None
+    if shape.kind == "record":
+        return to_plain(value)
+    if shape.kind == "sequence":
+        return [_plain(shape.inner, item) for item in value]
+    if shape.kind == "columns":
+        return {name: _plain(shape.inner, column) for name, column in value.items()}
+    if shape.kind == "prompt":
+        return prompt_json(value)
+    return dict(value) if shape.kind == "json" else value
+
+
+def from_plain(cls: type[T], fields: Fields, given: Mapping[str, Any] | None = None) -> T:
+    """The noun that a JSON object describes; `given` holds what the caller has made of some fields already."""
+    ready = given or {}
+    known = fields_of(cls)
+    refuse_unknown(fields, [name for name, _, _ in known], ready)
+    arguments = {}
+    for name, shape, default in known:
+        if name in ready:
+            arguments[name] = ready[name]
+        elif name in fields or default is REQUIRED:
+            arguments[name] = _value(fields, name, shape, fields.get(name, _EXPECTED.get(shape.kind, "a value")))
+    try:
+        return cls(**arguments)
+    except ValueError as error:
+        raise fields.error(None, f"a sound {cls.__name__.lower()}", str(error)) from error
+
+
+def refuse_unknown(fields: Fields, known: list[str], ready: Mapping[str, Any] | None = None) -> None:
+    """A field that nobody reads is a slip of the pen, and slips must not be swallowed."""
+    for name in fields.data:
+        if name not in known and name not in (ready or {}):
+            raise fields.error(name, f"one of the fields {', '.join(known)}", fix="rename it, or put it into meta")
+
+
+def _value(fields: Fields, name: str, shape: Shape, value: Json) -> Any:
+    if value is None and shape.optional:
+        return None
+    if shape.kind in _EXPECTED:
+        return _scalar(fields, name, shape, value)
+    if shape.kind == "prompt":
+        return read_prompt(fields, name)
+    if shape.kind == "sequence":
+        if not isinstance(value, list):
+            raise fields.error(name, "a list", show(value))
+        return shape.make(_value(fields, f"{name}[{i}]", shape.inner, item) for i, item in enumerate(value))
+    inside = fields.within(name, value)
+    if shape.kind == "record":
+        return from_plain(cast(Any, shape.cls), inside)
+    if shape.kind == "columns":
+        return {key: _value(inside, key, shape.inner, column) for key, column in inside.data.items()}
+    return dict(inside.data)
+
+
+def _scalar(fields: Fields, name: str, shape: Shape, value: Json) -> Any:
+    kind = "boolean" if isinstance(value, bool) else shape.kind
+    if kind == shape.kind == "number" and isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    allowed = {"integer": int, "text": str, "boolean": bool}.get(shape.kind)
+    if kind != shape.kind or allowed is None or not isinstance(value, allowed):
+        raise fields.error(name, _EXPECTED[shape.kind], show(value))
+    return value

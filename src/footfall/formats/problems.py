@@ -1,0 +1,100 @@
+"""Problems without traces, one a line: what `footfall sample` starts from.
+
+The prompt is found under any of the names that the field's data sets use, the reference answer likewise; what else the
+record holds is kept in the problem's `meta`. A GSM8K answer ("… #### 18") gives 18, its working goes to `meta`.
+As a row, a problem is a trajectory with no steps yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from footfall.formats._fields import Fields
+from footfall.formats._format import Format, Written
+from footfall.formats._plain import from_plain, to_plain
+from footfall.formats._rows import answer_text, problem_id, read_prompt
+from footfall.registry import register
+from footfall.types import Json, Judged, Problem, Trajectory
+
+__all__ = ["ANSWERS", "PROMPTS", "gold_answer", "problems"]
+
+PROMPTS = ("problem", "question", "prompt", "query", "Question", "input")
+ANSWERS = (
+    "answer", "final_answer", "gold", "gold_answer", "ground_truth", "ground_truth_answer", "reference_answer",
+    "target", "Answer", "gt",
+)  # fmt: skip
+_CONTEXTS = ("body", "Body")
+_IDS = ("id", "problem_id", "unique_id", "question_id", "task_id", "ID")
+_OWN = ("id", "prompt", "answer", "domain", "images", "tools", "tables", "documents", "meta")
+_FINAL = "####"
+
+
+@register("format", "problems")
+def problems() -> Format:
+    """Problems alone: a prompt and, if known, its reference answer."""
+    return Format("problems", _sniff, _read, _write)
+
+
+def _sniff(fields: Fields) -> bool:
+    return any(name in fields for name in PROMPTS)
+
+
+def gold_answer(fields: Fields, name: str) -> str | None:
+    """A reference answer; of a GSM8K answer the part behind its four signs."""
+    answer = answer_text(fields, name)
+    return answer.rpartition(_FINAL)[2].strip() if answer is not None and _FINAL in answer else answer
+
+
+def _read(fields: Fields) -> list[Judged]:
+    own = "prompt" in fields and all(name in _OWN for name in fields.data)
+    problem = _read_own(fields) if own else _read_foreign(fields)
+    return [Judged(Trajectory(problem.id, problem), None)]
+
+
+def _read_own(fields: Fields) -> Problem:
+    """A record with the fields of `Problem` itself; only the prompt is needed."""
+    prompt = read_prompt(fields, "prompt")
+    ready = {"answer": gold_answer(fields, "answer")} if "answer" in fields else {}
+    if "id" in fields and isinstance(fields.data["id"], str):
+        return from_plain(Problem, fields, ready)
+    return from_plain(Problem, fields, {**ready, "id": _id(fields) or problem_id(prompt, _images(fields))})
+
+
+def _read_foreign(fields: Fields) -> Problem:
+    asked = next((name for name in PROMPTS if name in fields), "problem")
+    answered = next((name for name in ANSWERS if name in fields), "answer")
+    context = next((name for name in _CONTEXTS if name in fields), None)
+    prompt = read_prompt(fields, asked)
+    if context is not None and isinstance(prompt, str):
+        prompt = f"{fields.text(context)} {prompt}"
+    meta = fields.rest({asked, answered, context or asked, "domain", "images", *_IDS[:2]})
+    if isinstance(given := fields.data.get(answered), str) and _FINAL in given:
+        meta.setdefault("solution", given)
+    return Problem(
+        id=_id(fields) or problem_id(prompt, _images(fields)),
+        prompt=prompt,
+        answer=gold_answer(fields, answered),
+        domain=fields.text_or_none("domain") or "math",
+        images=_images(fields),
+        meta=meta,
+    )
+
+
+def _images(fields: Fields) -> tuple[str, ...]:
+    return fields.texts("images") if "images" in fields else ()
+
+
+def _id(fields: Fields) -> str | None:
+    name = next((name for name in _IDS if fields.data.get(name) is not None), None)
+    if name is None:
+        return None
+    value = fields.data[name]
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise fields.wrong(name, "a string or an integer")
+    return str(value)
+
+
+def _write(rows: Iterable[Judged]) -> Iterator[Written]:
+    for row in rows:
+        record: dict[str, Json] = to_plain(row.trajectory.problem)
+        yield Written(record, [row])

@@ -1,0 +1,331 @@
+"""Batched sampling from any transformers decoder: one prefill a prefix, one row a sequence, rows refilled as they finish.
+
+The life of a sequence: its prefix (all ids but the last) is read once, or found in the prefix cache; the keys and values
+are put into a free row; the last prefix token is decoded from there, and each token drawn is fed to the next step, until
+the sequence ends, meets its stop rule or its limit. Then the row goes to the next sequence waiting.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import PreTrainedModel
+
+from footfall.policy._prefix_cache import Entry, PrefixCache
+from footfall.policy._sampling import draw, uniform
+from footfall.policy._slots import Slots, SlotView, attach
+from footfall.policy.protocol import SamplingParams
+
+__all__ = ["Engine", "Generated", "Request", "Usage"]
+
+_LENGTH_BLOCK = 32
+_SHARED_ENOUGH = 8
+_PREFILL_TOKENS = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sequence to write: the ids it continues, its own seed, and a rule that says where it may stop early."""
+
+    ids: tuple[int, ...]
+    seed: int
+    max_tokens: int
+    shared: int = 0
+    """How many of `ids` other requests are likely to share (the problem's prompt)."""
+    stops: Callable[[list[int]], bool] | None = None
+    """Called after a token in `stop_tokens` was drawn."""
+
+
+@dataclass(slots=True)
+class Generated:
+    """What was written after a request's ids; `ended` if by an end-of-text token, which is left out of `tokens`."""
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    ended: bool = False
+    stopped: bool = False
+    prefilled: int = 0
+    """Prefix tokens that had to be read for this sequence; others are charged to the sequence they were read for."""
+    cached: int = 0
+    decoded: int = 0
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens that went through the model, and tokens that did not have to."""
+
+    prefilled: int = 0
+    cached: int = 0
+    decoded: int = 0
+    steps: int = 0
+
+
+class Decoder(Protocol):
+    """Draws the next tokens of rows 0…B-1; on CUDA several steps a call, replayed as a graph."""
+
+    def run(
+        self, batch: _Batch, rows: int, params: SamplingParams
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Tokens and logprobs [rows, steps]; advances `batch` by that many steps."""
+        ...
+
+
+class _Batch:
+    """The rows' decoding state on the host: next token to feed, its position, the sequence's seed."""
+
+    def __init__(self, rows: int) -> None:
+        self.tokens = np.zeros(rows, np.int64)
+        self.positions = np.zeros(rows, np.int64)
+        self.seeds = np.zeros(rows, np.int64)
+        self.owner = np.full(rows, -1, np.int64)
+
+
+class EagerDecoder:
+    """One step a call, over as much of the slots as the longest row needs: the CPU's way."""
+
+    def __init__(self, model: PreTrainedModel, slots: Slots) -> None:
+        self.model, self.slots = model, slots
+
+    def run(
+        self, batch: _Batch, rows: int, params: SamplingParams
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        device = self.model.device
+        tokens = torch.from_numpy(batch.tokens[:rows]).to(device)
+        positions = torch.from_numpy(batch.positions[:rows]).to(device)
+        seeds = torch.from_numpy(batch.seeds[:rows]).to(device)
+        longest = int(batch.positions[:rows].max()) + 1
+        length = min(-(-longest // _LENGTH_BLOCK) * _LENGTH_BLOCK, self.slots.capacity)
+        view = SlotView(self.slots, positions[:, None], length)
+        logits = self.model(
+            input_ids=tokens[:, None], position_ids=positions[:, None], use_cache=False, slots=view
+        ).logits[:, -1]
+        drawn = draw(logits, uniform(seeds, positions), params)
+        new = drawn.tokens_N.cpu().numpy()
+        batch.tokens[:rows] = new
+        batch.positions[:rows] += 1
+        return new[:, None], drawn.logprobs_N.cpu().numpy()[:, None]
+
+
+class Engine:
+    """Samples for many requests at once. Holds the model, the slots and the prefix cache between calls."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        eos_ids: Iterable[int],
+        rows: int = 128,
+        cache_bytes: int = 1 << 30,
+        compile: bool = False,
+    ) -> None:
+        attach(model)
+        self.model = model.eval()
+        self.eos = frozenset(eos_ids)
+        self.rows = rows
+        self.compile = compile
+        self.cache = PrefixCache(cache_bytes)
+        self.usage = Usage()
+        self._slots: Slots | None = None
+        self._decoder: Decoder | None = None
+
+    def forget(self) -> None:
+        """Drop all cached prefixes, so that what comes next cannot depend on what came before, even in rounding."""
+        self.cache.clear()
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        requests: Sequence[Request],
+        params: SamplingParams,
+        stop_tokens: frozenset[int] = frozenset(),
+        keep: bool = False,
+    ) -> list[Generated]:
+        """One result a request, in order. `keep` puts the keys and values of what was written into the prefix cache."""
+        if not requests:
+            return []
+        self._make_room(max(len(r.ids) + r.max_tokens for r in requests))
+        results = [Generated() for _ in requests]
+        self._prefill(requests, results)
+        loop = _Loop(self, requests, results, stop_tokens, keep)
+        while loop.admit():
+            loop.advance(params)
+        for result in results:
+            self.usage.prefilled += result.prefilled
+            self.usage.cached += result.cached
+            self.usage.decoded += result.decoded
+        return results
+
+    def _make_room(self, length: int) -> None:
+        """Slots for sequences of `length`, remade only when a longer one comes."""
+        from footfall.policy._graphs import STEPS_A_CALL, GraphDecoder
+
+        cuda = self.model.device.type == "cuda"
+        capacity = -(-(length + (STEPS_A_CALL if cuda else 0)) // _LENGTH_BLOCK) * _LENGTH_BLOCK
+        if self._slots is None or self._slots.capacity < capacity:
+            limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+            if limit is not None and length > limit:
+                raise ValueError(f"a sequence may need {length} tokens but the model takes {limit}; lower max_tokens")
+            self._slots = self._decoder = None
+            self._slots = Slots(self.model, self.rows, capacity)
+            self._decoder = (
+                GraphDecoder(self.model, self._slots, self.compile) if cuda else EagerDecoder(self.model, self._slots)
+            )
+
+    def _prefill(self, requests: Sequence[Request], results: list[Generated]) -> None:
+        """Read what is not in the cache: first the shared beginnings, then the whole prefixes, each once."""
+        cover = _covers({r.ids[:-1] for r in requests})
+        first = {}
+        for index, request in reversed(list(enumerate(requests))):
+            first[cover[request.ids[:-1]]] = index
+        beginnings: dict[tuple[int, ...], list[int]] = {}
+        for index in sorted(first.values()):
+            request = requests[index]
+            beginnings.setdefault(request.ids[: min(request.shared, len(request.ids) - 1)], []).append(index)
+        shared = {ids: who[0] for ids, who in beginnings.items() if len(who) > 1 and len(ids) >= _SHARED_ENOUGH}
+        for wave in (shared, first):
+            missing = [ids for ids in wave if self.cache.longest(ids)[1] < len(ids)]
+            for chunk in _by_length(missing, budget=_PREFILL_TOKENS):
+                for ids, fresh in zip(chunk, self._read(chunk), strict=True):
+                    results[wave[ids]].prefilled += fresh
+        for request, result in zip(requests, results, strict=True):
+            result.cached = max(0, len(request.ids) - 1 - result.prefilled)
+
+    def _read(self, chunk: list[tuple[int, ...]]) -> list[int]:
+        """One padded forward pass over the unread ends of these prefixes, into the cache; how many tokens each."""
+        found = [self.cache.longest(ids) for ids in chunk]
+        fresh = [len(ids) - shared for ids, (_, shared) in zip(chunk, found, strict=True)]
+        width = max(fresh)
+        scratch = Slots(self.model, len(chunk), max(map(len, chunk)) + width)
+        tokens = torch.zeros(len(chunk), width, dtype=torch.long)
+        positions = torch.zeros(len(chunk), width, dtype=torch.long)
+        for row, (ids, (entry, shared)) in enumerate(zip(chunk, found, strict=True)):
+            if entry is not None:
+                scratch.load(row, entry.data, shared)
+            tokens[row, : fresh[row]] = torch.tensor(ids[shared:])
+            positions[row] = shared + torch.arange(width)
+        device = self.model.device
+        view = SlotView(scratch, positions.to(device), scratch.capacity)
+        self.model.base_model(input_ids=tokens.to(device), position_ids=view.positions_BT, use_cache=False, slots=view)
+        for row, ids in enumerate(chunk):
+            self.cache.put(Entry(ids, scratch.copy_out(row, len(ids))))
+        return fresh
+
+
+class _Loop:
+    """One `generate` call in flight: which request sits in which row, and who waits."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Sequence[Request],
+        results: list[Generated],
+        stop_tokens: frozenset[int],
+        keep: bool,
+    ) -> None:
+        assert engine._slots is not None and engine._decoder is not None
+        self.engine, self.requests, self.results = engine, requests, results
+        self.slots, self.decoder = engine._slots, engine._decoder
+        self.batch = _Batch(engine.rows)
+        self.waiting = deque(range(len(requests)))
+        self.free = deque(range(engine.rows))
+        self.watched = engine.eos | stop_tokens
+        self.keep = keep
+
+    def admit(self) -> bool:
+        """Fill free rows from the queue, and move rows together once nobody waits. False when all is done."""
+        while self.waiting and self.free:
+            self._seat(self.waiting.popleft(), self.free.popleft())
+        taken = np.flatnonzero(self.batch.owner >= 0)
+        if len(taken) and not self.waiting and taken[-1] + 1 >= 2 * len(taken):
+            self._compact(taken)
+        return len(taken) > 0
+
+    def _seat(self, request_index: int, row: int) -> None:
+        request = self.requests[request_index]
+        prefix = request.ids[:-1]
+        entry, shared = self.engine.cache.longest(prefix)
+        if shared < len(prefix):
+            self.results[request_index].prefilled += self.engine._read([prefix])[0]
+            entry, shared = self.engine.cache.longest(prefix)
+        if entry is not None:
+            self.slots.load(row, entry.data, shared)
+        if shared < len(prefix):
+            raise MemoryError("the prefix cache cannot hold one prefix; raise cache_bytes")
+        self.batch.tokens[row] = request.ids[-1]
+        self.batch.positions[row] = len(prefix)
+        self.batch.seeds[row] = request.seed
+        self.batch.owner[row] = request_index
+
+    def _compact(self, taken: npt.NDArray[np.int64]) -> None:
+        for target, source in enumerate(taken):
+            if source == target:
+                continue
+            self.slots.move(int(source), target, int(self.batch.positions[source]))
+            for column in (self.batch.tokens, self.batch.positions, self.batch.seeds, self.batch.owner):
+                column[target] = column[source]
+            self.batch.owner[source] = -1
+        self.free = deque(np.flatnonzero(self.batch.owner < 0).tolist())
+
+    def advance(self, params: SamplingParams) -> None:
+        """Draw one or more tokens for every row in use, and release the rows that are done."""
+        taken = np.flatnonzero(self.batch.owner >= 0)
+        tokens, logprobs = self.decoder.run(self.batch, int(taken[-1]) + 1, params)
+        self.engine.usage.steps += tokens.shape[1]
+        for row, new_tokens, new_logprobs in zip(
+            taken.tolist(), tokens[taken].tolist(), logprobs[taken].tolist(), strict=True
+        ):
+            if self._take(self.batch.owner[row], new_tokens, new_logprobs):
+                self._release(row)
+
+    def _take(self, owner: int, tokens: list[int], logprobs: list[float]) -> bool:
+        """Append what was drawn up to the end of the sequence; True if that was reached."""
+        request, result = self.requests[owner], self.results[owner]
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            result.decoded += 1
+            if token in self.engine.eos:
+                result.ended = True
+                return True
+            result.tokens.append(token)
+            result.logprobs.append(logprob)
+            if token in self.watched and request.stops is not None and request.stops(result.tokens):
+                result.stopped = True
+                return True
+            if len(result.tokens) == request.max_tokens:
+                return True
+        return False
+
+    def _release(self, row: int) -> None:
+        owner = int(self.batch.owner[row])
+        if self.keep:
+            # The last token drawn was never fed, so its key is not in the row.
+            ids = self.requests[owner].ids + tuple(self.results[owner].tokens[:-1])
+            self.engine.cache.put(Entry(ids, self.slots.copy_out(row, len(ids))))
+        self.batch.owner[row] = -1
+        self.free.append(row)
+
+
+def _covers(sequences: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """For each sequence the longest one that begins with it: in sorted order only the next can continue a sequence."""
+    cover: dict[tuple[int, ...], tuple[int, ...]] = {}
+    following: tuple[int, ...] = ()
+    for ids in sorted(sequences, reverse=True):
+        cover[ids] = cover[following] if following[: len(ids)] == ids and following else ids
+        following = ids
+    return cover
+
+
+def _by_length(sequences: list[tuple[int, ...]], budget: int) -> Iterable[list[tuple[int, ...]]]:
+    """Chunks of sequences of like length, each within a budget of padded tokens."""
+    chunk: list[tuple[int, ...]] = []
+    for ids in sorted(sequences, key=len, reverse=True):
+        if chunk and (len(chunk) + 1) * len(chunk[0]) > budget:
+            yield chunk
+            chunk = []
+        chunk.append(ids)
+    if chunk:
+        yield chunk

@@ -1,0 +1,269 @@
+"""One question to an HTTP server, asked until it is answered or given up: time-outs, retries, a limit on what is read.
+
+A sampling request changes nothing on the server, so asking again is safe: a failed attempt is closed before the next
+one starts, and only one answer is ever returned. What will fail however often it is asked is raised at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import httpx
+
+from footfall.types import Json, content_key
+
+__all__ = ["AttemptError", "Outcome", "Question", "Server", "ServerRefusedError", "Session", "run_in_thread"]
+
+T = TypeVar("T")
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class ServerRefusedError(RuntimeError):
+    """The server will never answer this kind of request; the message holds its own words and the fix."""
+
+
+class AttemptError(Exception):
+    """One attempt came to nothing. `again`: another may do better, after at least `wait` seconds."""
+
+    def __init__(self, reason: str, wait: float = 0.0, again: bool = True) -> None:
+        super().__init__(reason)
+        self.wait = wait
+        self.again = again
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where to ask and how patiently. `total_timeout` bounds one attempt, from connecting to the last byte."""
+
+    url: str
+    api_key: str | None = field(default=None, repr=False)
+    concurrency: int = 32
+    connect_timeout: float = 10.0
+    read_timeout: float = 600.0
+    total_timeout: float = 900.0
+    retries: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 60.0
+    max_bytes: int = 64 * 2**20
+
+    def __post_init__(self) -> None:
+        url = httpx.URL(self.url)
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ValueError(f"url={self.url!r} is not a server's address; write e.g. http://localhost:8000/v1")
+        if url.userinfo:
+            raise ValueError("the url holds a user name or password; give the key as api_key or by api_key_env instead")
+        if url.path == "/":
+            url = url.copy_with(path="/v1")
+        object.__setattr__(self, "url", str(url).rstrip("/"))
+        if self.api_key is not None and not re.fullmatch(r"[\x21-\x7e]+", self.api_key):
+            raise ValueError("the api_key is empty or holds white space or characters that no header can carry")
+        numbers = (self.concurrency, self.connect_timeout, self.read_timeout, self.total_timeout, self.max_bytes)
+        if min(numbers) <= 0 or min(self.retries, self.first_wait, self.longest_wait) < 0:
+            raise ValueError(f"concurrency, time-outs, retries, waits and max_bytes out of range: {self}")
+
+    def wait(self, question: str, attempt: int) -> float:
+        """Seconds after a failed attempt: first_wait · 2^(attempt-1), times a jitter in [½, 1] seeded by the question."""
+        jitter = random.Random(f"{question}/{attempt}").uniform(0.5, 1.0)
+        return float(min(self.longest_wait, self.first_wait * 2 ** min(attempt - 1, 40)) * jitter)
+
+
+class Question(NamedTuple):
+    """What is asked: `id` names it in the server's log, `body` of `None` makes it a GET."""
+
+    id: str
+    path: str
+    body: Mapping[str, Json] | None = None
+
+    @property
+    def shape(self) -> str:
+        return content_key(self.path, sorted(self.body or ()))
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """An answer, or the reason why there is none after `calls` attempts."""
+
+    value: T | None
+    error: str | None
+    calls: int
+    seconds: float
+
+
+class Session:
+    """The connections of one batch of questions. `accepted` remembers the shapes of request the server took before."""
+
+    def __init__(self, server: Server, accepted: set[str]) -> None:
+        self.server = server
+        self.accepted = accepted
+        # A proxy named by the environment is for the world outside, never for a server on this machine.
+        trust_env = httpx.URL(server.url).host not in LOOPBACK
+        self.client = httpx.AsyncClient(
+            timeout=httpx.Timeout(server.read_timeout, connect=server.connect_timeout, pool=None),
+            limits=httpx.Limits(max_connections=server.concurrency, max_keepalive_connections=server.concurrency),
+            verify=_ssl_context(trust_env),
+            trust_env=trust_env,
+        )
+
+    async def ask(self, question: Question, parse: Callable[[object], T]) -> Outcome[T]:
+        """The parsed answer, or a reason. `parse` raises `AttemptError` on an answer that is not what was asked for."""
+        started = time.perf_counter()
+        attempt = 1
+        while True:
+            try:
+                value = await self._attempt(question, attempt, parse)
+                return Outcome(value, None, attempt, time.perf_counter() - started)
+            except AttemptError as failed:
+                if not failed.again or attempt > self.server.retries or failed.wait > self.server.longest_wait:
+                    reason = self._last_words(failed, attempt)
+                    return Outcome(None, reason, attempt, time.perf_counter() - started)
+                await asyncio.sleep(max(failed.wait, self.server.wait(question.id, attempt)))
+            attempt += 1
+
+    def _last_words(self, failed: AttemptError, attempt: int) -> str:
+        words = f"{self._redact(str(failed))} (attempt {attempt} of {self.server.retries + 1})"
+        if failed.wait > self.server.longest_wait:
+            words += f"; it asks for a wait of {failed.wait:g} s, longest_wait is {self.server.longest_wait:g} s"
+        return words
+
+    async def _attempt(self, question: Question, attempt: int, parse: Callable[[object], T]) -> T:
+        server = self.server
+        try:
+            response, body = await asyncio.wait_for(self._exchange(question, attempt), server.total_timeout)
+        except asyncio.TimeoutError:
+            raise AttemptError(f"no whole answer within total_timeout={server.total_timeout:g} s") from None
+        except httpx.TimeoutException as error:
+            limits = f"connect_timeout={server.connect_timeout:g} s, read_timeout={server.read_timeout:g} s"
+            raise AttemptError(f"{type(error).__name__}: the server was silent for too long ({limits})") from error
+        except httpx.TransportError as error:
+            raise AttemptError(f"{type(error).__name__}: {error or 'connection lost'}") from error
+        self._check_status(question, response, body)
+        value = parse(_decode(body))
+        self.accepted.add(question.shape)
+        return value
+
+    async def _exchange(self, question: Question, attempt: int) -> tuple[httpx.Response, bytes]:
+        # Identity encoding: a small compressed answer must not unpack into a large one.
+        headers = {"Accept-Encoding": "identity", "X-Request-Id": f"{question.id}-{attempt}"}
+        if self.server.api_key is not None:
+            headers["Authorization"] = f"Bearer {self.server.api_key}"
+        method, content = "GET", None
+        if question.body is not None:
+            method, content = "POST", json.dumps(question.body).encode()
+            headers["Content-Type"] = "application/json"
+        body = bytearray()
+        url = self.server.url + question.path
+        async with self.client.stream(method, url, content=content, headers=headers) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise AttemptError("the answer is compressed though identity encoding was asked for", again=False)
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > self.server.max_bytes:
+                    raise AttemptError(f"the answer is longer than max_bytes={self.server.max_bytes}", again=False)
+        return response, bytes(body)
+
+    def _check_status(self, question: Question, response: httpx.Response, body: bytes) -> None:
+        status = response.status_code
+        if status == 200:
+            return
+        reason = f"HTTP {status}: {_server_message(body)}"
+        if status in (408, 425, 429) or status >= 500:
+            raise AttemptError(reason, wait=_retry_after(response))
+        of_this_prefix = status in (400, 413, 422) and (_TOO_LONG.search(reason) or question.shape in self.accepted)
+        if of_this_prefix:
+            raise AttemptError(reason, again=False)
+        fix = _FIXES.get(status, "check the url; redirects are not followed")
+        raise ServerRefusedError(self._redact(f"{self.server.url}{question.path} answered {reason}; {fix}"))
+
+    def _redact(self, text: str) -> str:
+        return text.replace(self.server.api_key, "***") if self.server.api_key else text
+
+
+_TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HTTP 413", re.IGNORECASE)
+
+_BAD_FIELD = (
+    "the server does not take one of the fields sent: try neutral=False or logprobs=False; in chat mode a prefix "
+    "with steps needs continue_final_message (vLLM, SGLang), otherwise use mode='completions'"
+)
+_FIXES = {
+    400: _BAD_FIELD,
+    401: "check api_key, or the variable named by api_key_env",
+    403: "check api_key, or the variable named by api_key_env",
+    404: "check the url (mostly it ends in /v1) and the model's name",
+    422: _BAD_FIELD,
+}
+
+
+@lru_cache(maxsize=2)
+def _ssl_context(trust_env: bool) -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=trust_env)
+
+
+def _decode(body: bytes) -> object:
+    try:
+        value: object = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise AttemptError(f"the answer is not whole JSON: {error}") from error
+    return value
+
+
+def _server_message(body: bytes) -> str:
+    """The server's own words, from `{"error": {"message": …}}` or as they are."""
+    text = body.decode("utf-8", "replace")
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    for key in ("error", "message", "detail"):
+        found = found.get(key, found) if isinstance(found, dict) else found
+    return (found if isinstance(found, str) else text).strip()[:500] or "no message"
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that the server asks to wait: the header holds a number or a date."""
+    value = response.headers.get("retry-after", "")
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value.strip()):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return 0.0
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=timezone.utc)
+    return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
+
+
+def run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run async work on an event loop of its own, whoever calls: a thread, a notebook's loop, the main thread.
+
+    If the caller is interrupted (Ctrl-C), the work is cancelled and its connections closed before the error goes on.
+    """
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
+
+    async def supervised() -> T:
+        task: asyncio.Task[T] = asyncio.ensure_future(work())
+        started.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    with ThreadPoolExecutor(1, thread_name_prefix="footfall-http") as pool:
+        result = pool.submit(lambda: asyncio.run(supervised()))
+        try:
+            return result.result()
+        finally:
+            if not result.done():
+                loop, task = started.result()
+                with suppress(RuntimeError):  # the loop closed in this very moment
+                    loop.call_soon_threadsafe(task.cancel)

@@ -1,0 +1,115 @@
+"""A server's text to steps: cut at the separator, with each token's logprob given to the step its text starts in."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from footfall.policy._http_wire import Choice
+from footfall.types import Step
+
+__all__ = ["Cutter", "Piece", "StepStop", "Written", "pieces", "token_starts"]
+
+StepStop = Literal["reported", "assumed", "cut"]
+
+
+class Piece(NamedTuple):
+    """A step's place in the text; `closed` if its separator follows."""
+
+    start: int
+    end: int
+    closed: bool
+
+
+class Written(NamedTuple):
+    """What one choice comes to. `spelled` is False if tokens were given but do not spell the text."""
+
+    steps: tuple[Step, ...]
+    finish: Literal["end", "step", "length", "error"]
+    error: str | None = None
+    spelled: bool = True
+
+
+class Cutter(NamedTuple):
+    """How to read the choices written after one prefix."""
+
+    separator: str
+    until: Literal["end", "step"]
+    step_stop: StepStop
+    unfinished_turn: bool
+    """The choice goes on with a chat turn; its template may have dropped the last separator, then it comes again."""
+    keep_ids: bool
+
+    def read(self, choice: Choice) -> Written:
+        """The choice as steps. A stop string that the server cut off the text is put back first."""
+        separator = self.separator
+        at_stop = self._stopped_at_separator(choice)
+        text = choice.text.removesuffix(separator) + separator if at_stop else choice.text
+        again = self.unfinished_turn and separator and text.startswith(separator)
+        found = pieces(text, separator, len(separator) if again else 0)
+        finish: Literal["end", "step", "length"] = "length" if choice.finish == "length" else "end"
+        if self.until == "step" and found and found[0].closed:
+            found, finish = found[:1], "step"
+        elif at_stop:
+            return Written((), "error", f"the step is empty: the answer begins with {separator!r}; {_EMPTY_STEP}")
+        starts = None if choice.tokens is None else token_starts(text, choice.tokens)
+        steps = tuple(self._step(choice, text, piece, starts) for piece in found)
+        return Written(steps, finish, spelled=choice.tokens is None or starts is not None)
+
+    def _stopped_at_separator(self, choice: Choice) -> bool:
+        if self.until != "step" or self.step_stop == "cut" or choice.finish != "stop":
+            return False
+        return choice.stop == self.separator if choice.tells_stop else True
+
+    def _step(self, choice: Choice, text: str, piece: Piece, starts: Sequence[int] | None) -> Step:
+        """One piece with the tokens that start in it; ids only where they spell exactly the step and its separator."""
+        step = Step(text[piece.start : piece.end])
+        if starts is None or choice.tokens is None or choice.logprobs is None:
+            return step
+        end = piece.end + len(self.separator) * piece.closed
+        mine = slice(bisect_left(starts, piece.start), bisect_left(starts, end))
+        ids = choice.token_ids
+        if not self.keep_ids or ids is None or "".join(choice.tokens[mine]) != text[piece.start : end]:
+            return Step(step.text, logprobs=choice.logprobs[mine])
+        return Step(step.text, token_ids=ids[mine], logprobs=choice.logprobs[mine])
+
+
+_EMPTY_STEP = "if the chat template drops a trailing separator, use step_stop='cut' or mode='completions'"
+
+
+def pieces(text: str, separator: str, start: int = 0) -> list[Piece]:
+    """The steps in `text[start:]`. A separator with only white space before it closes nothing, so no step is empty.
+
+    `"a\\n\\n\\n\\nb"` is `"a"` and `"\\n\\nb"`: joined by the separator the steps are again what was written.
+    """
+    found: list[Piece] = []
+    at = text.find(separator, start) if separator else -1
+    while at >= 0:
+        if text[start:at].strip():
+            found.append(Piece(start, at, True))
+            start = at + len(separator)
+        at = text.find(separator, at + len(separator))
+    if text[start:].strip():
+        found.append(Piece(start, len(text), False))
+    return found
+
+
+def token_starts(text: str, tokens: Sequence[str]) -> list[int] | None:
+    """Where each token begins in the text, or `None` if the tokens do not spell it.
+
+    The last ones may run past the end (eos, the rest of a stop string). A token whose leading space the server dropped
+    (SentencePiece vocabularies) is found too; a character broken over several tokens is not.
+    """
+    starts: list[int] = []
+    cursor = 0
+    for token in tokens:
+        rest = text[cursor : cursor + len(token) + 1]
+        starts.append(cursor)
+        if rest.startswith(token) or token.startswith(rest):
+            cursor += len(token)
+        elif rest == " " + token:
+            cursor += len(rest)
+        else:
+            return None
+    return starts if cursor >= len(text) else None

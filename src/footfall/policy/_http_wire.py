@@ -1,0 +1,184 @@
+"""The OpenAI wire format: a prefix to a request body, a reply to choices. Nothing here trusts the server.
+
+Two endpoints are spoken. `completions` sends text (or token ids), `chat` sends messages, where a prefix with steps is
+an unfinished assistant turn: `continue_final_message` and no `add_generation_prompt`, as vLLM and SGLang have it
+(llama.cpp continues a final assistant message anyway).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from footfall.policy._http_client import AttemptError
+from footfall.policy.protocol import SamplingParams
+from footfall.types import Json, Trajectory
+
+__all__ = ["NEUTRAL", "Choice", "Mode", "Reply", "Usage", "messages", "model_ids", "read_reply", "sampling_fields"]
+
+Mode = Literal["completions", "chat"]
+V = TypeVar("V")
+
+NEUTRAL: Mapping[str, Json] = {
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Switches off what a server adds by itself: vLLM the model's generation_config, llama.cpp its min_p and top_k."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One sample as the server tells it. `tokens` may run past `text`, over a stop string or the end-of-text token."""
+
+    text: str
+    finish: Literal["stop", "length"]
+    tells_stop: bool
+    """Whether the server says what stopped the sample at all (vLLM, SGLang do; llama.cpp does not)."""
+    stop: str | None
+    """The stop string that was met; `None` is the end of the answer, where `tells_stop`."""
+    tokens: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All choices of one request in order of their index; `usage` is `None` where the server does not count."""
+
+    choices: tuple[Choice, ...]
+    usage: Usage | None
+
+
+def sampling_fields(params: SamplingParams, seed: int, n: int, neutral: bool) -> dict[str, Json]:
+    """The fields that say how to draw. A top_k of 0 is sent as "off" (-1) or, without `neutral`, not at all."""
+    fields: dict[str, Json] = dict(NEUTRAL) if neutral else {}
+    fields.update(max_tokens=params.max_tokens, temperature=params.temperature, top_p=params.top_p, seed=seed, n=n)
+    if params.top_k:
+        fields["top_k"] = params.top_k
+    return fields
+
+
+def messages(prefix: Trajectory, system: str | None) -> dict[str, Json]:
+    """A chat request's own fields; the steps written so far are an assistant turn to be gone on with."""
+    prompt = prefix.problem.prompt
+    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
+    if not isinstance(prompt, str):
+        turns = [{"role": message.role, "content": message.content} for message in prompt]
+    if system is not None:
+        turns.insert(0, {"role": "system", "content": system})
+    if not prefix.steps:
+        return {"messages": turns}
+    turns.append({"role": "assistant", "content": prefix.text})
+    return {"messages": turns, "add_generation_prompt": False, "continue_final_message": True}
+
+
+def model_ids(payload: object) -> tuple[str, ...]:
+    """The names in a `/models` answer."""
+    models = _get(_as(payload, dict, "the answer"), "data", list, "the answer")
+    return tuple(_get(_as(model, dict, "data"), "id", str, "data") for model in models)
+
+
+def read_reply(payload: object, mode: Mode, n: int) -> Reply:
+    """The `n` choices that were asked for, or `AttemptError`: a reply with fewer, more or doubled ones is no reply."""
+    reply = _as(payload, dict, "the answer")
+    choices = [_as(choice, dict, "choices") for choice in _get(reply, "choices", list, "the answer")]
+    indices = [choice.get("index", 0 if n == 1 else None) for choice in choices]
+    if len(choices) != n or set(indices) != set(range(n)):
+        raise AttemptError(f"{n} choices were asked for, the answer has {len(choices)} with the indices {indices}")
+    in_order = sorted(zip(indices, choices, strict=True), key=lambda pair: int(pair[0]))
+    read = tuple(_choice(choice, mode) for _, choice in in_order)
+    return Reply(read, _usage(reply.get("usage")))
+
+
+def _choice(choice: Mapping[str, object], mode: Mode) -> Choice:
+    if mode == "chat":
+        message = _get(choice, "message", dict, "choices[]")
+        if message.get("content") is None:
+            raise AttemptError(
+                "choices[].message.content is null; is the server started with a reasoning or tool parser?"
+            )
+        text = _get(message, "content", str, "choices[].message")
+    else:
+        text = _get(choice, "text", str, "choices[]")
+    finish = choice.get("finish_reason")
+    if finish not in ("stop", "length"):
+        raise AttemptError(f"choices[].finish_reason is {finish!r}, neither 'stop' nor 'length'")
+    tells_stop, stop = _stop(choice)
+    tokens, logprobs = _logprobs(choice.get("logprobs"), mode)
+    ids = _token_ids(choice.get("token_ids"), tokens)
+    return Choice(text, "stop" if finish == "stop" else "length", tells_stop, stop, tokens, logprobs, ids)
+
+
+def _stop(choice: Mapping[str, object]) -> tuple[bool, str | None]:
+    """vLLM's `stop_reason`, SGLang's `matched_stop`: a string is a stop string, null or a token id is the end."""
+    for key in ("stop_reason", "matched_stop"):
+        if key in choice:
+            value = choice[key]
+            return True, value if isinstance(value, str) else None
+    return False, None
+
+
+def _logprobs(found: object, mode: Mode) -> tuple[tuple[str, ...] | None, tuple[float, ...] | None]:
+    """Texts and logprobs of the tokens. Completions has two lists, chat one list of objects."""
+    if found is None:
+        return None, None
+    where = "choices[].logprobs"
+    table = _as(found, dict, where)
+    tokens: list[object]
+    values: list[object]
+    if mode == "chat" or "content" in table:
+        rows = [_as(row, dict, f"{where}.content") for row in _get(table, "content", list, where)]
+        tokens, values = [row.get("token") for row in rows], [row.get("logprob") for row in rows]
+    else:
+        tokens, values = _get(table, "tokens", list, where), _get(table, "token_logprobs", list, where)
+    if len(tokens) != len(values):
+        raise AttemptError(f"{where} has {len(tokens)} tokens and {len(values)} values")
+    return tuple(_as(token, str, where) for token in tokens), tuple(_number(value, where) for value in values)
+
+
+def _token_ids(found: object, tokens: Sequence[str] | None) -> tuple[int, ...] | None:
+    if found is None or tokens is None:
+        return None
+    ids = tuple(_as(token, int, "choices[].token_ids") for token in _as(found, list, "choices[].token_ids"))
+    if len(ids) != len(tokens):
+        raise AttemptError(f"choices[] has {len(ids)} token_ids and the logprobs of {len(tokens)} tokens")
+    return ids
+
+
+def _usage(found: object) -> Usage | None:
+    if found is None:
+        return None
+    usage = _as(found, dict, "usage")
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    n_cached = cached if isinstance(cached, int) else 0
+    prompt = _get(usage, "prompt_tokens", int, "usage")
+    return Usage(prompt - n_cached, n_cached, _get(usage, "completion_tokens", int, "usage"))
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise AttemptError(f"{where} holds {value!r} where a number belongs")
+    return float(value)
+
+
+def _as(value: object, kind: type[V], where: str) -> V:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise AttemptError(f"{where} is a {type(value).__name__} where a {kind.__name__} belongs")
+    return value
+
+
+def _get(table: Mapping[str, object], key: str, kind: type[V], where: str) -> V:
+    return _as(table.get(key), kind, f"{where}: {key!r}")

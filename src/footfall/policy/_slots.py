@@ -1,0 +1,142 @@
+"""Keys and values of many sequences at once, and the attention that reads them.
+
+Each sequence owns a row of two big buffers and sits at its own position in it, so sequences of any length decode in one
+batch and a finished one is replaced without touching the rest. The attention is registered with transformers under the
+name `IMPLEMENTATION`; a model loaded with it takes `slots=` in its forward call and needs no cache object of its own, which
+is why any decoder that follows transformers' attention interface runs here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from footfall.policy import _triton
+
+__all__ = ["IMPLEMENTATION", "SlotView", "Slots", "attach"]
+
+IMPLEMENTATION = "footfall_slots"
+
+
+class Slots:
+    """`data[l, 0 or 1, r, h, t]`: key or value of layer l, row r, head h, position t."""
+
+    def __init__(self, model: PreTrainedModel, rows: int, capacity: int) -> None:
+        config = model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        shape = (config.num_hidden_layers, 2, rows, heads, capacity, width)
+        self.data = torch.zeros(shape, dtype=model.dtype, device=model.device)
+
+    @property
+    def rows(self) -> int:
+        return self.data.shape[2]
+
+    @property
+    def capacity(self) -> int:
+        return self.data.shape[4]
+
+    def load(self, row: int, entry: Tensor, length: int) -> None:
+        """Put the first `length` positions of a stored entry [l, 2, h, t, d] into a row."""
+        self.data[:, :, row, :, :length] = entry[:, :, :, :length]
+
+    def copy_out(self, row: int, length: int) -> Tensor:
+        return self.data[:, :, row, :, :length].clone()
+
+    def move(self, source: int, target: int, length: int) -> None:
+        self.data[:, :, target, :, :length] = self.data[:, :, source, :, :length]
+
+
+class SlotView:
+    """One forward call's view of the slots: rows 0…B-1, new tokens at `positions` [B, T], keys up to `length`."""
+
+    def __init__(self, slots: Slots, positions_BT: Tensor, length: int) -> None:
+        self.data = slots.data
+        self.positions_BT = positions_BT
+        self.length = length
+        self._rows_B1 = torch.arange(positions_BT.shape[0], device=positions_BT.device)[:, None]
+        self._masks: dict[int | None, Tensor] = {}
+
+    def mask(self, window: int | None) -> Tensor:
+        """[B, 1, T, L]: query at position p sees keys at t <= p, and t > p - window where the layer has a window."""
+        if window not in self._masks:
+            keys_L = torch.arange(self.length, device=self.positions_BT.device)
+            queries_BT1 = self.positions_BT[:, :, None]
+            seen = keys_L <= queries_BT1
+            if window is not None:
+                seen &= keys_L > queries_BT1 - window
+            self._masks[window] = seen[:, None]
+        return self._masks[window]
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Store new keys and values [B, h, T, d]; returns all of the rows' [B, h, L, d]."""
+        keys, values = self.data[layer, 0], self.data[layer, 1]
+        keys[self._rows_B1, :, self.positions_BT] = key.transpose(1, 2)
+        values[self._rows_B1, :, self.positions_BT] = value.transpose(1, 2)
+        n = self.positions_BT.shape[0]
+        return keys[:n, :, : self.length], values[:n, :, : self.length]
+
+
+def _slot_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    slots: SlotView | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    if slots is None:
+        raise RuntimeError(
+            "a model that was attached to the engine can only be called through it; load it a second time"
+        )
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    if query.is_cuda and query.shape[2] == 1 and _triton.available():
+        out = _triton.decode_attention(
+            query, key, value, slots.data, slots.positions_BT, layer, scaling, sliding_window or 0, softcap or 0.0
+        )
+        return out.transpose(1, 2), None
+    keys, values = slots.write(layer, key, value)
+    mask = slots.mask(sliding_window)
+    if softcap is None:
+        out = nn.functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=query.shape[1] != keys.shape[1]
+        )
+    else:
+        out = _grouped_attention(query, keys, values, mask, scaling, softcap)
+    return out.transpose(1, 2), None
+
+
+def _grouped_attention(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float, softcap: float | None
+) -> Tensor:
+    """softmax(q·k·scale) v with the query heads of a key head side by side, so that no key is copied."""
+    batch, n_query, n_new, width = query.shape
+    groups = n_query // keys.shape[1]
+    grouped = query.reshape(batch, keys.shape[1], groups * n_new, width)
+    scores = (grouped * scaling) @ keys.transpose(2, 3)
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.masked_fill(~mask.repeat(1, 1, groups, 1), float("-inf"))
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(values.dtype)
+    return (weights @ values).reshape(batch, n_query, n_new, width)
+
+
+AttentionInterface.register(IMPLEMENTATION, _slot_attention)
+
+
+def attach(model: PreTrainedModel) -> None:
+    """Make a model read and write slots. From then on only the engine can call it."""
+    if not getattr(type(model), "_supports_attention_backend", False):
+        raise ValueError(
+            f"{type(model).__name__} does not follow transformers' attention interface, so the in-process engine cannot "
+            "run it; serve it by an OpenAI-compatible server and use the http policy"
+        )
+    model.set_attn_implementation(IMPLEMENTATION)

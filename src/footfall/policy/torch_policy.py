@@ -1,0 +1,118 @@
+"""The in-process policy: any Hugging Face decoder, run by the batched engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from footfall.encoding import Template, check_round_trip, encode, fingerprint, template_for
+from footfall.fingerprint import weights_fingerprint
+from footfall.policy._engine import Engine, Generated, Request
+from footfall.policy._splitting import StepSplitter
+from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
+from footfall.registry import register
+from footfall.types import Cost, Trajectory
+
+__all__ = ["TorchPolicy", "load_model", "torch_policy"]
+
+
+class TorchPolicy:
+    """Writes steps with a model in this process. Prefixes are found again by their ids, whoever asks."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        label: str,
+        template: Template | None = None,
+        rows: int | None = None,
+        cache_bytes: int = 1 << 30,
+        compile: bool = False,
+    ) -> None:
+        check_round_trip(tokenizer, label)
+        self.tokenizer = tokenizer
+        self.template = template or template_for(tokenizer)
+        self.vocabulary = fingerprint(tokenizer)
+        kind = "" if self.template == Template() else f",{self.template.kind}"
+        self.name = f"{label}@{weights_fingerprint(model)}{kind}"
+        rows = rows or (1024 if model.device.type == "cuda" else 128)
+        self.engine = Engine(model, _end_ids(model, tokenizer), rows, cache_bytes, compile)
+        self._flops_a_token = 2.0 * model.num_parameters(exclude_embeddings=True)
+        self._splitters: dict[str, StepSplitter] = {}
+
+    @classmethod
+    def load(
+        cls, source: str | Path, device: str | None = None, label: str | None = None, **options: Any
+    ) -> TorchPolicy:
+        """From a local folder or a hub id; float32 on the CPU, bfloat16 on CUDA."""
+        model, tokenizer = load_model(source, device)
+        return cls(model, tokenizer, label=label or Path(source).name, **options)
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """`n` completions a prefix; all prefixes advance in one batch."""
+        requests, splitters = [], []
+        for prefix in prefixes:
+            encoded = encode(self.tokenizer, prefix, self.template)
+            splitter = self._splitter(prefix.separator)
+            stops = splitter.closes_step if params.until == "step" else None
+            for index in range(first, first + n):
+                seed = sample_seed(params, prefix, index)
+                requests.append(Request(encoded.ids, seed, params.max_tokens, encoded.prompt_length, stops))
+                splitters.append(splitter)
+        watched = frozenset().union(*(s.closing for s in set(splitters))) if params.until == "step" else frozenset()
+        written = self.engine.generate(requests, params, watched, keep=params.until == "step")
+        completions = [
+            self._completion(generated, splitter, first + i % n)
+            for i, (generated, splitter) in enumerate(zip(written, splitters, strict=True))
+        ]
+        return [completions[i : i + n] for i in range(0, len(completions), n)]
+
+    def forget(self) -> None:
+        """Drop cached prefixes: the next call is then the same to the bit as in a new process."""
+        self.engine.forget()
+
+    def _completion(self, generated: Generated, splitter: StepSplitter, index: int) -> Completion:
+        finish: Finish = "end" if generated.ended else "step" if generated.stopped else "length"
+        cost = Cost(
+            prompt_tokens=generated.prefilled,
+            cached_tokens=generated.cached,
+            generated_tokens=generated.decoded,
+            flops=self._flops_a_token * (generated.prefilled + generated.decoded),
+            calls=1,
+        )
+        steps = splitter.split(generated.tokens, generated.logprobs) if generated.tokens else ()
+        return Completion(steps, finish, index, self.vocabulary, cost=cost)
+
+    def _splitter(self, separator: str) -> StepSplitter:
+        if separator not in self._splitters:
+            self._splitters[separator] = StepSplitter(self.tokenizer, len(self.tokenizer), separator)
+        return self._splitters[separator]
+
+
+def load_model(source: str | Path, device: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a folder or hub id: safetensors only, no remote code."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True)
+    return model.to(device).eval(), tokenizer
+
+
+def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """All tokens that end a text: the tokenizer's own and those of the generation config."""
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    ends = set(configured) if isinstance(configured, list) else {configured}
+    return {int(i) for i in ends | {tokenizer.eos_token_id} if i is not None}
+
+
+@register("policy", "torch")
+def torch_policy(path: str, device: str | None = None, rows: int | None = None, compile: bool = False) -> TorchPolicy:
+    """Any Hugging Face decoder from a folder or hub id, in this process."""
+    return TorchPolicy.load(path, device, rows=rows, compile=compile)

@@ -1,0 +1,67 @@
+"""Progress of a long job: a bar with rate and time left in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+__all__ = ["Progress"]
+
+_LINE_EVERY_SECONDS = 10.0
+
+
+class Progress:
+    """`with Progress("label", total) as p: p.advance(16)`. Writes to stderr, so that stdout stays data."""
+
+    def __init__(self, label: str, total: int, done: int = 0, stream: TextIO | None = None) -> None:
+        self.label, self.total, self.done, self.at_start = label, total, done, done
+        self.stream = stream or sys.stderr
+        self.started = self.last_line = time.monotonic()
+        self._bar: Bar | None = None
+
+    def __enter__(self) -> Progress:
+        if self.stream.isatty():
+            columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+            self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream))
+            self._bar.start()
+            self._task = self._bar.add_task(self.label, total=self.total, completed=self.done, rate="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif kind is None and self.done > self.at_start:
+            self._line()
+
+    def advance(self, n: int) -> None:
+        self.done += n
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, rate=f"{self.rate:.1f}/s")
+        elif time.monotonic() - self.last_line >= _LINE_EVERY_SECONDS:
+            self._line()
+
+    @property
+    def rate(self) -> float:
+        """Items a second since this process took over."""
+        return (self.done - self.at_start) / max(time.monotonic() - self.started, 1e-9)
+
+    def _line(self) -> None:
+        self.last_line = time.monotonic()
+        left = (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
+        self.stream.write(f"{self.label}: {self.done}/{self.total}, {self.rate:.1f}/s, {_clock(left)} left\n")
+        self.stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    if seconds == float("inf"):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

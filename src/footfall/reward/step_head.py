@@ -1,0 +1,268 @@
+"""A step-head PRM: a decoder and one linear layer that values each step of a trace in one forward pass.
+
+    value_k = sigmoid(w·h(p_k) + b)              one logit
+    value_k = Σ_{c good} softmax(W h(p_k) + b)_c     named classes
+
+h(p_k) is the last hidden state where step k is read: at its last token, or at a marker token put after it.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from footfall.encoding import Template, check_round_trip, template_for
+from footfall.reward import backbone as backbones
+from footfall.reward.backbone import Backbone
+from footfall.reward.batching import pack, pad
+from footfall.reward.canary import Canary, check_canary, default_pair, make_canary
+from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
+from footfall.reward.reading import PlainText, Reading, read_trace
+from footfall.types import Trajectory
+
+__all__ = ["StepHeadModel"]
+
+HEAD_FILE = "head.safetensors"
+TOLERANCE = {torch.float32: 1e-3}
+"""How far a canary value may move between machines; half precision is given `ROUGH_TOLERANCE`."""
+ROUGH_TOLERANCE = 0.05
+SAMPLED = 65536
+"""Numbers of each tensor that go into the fingerprint, evenly spaced."""
+
+
+class StepHeadModel(nn.Module):
+    """Backbone, head and tokenizer of a PRM. `step_config` says how to read them; `config` is the backbone's own."""
+
+    def __init__(self, backbone: Backbone, tokenizer: Any, step_config: StepHeadConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.backbone: Backbone = backbone
+        self.step_config = step_config
+        self.tokenizer = tokenizer
+        self.text = PlainText(tokenizer, step_config.marker if step_config.marker_added else None)
+        self.marker_id = None if step_config.marker is None else _single_id(tokenizer, step_config.marker)
+        self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        self.head = nn.Linear(backbone.config.get_text_config().hidden_size, step_config.outputs, dtype=torch.float32)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            self.head.weight.normal_(0.0, 0.02, generator=generator)
+            self.head.bias.zero_()
+        self.head.to(self.device)
+
+    @classmethod
+    def from_backbone(
+        cls,
+        source: str | Path | nn.Module,
+        tokenizer: Any = None,
+        *,
+        marker: str | None = None,
+        classes: Sequence[str] = (),
+        good: Sequence[str] = (),
+        template: Template | None = None,
+        max_length: int | None = None,
+        lora_rank: int | None = None,
+        lora_alpha: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        seed: int = 0,
+    ) -> StepHeadModel:
+        """A fresh head on a backbone: a folder, a hub id, or a model (used as it is, not copied) with its tokenizer."""
+        if isinstance(source, nn.Module):
+            if tokenizer is None:
+                raise ValueError("a backbone given as a model needs its tokenizer too")
+            backbone: Backbone = getattr(source, "base_model", source)
+            name = str(getattr(source, "name_or_path", "")) or type(backbone).__name__
+        else:
+            name = str(source)
+            backbone = backbones.load_backbone(name, dtype)
+            tokenizer = tokenizer or backbones.load_tokenizer(name)
+        check_round_trip(tokenizer, name)
+        added = marker is not None and backbones.add_marker(tokenizer, backbone, marker)
+        config = StepHeadConfig(
+            backbone=name,
+            read="last" if marker is None else "marker",
+            marker=marker,
+            marker_added=added,
+            classes=tuple(classes),
+            good=tuple(good),
+            template=template or template_for(tokenizer),
+            max_length=_context(backbone, max_length, name),
+            lora=lora_rank is not None,
+        )
+        if lora_rank is not None:
+            backbone = backbones.add_lora(backbone, lora_rank, lora_alpha or 2 * lora_rank, seed)
+        return cls(backbone, tokenizer, config, seed)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
+        base: str | None = None,
+        check: bool = True,
+        trainable: bool = False,
+    ) -> StepHeadModel:
+        """A saved model, ready to score: bfloat16 on CUDA and float32 elsewhere unless `dtype` says otherwise.
+
+        `base` replaces the stored reference to a LoRA adapter's backbone; `check=False` skips the canary.
+        """
+        folder = Path(folder)
+        stored = read_json(folder)
+        canary = stored.pop("canary", None)
+        config = StepHeadConfig.from_dict(stored, str(folder / CONFIG_FILE))
+        place = backbones.pick_device(device)
+        dtype = dtype or (torch.bfloat16 if place.type == "cuda" else torch.float32)
+        tokenizer = backbones.load_tokenizer(str(folder))
+        check_round_trip(tokenizer, str(folder))
+        model = cls(_stored_backbone(folder, config, base, dtype, trainable), tokenizer, config)
+        model.head.load_state_dict(_stored_head(folder, config, model.head.in_features))
+        model.to(place).eval()
+        if check and canary is not None:
+            tolerance = TOLERANCE.get(dtype, ROUGH_TOLERANCE)
+            check_canary(model, Canary.from_dict(canary), str(folder), tolerance)
+        elif check:
+            raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
+        return model
+
+    def save(self, folder: str | Path, *, canary: Canary | None = None, merge: bool = False) -> None:
+        """Weights as safetensors, tokenizer and config. An adapter stays one unless it is merged."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save_pretrained(folder)
+        backbone, config = self.backbone, self.step_config
+        if merge and config.lora:
+            backbone, config = copy.deepcopy(backbone).merge_and_unload(), replace(config, lora=False)
+        # An added marker's embedding is the mean of the others and is made anew at load: no need to store them all.
+        backbone.save_pretrained(folder, **({"save_embedding_layers": False} if config.lora else {}))
+        head = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
+        safetensors.torch.save_file(head, folder / HEAD_FILE)
+        canary = canary or make_canary(self, default_pair())
+        stored = {**config.to_dict(), "canary": canary.to_dict()}
+        (folder / CONFIG_FILE).write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @property
+    def config(self) -> Any:
+        """The backbone's config, where a Trainer looks for it."""
+        return self.backbone.config
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = next(self.backbone.parameters()).device
+        return device
+
+    @property
+    def size(self) -> int:
+        """Number of parameters, head included."""
+        return sum(p.numel() for p in self.parameters())
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
+        """Logits (N, S, K) at `positions` (N, S), in float32 whatever the backbone's type."""
+        output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+        hidden_NTH: Tensor = output.last_hidden_state
+        index_NSH = positions.unsqueeze(-1).expand(-1, -1, hidden_NTH.shape[-1])
+        read_NSH = hidden_NTH.gather(1, index_NSH)
+        with torch.autocast(hidden_NTH.device.type, enabled=False):
+            logits_NSK: Tensor = self.head(read_NSH.float())
+        return logits_NSK
+
+    def probabilities(self, logits_NSK: Tensor) -> Tensor:
+        """Of each class, or of the one logit."""
+        return logits_NSK.softmax(dim=-1) if self.step_config.classes else logits_NSK.sigmoid()
+
+    def values(self, logits_NSK: Tensor) -> Tensor:
+        """One value a step: the probability that it is good."""
+        probabilities_NSK = self.probabilities(logits_NSK)
+        if not self.step_config.classes:
+            return probabilities_NSK.squeeze(-1)
+        return probabilities_NSK[..., self.step_config.good_index].sum(dim=-1)
+
+    def read(self, trajectory: Trajectory) -> Reading:
+        """The ids this model sees for a trace, and where it reads each step."""
+        return read_trace(self.text, trajectory, self.step_config.template, self.marker_id)
+
+    @torch.inference_mode()
+    def logits(self, readings: Sequence[Reading]) -> Tensor:
+        """Logits (N, S, K) of readings that fit in one batch; entries past a trace's own steps mean nothing."""
+        batch = pad(readings, self.pad_id, self.device)
+        logits_NSK: Tensor = self(*batch)
+        return logits_NSK
+
+    def score(self, readings: Sequence[Reading], token_budget: int = 4096) -> list[tuple[float, ...]]:
+        """Values of each reading's steps, in order; batches are made of traces of like length."""
+        was_training = self.training
+        self.eval()
+        scores: list[tuple[float, ...]] = [()] * len(readings)
+        for group in pack([len(r.ids) for r in readings], token_budget):
+            values_NS = self.values(self.logits([readings[i] for i in group])).tolist()
+            for i, values in zip(group, values_NS, strict=True):
+                scores[i] = tuple(values[: len(readings[i].positions)])
+        self.train(was_training)
+        return scores
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
+        """Passed on to the backbone, for the Trainer."""
+        self.backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs=gradient_checkpointing_kwargs)
+        if self.step_config.lora:
+            self.backbone.enable_input_require_grads()
+
+    def gradient_checkpointing_disable(self) -> None:
+        self.backbone.gradient_checkpointing_disable()
+
+    def fingerprint(self) -> str:
+        """Names weights and reading by content: the whole head and an even sample of every other tensor."""
+        config = replace(self.step_config, backbone="", version="", training={}).to_dict()
+        digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+        for name, tensor in self.state_dict().items():
+            flat = tensor.detach().reshape(-1)
+            stride = 1 if name.startswith("head.") else max(1, flat.numel() // SAMPLED)
+            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            digest.update(flat[::stride].float().cpu().numpy().tobytes())
+        return digest.hexdigest()[:12]
+
+
+def _single_id(tokenizer: Any, marker: str) -> int:
+    found = backbones.marker_id(tokenizer, marker)
+    if found is None:
+        raise ValueError(f"the marker {marker!r} is not one token of the vocabulary")
+    return found
+
+
+def _context(backbone: Backbone, wanted: int | None, name: str) -> int:
+    known = backbones.context_length(backbone)
+    if wanted is None and known is None:
+        raise ValueError(f"the config of {name} names no context length; give max_length")
+    if wanted is not None and known is not None and wanted > known:
+        raise ValueError(f"max_length {wanted} is more than the {known} tokens of {name}")
+    return wanted or known or 0
+
+
+def _stored_backbone(
+    folder: Path, config: StepHeadConfig, base: str | None, dtype: torch.dtype, trainable: bool
+) -> Backbone:
+    if not config.lora:
+        return backbones.load_backbone(str(folder), dtype)
+    source = base or config.backbone
+    backbone = backbones.load_backbone(source, dtype)
+    if config.marker_added and config.marker is not None:
+        backbones.add_marker(backbones.load_tokenizer(source), backbone, config.marker)
+    return backbones.load_adapter(backbone, folder, trainable)
+
+
+def _stored_head(folder: Path, config: StepHeadConfig, width: int) -> dict[str, Tensor]:
+    path = folder / HEAD_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} has no {HEAD_FILE}")
+    state = safetensors.torch.load_file(path)
+    shape, expected = tuple(state["weight"].shape), (config.outputs, width)
+    if shape != expected:
+        raise ValueError(f"{path} holds a head of shape {shape}, the config and backbone say {expected}")
+    return state

@@ -1,0 +1,114 @@
+"""Choosing one of N samples: by score, by vote, by weighted vote; and what any choice could reach (card: best-of-n).
+
+best      argmax_i S_i                             first index wins a tie
+majority  argmax_a |{i : ans_i = a}|               group seen first wins a tie
+weighted  argmax_a W(a),  W(a) = Σ_{i: ans_i=a} S_i
+pass@k    1 - C(n-c, k) / C(n, k) = 1 - Π_{j=n-c+1..n} (1 - k/j)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from footfall.answers import canonical, equal
+
+__all__ = ["Vote", "best", "group", "leader", "majority", "oracle", "pass_at_k", "tally", "weighted"]
+
+
+class Vote(NamedTuple):
+    """Who won and by how much. Answers are named by the first raw string met in their group."""
+
+    winner: int | None
+    """Index of the first sample that gave the winning answer; `None` if nobody voted."""
+    weights: dict[str, float]
+    dropped: int
+    """Samples without an answer: they do not vote."""
+    unscored: int = 0
+    """Samples with an answer but without a score: they do not vote either."""
+
+
+def group(answers: Sequence[str | None], domain: str = "math") -> list[int | None]:
+    """For each answer the index of the first one that is equal to it; `None` where there is no answer.
+
+    Equal canonical strings are one group; a new string is put beside the first answer of each group so far.
+    """
+    first_of_form: dict[str, int] = {}
+    groups: list[int | None] = []
+    for i, answer in enumerate(answers):
+        if answer is None:
+            groups.append(None)
+            continue
+        form = canonical(answer, domain)
+        if form not in first_of_form:
+            first_of_form[form] = _equal_before(answers, dict.fromkeys(first_of_form.values()), answer, domain, i)
+        groups.append(first_of_form[form])
+    return groups
+
+
+def _equal_before(
+    answers: Sequence[str | None], firsts: dict[int, None], answer: str, domain: str, otherwise: int
+) -> int:
+    same = (i for i in firsts if (other := answers[i]) is not None and equal(other, answer, domain))
+    return next(same, otherwise)
+
+
+def best(scores: Sequence[float | None]) -> int | None:
+    """The index of the highest score, the first of equals; samples without a score cannot win."""
+    scored = [(-score, i) for i, score in enumerate(scores) if score is not None]
+    return min(scored)[1] if scored else None
+
+
+def majority(answers: Sequence[str | None], domain: str = "math") -> Vote:
+    """Self-consistency: the most frequent answer."""
+    return weighted(answers, [1.0] * len(answers), domain)
+
+
+def weighted(answers: Sequence[str | None], scores: Sequence[float | None], domain: str = "math") -> Vote:
+    """The answer whose samples have the largest sum of scores."""
+    if len(answers) != len(scores):
+        raise ValueError(f"{len(answers)} answers but {len(scores)} scores")
+    groups = group(answers, domain)
+    totals = tally(groups, scores)
+    unscored = sum(first is not None and score is None for first, score in zip(groups, scores, strict=True))
+    return Vote(leader(totals), {str(answers[i]): w for i, w in totals.items()}, groups.count(None), unscored)
+
+
+def tally(groups: Sequence[int | None], scores: Sequence[float | None]) -> dict[int, float]:
+    """W(a) for each group; who has no group or no score does not vote."""
+    _check_weights(scores)
+    totals: dict[int, float] = {}
+    for first, score in zip(groups, scores, strict=True):
+        if first is not None and score is not None:
+            totals[first] = totals.get(first, 0.0) + score
+    return totals
+
+
+def leader(totals: Mapping[int, float]) -> int | None:
+    """The group with the largest total, the one seen first of equals."""
+    return max(totals, key=lambda first: (totals[first], -first)) if totals else None
+
+
+def _check_weights(scores: Sequence[float | None]) -> None:
+    """Weights must not be negative: a negative one would take votes away from the answer it was given for."""
+    for i, score in enumerate(scores):
+        if score is not None and score < 0:
+            raise ValueError(
+                f"sample {i} has the weight {score}: a vote needs weights that are not negative; map logits by a "
+                "sigmoid, or scores in [-1, 1] by (s + 1) / 2, before voting"
+            )
+
+
+def oracle(correct: Sequence[bool | None]) -> bool:
+    """Whether any sample is right: what a perfect chooser reaches."""
+    return any(correct)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The chance that k of n samples, c of them right, hold a right one; unbiased, in the product form."""
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@{k} needs 1 <= k <= n and 0 <= c <= n, not n = {n}, c = {c}")
+    if n - c < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / j for j in range(n - c + 1, n + 1))

@@ -1,0 +1,182 @@
+"""Runs: every long job is a directory that can be killed at any moment and started again.
+
+    config.json   the command, its configuration, seed and versions
+    STAGE/00007-KEY.parquet   finished chunks, written atomically, named by the content they were made from
+    log.jsonl     what happened when, with seconds and cost; the only place for times, so shards stay equal to the bit
+    result.json   what the command reports, written last
+
+Work is cut into fixed chunks. A chunk whose shard exists is read, not redone; one that does not is done whole. So a run
+that was killed twenty times gives the same bytes as one that was not, and repeats nothing that was finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from footfall import __version__
+from footfall.formats._atomic import atomic_write
+from footfall.progress import Progress
+from footfall.types import Cost, Judged, Judgement, Trajectory, content_key
+
+__all__ = ["Run", "RunError"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
+
+
+class RunError(RuntimeError):
+    """A run directory cannot be used as asked; the message says why and what to do."""
+
+
+class Run:
+    """One run directory, held by one process at a time. Use as a context manager."""
+
+    def __init__(self, folder: Path, command: str, config: Mapping[str, Any], fresh: bool = False) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = self._take_lock()
+        identity = {"command": command, "config": json.loads(json.dumps(config, default=str))}
+        if fresh:
+            _empty(folder)
+        self._claim(identity)
+        for stray in folder.rglob(".*.tmp"):
+            stray.unlink(missing_ok=True)
+        self.cost = Cost()
+        self._started = time.monotonic()
+        self.log("start", versions=_versions())
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.log("stop", error=kind.__name__ if kind else None, seconds=round(time.monotonic() - self._started, 3))
+        self._lock.close()
+
+    def map(
+        self,
+        stage: str,
+        items: Sequence[A],
+        work: Callable[[Sequence[A]], Sequence[B]],
+        *,
+        key: Callable[[A], str],
+        kind: type[B],
+        chunk: int,
+        made_by: str = "",
+    ) -> list[B]:
+        """`work` over the items, chunk by chunk, one result an item; finished chunks are read from their shards.
+
+        `made_by` names whatever else decides the result (the policy, the judge): another name, another shard.
+        """
+        from footfall.formats.parquet import read_parquet, write_parquet
+
+        (self.folder / stage).mkdir(exist_ok=True)
+        results: list[B] = []
+        with Progress(stage, len(items)) as progress:
+            for index, start in enumerate(range(0, len(items), chunk)):
+                part = items[start : start + chunk]
+                name = content_key(stage, made_by, [key(item) for item in part])[:16]
+                shard = self.folder / stage / f"{index:05d}-{name}.parquet"
+                if shard.exists():
+                    done = read_parquet(shard, kind)
+                    progress.at_start += len(part)
+                else:
+                    begun = time.monotonic()
+                    done = list(work(part))
+                    if len(done) != len(part):
+                        raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")
+                    write_parquet(shard, done, kind)
+                    seconds = round(time.monotonic() - begun, 3)
+                    self.log("chunk", stage=stage, index=index, items=len(part), seconds=seconds)
+                self.cost += Cost.total(_cost_of(result) for result in done)
+                results.extend(done)
+                progress.advance(len(part))
+        return results
+
+    def log(self, event: str, **facts: Any) -> None:
+        """One line in log.jsonl."""
+        line = json.dumps({"time": round(time.time(), 3), "event": event, **facts})
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+    def seconds(self) -> float:
+        """Working seconds of all processes that took part, from their finished chunks and stages."""
+        lines = (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        events = [json.loads(line) for line in lines if line.endswith("}")]
+        return float(sum(e["seconds"] for e in events if e["event"] in ("chunk", "stage")))
+
+    def finish(self, result: Mapping[str, Any]) -> Path:
+        """Write result.json; the run is complete."""
+        path = self.folder / "result.json"
+        write_json(path, result)
+        return path
+
+    def _take_lock(self) -> IO[str]:
+        lock = (self.folder / ".lock").open("w", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise RunError(f"{self.folder} is in use by another process; wait for it or choose another --out") from None
+        return lock
+
+    def _claim(self, identity: dict[str, Any]) -> None:
+        """Write config.json, or check that the run here is the same one."""
+        path = self.folder / "config.json"
+        if not path.exists():
+            write_json(path, {**identity, "versions": _versions()})
+            return
+        before = json.loads(path.read_text(encoding="utf-8"))
+        changed = _differences({k: before.get(k) for k in identity}, identity)
+        if changed:
+            raise RunError(
+                f"{self.folder} holds another run; these settings differ: {'; '.join(changed)}. "
+                "Choose another --out, or pass --fresh to throw the old run away"
+            )
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """JSON for people and programs, written atomically; NaN is an error."""
+    with atomic_write(path) as stream:
+        stream.write((json.dumps(value, indent=2, allow_nan=False, default=str) + "\n").encode())
+
+
+def _cost_of(result: object) -> Cost:
+    if isinstance(result, Judged):
+        return result.judgement.cost if result.judgement else Cost()
+    return result.cost if isinstance(result, Trajectory | Judgement) else Cost()
+
+
+def _differences(before: Any, now: Any, path: str = "") -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted(before.keys() | now.keys())
+        return [d for k in keys for d in _differences(before.get(k), now.get(k), f"{path}.{k}" if path else k)]
+    return [] if before == now else [f"{path}: {before!r} there, {now!r} now"]
+
+
+def _versions() -> dict[str, str]:
+    found = {"footfall": __version__, "python": platform.python_version()}
+    for name in _VERSIONS_OF:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a run wrote here, and nothing that it did not."""
+    if not (folder / "config.json").exists():
+        return
+    for shard in folder.glob("*/*.parquet"):
+        shard.unlink()
+    for name in ("config.json", "log.jsonl", "result.json"):
+        (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,67 @@
+"""What a training run is told. Light: the command line builds it without loading torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from footfall.encoding import Template
+from footfall.types import Json
+
+__all__ = ["TrainConfig"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of `train_prm`. Full fine-tuning of a small model likes `lr` 1e-3, of an LLM 1e-5, LoRA 1e-4."""
+
+    objective: str = "soft-bce"
+    objective_options: Mapping[str, Json] = field(default_factory=dict)
+    """Arguments of the objective, e.g. `{"threshold": 0.0}` for `bce`."""
+    marker: str | None = None
+    """Read each step at this token, put after it. None: read at the step's own last token."""
+    template: Template | None = None
+    """None: chat where the tokenizer has a chat template, plain otherwise."""
+    lr: float = 1e-4
+    epochs: int = 3
+    batch_size: int = 16
+    """Traces a forward pass; batches are of like length."""
+    accumulation: int = 1
+    """Forward passes an update."""
+    warmup: float = 0.05
+    """Share of all updates."""
+    schedule: str = "linear"
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    seed: int = 0
+    lora_rank: int | None = None
+    lora_alpha: int | None = None
+    """None: twice the rank."""
+    merge_lora: bool = False
+    max_length: int | None = None
+    """None: the backbone's context."""
+    too_long: Literal["error", "drop"] = "error"
+    """What to do with a trace of more tokens; dropped ones are counted."""
+    contaminated: Literal["error", "drop"] = "error"
+    """What to do with rows whose problem is an evaluation problem; dropped ones are counted."""
+    eval_share: float = 0.1
+    """Share of the problems held out for the metrics; 0: none."""
+    patience: int | None = None
+    """Stop after so many epochs without a lower held-out loss, and keep the best epoch's weights."""
+    gradient_checkpointing: bool = False
+    save_every: int = 200
+    """Updates between checkpoints."""
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulation", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.eval_share < 1 or not 0 <= self.warmup < 1 or self.lr <= 0:
+            raise ValueError(f"eval_share and warmup lie in [0, 1) and lr is positive; got {self}")
+        if self.patience is not None and self.eval_share == 0:
+            raise ValueError("patience needs held-out problems: set eval_share above 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,138 @@
+"""Judged traces as training examples: ids, read positions, targets and a mask of the labelled steps."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from footfall.reward.batching import pad
+from footfall.reward.reading import Reading
+from footfall.reward.step_head import StepHeadModel
+from footfall.train.decontaminate import normalise
+from footfall.train.objectives import Objective
+from footfall.types import Judged, Judgement, Trajectory, content_key
+
+__all__ = ["DataReport", "Example", "collate", "data_key", "make_examples", "split_by_problem"]
+
+MANY_VALUES = 20
+
+
+class Example(NamedTuple):
+    """One trace; entries of `targets`, `labels` where `mask` is false mean nothing."""
+
+    trajectory: Trajectory
+    reading: Reading
+    targets: tuple[float, ...]
+    labels: tuple[float, ...]
+    mask: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What became of the rows given to the trainer."""
+
+    rows: int
+    used: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Rows left out, by reason."""
+    tokens: int = 0
+    steps: int = 0
+    unlabelled: int = 0
+    """Steps of used rows without a label; they are masked."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """How often each label value occurs; above twenty values, only their range."""
+
+    @property
+    def unlabelled_share(self) -> float:
+        return self.unlabelled / self.steps if self.steps else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "unlabelled_share": self.unlabelled_share}
+
+
+def make_examples(
+    rows: Sequence[Judged], model: StepHeadModel, objective: Objective, too_long: Literal["error", "drop"]
+) -> tuple[list[Example], DataReport]:
+    """Examples of all rows that can be used, and a count of those that cannot. Nothing is cut."""
+    examples: list[Example] = []
+    dropped: Counter[str] = Counter()
+    limit = model.step_config.max_length
+    for row in rows:
+        if row.judgement is None or all(value is None for value in row.judgement.values):
+            dropped["no labelled step"] += 1
+            continue
+        example = _example(row.trajectory, row.judgement.check(row.trajectory), model, objective)
+        if len(example.reading.ids) <= limit:
+            examples.append(example)
+        elif too_long == "drop":
+            dropped["too long"] += 1
+        else:
+            raise ValueError(
+                f"trajectory {row.trajectory.id!r} has {len(example.reading.ids)} tokens, the limit is {limit}; "
+                'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
+            )
+    return examples, _report(len(rows), examples, dropped)
+
+
+def _example(trajectory: Trajectory, judgement: Judgement, model: StepHeadModel, objective: Objective) -> Example:
+    targets, labels = [], []
+    for k, value in enumerate(judgement.values):
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"trajectory {trajectory.id!r}: step {k + 1} has the label {value}")
+        try:
+            targets.append(0.0 if value is None else objective.target(value))
+        except ValueError as error:
+            raise ValueError(f"trajectory {trajectory.id!r}, step {k + 1}: {error}") from error
+        labels.append(0.0 if value is None else value)
+    mask = tuple(value is not None for value in judgement.values)
+    return Example(trajectory, model.read(trajectory), tuple(targets), tuple(labels), mask)
+
+
+def _report(rows: int, examples: Sequence[Example], dropped: Counter[str]) -> DataReport:
+    known = Counter(label for e in examples for label, m in zip(e.labels, e.mask, strict=True) if m)
+    if len(known) <= MANY_VALUES:
+        labels = {f"{value:g}": known[value] for value in sorted(known)}
+    else:
+        labels = {f"{min(known):g} to {max(known):g}, {len(known)} values": sum(known.values())}
+    return DataReport(
+        rows=rows,
+        used=len(examples),
+        dropped=dict(sorted(dropped.items())),
+        tokens=sum(len(e.reading.ids) for e in examples),
+        steps=sum(len(e.mask) for e in examples),
+        unlabelled=sum(e.mask.count(False) for e in examples),
+        labels=labels,
+    )
+
+
+def collate(examples: Sequence[Example], pad_id: int) -> dict[str, Tensor]:
+    """A batch for the model and its loss, padded on the right."""
+    batch = pad([e.reading for e in examples], pad_id)
+    targets_NS = torch.zeros(batch.positions.shape)
+    mask_NS = torch.zeros(batch.positions.shape, dtype=torch.bool)
+    for n, example in enumerate(examples):
+        targets_NS[n, : len(example.targets)] = torch.tensor(example.targets)
+        mask_NS[n, : len(example.mask)] = torch.tensor(example.mask)
+    return {**batch._asdict(), "targets": targets_NS, "mask": mask_NS}
+
+
+def split_by_problem(rows: Sequence[Judged], share: float, seed: int) -> tuple[list[Judged], list[Judged]]:
+    """Training and held-out rows; problems of equal text are never parted. Row order does not matter."""
+    texts = [normalise(row.trajectory.problem.text) for row in rows]
+    order = sorted(set(texts), key=lambda text: content_key("split", seed, text))
+    held = set(order[: round(share * len(order))])
+    if share > 0 and not 0 < len(held) < len(order):
+        raise ValueError(f"{len(order)} problems cannot be split with a held-out share of {share:g}; set eval_share=0")
+    train = [row for row, text in zip(rows, texts, strict=True) if text not in held]
+    return train, [row for row, text in zip(rows, texts, strict=True) if text in held]
+
+
+def data_key(rows: Sequence[Judged]) -> str:
+    """Content address of traces and labels, in order."""
+    return content_key([[t.key, None if j is None else [j.judge, list(j.values)]] for t, j in rows])

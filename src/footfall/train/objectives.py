@@ -1,0 +1,147 @@
+"""Training losses of step heads: pure functions of logits, targets and a mask of the labelled steps.
+
+Shapes: logits (..., K), targets and mask (...). Every loss is the mean over the labelled steps of all traces given, so
+a long trace weighs more than a short one; with no labelled step it is 0. A step without a label is masked by a
+boolean, never by a special value of its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from footfall.registry import create, register
+from footfall.types import Json
+
+__all__ = [
+    "Objective",
+    "bce",
+    "bce_loss",
+    "ce",
+    "ce_loss",
+    "make_objective",
+    "mse",
+    "mse_loss",
+    "soft_bce",
+    "soft_bce_loss",
+]
+
+
+def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """mean of -y log p - (1 - y) log(1 - p), p = sigmoid(logit), y a probability. Least at p = y, where it is H(y)."""
+    return _labelled_mean(F.binary_cross_entropy_with_logits(_one(logits), targets, reduction="none"), mask)
+
+
+def bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, threshold: float) -> Tensor:
+    """The same with hard labels, y = 1[target > threshold]."""
+    return soft_bce_loss(logits, (targets > threshold).to(logits), mask)
+
+
+def mse_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """mean of (p - y)², p = sigmoid(logit)."""
+    return _labelled_mean((_one(logits).sigmoid() - targets) ** 2, mask)
+
+
+def ce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """mean of -log softmax(logits)[y], y the index of the step's class."""
+    log_p = logits.log_softmax(dim=-1)
+    index = targets.masked_fill(~mask, 0).long().unsqueeze(-1)
+    return _labelled_mean(-log_p.gather(-1, index).squeeze(-1), mask)
+
+
+def _one(logits: Tensor) -> Tensor:
+    if logits.shape[-1] != 1:
+        raise ValueError(f"this loss takes a head with one output, not {logits.shape[-1]}")
+    return logits.squeeze(-1)
+
+
+def _labelled_mean(losses: Tensor, mask: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"the mask of labelled steps must be boolean, not {mask.dtype}")
+    return losses.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss with what it asks of the head and of the labels."""
+
+    name: str
+    """With its settings, so that a model can say how it was trained."""
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
+    target: Callable[[float], float]
+    """A label as the loss takes it; raises on a label it cannot take."""
+    is_good: Callable[[float], bool]
+    """Whether a label counts as good where a metric needs two classes."""
+    classes: tuple[str, ...] = ()
+    good: tuple[str, ...] = ()
+
+
+def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
+    """The registered objective `name` with these options."""
+    objective: Objective = create("objective", name, **dict[str, Any](options))
+    return objective
+
+
+@register("objective", "bce")
+def bce(threshold: float = 0.0) -> Objective:
+    """Binary cross-entropy on hard labels: a step is good if its label is above the threshold.
+
+    The default 0 is Math-Shepherd's hard estimate: one successful rollout is enough.
+    """
+    return Objective(
+        f"bce(threshold={threshold:g})",
+        lambda logits, targets, mask: bce_loss(logits, targets, mask, threshold),
+        _probability,
+        lambda label: label > threshold,
+    )
+
+
+@register("objective", "soft-bce")
+def soft_bce() -> Objective:
+    """Binary cross-entropy on soft labels: the label is the probability that the step is good."""
+    return Objective("soft-bce", soft_bce_loss, _probability, lambda label: label > 0.5)
+
+
+@register("objective", "mse")
+def mse() -> Objective:
+    """Squared error between value and label."""
+    return Objective("mse", mse_loss, _probability, lambda label: label > 0.5)
+
+
+@register("objective", "ce")
+def ce(values: Mapping[str, float] | None = None, good: tuple[str, ...] | list[str] = ("good",)) -> Objective:
+    """Cross-entropy over named classes, each standing for one label value, e.g. `{"bad": 0, "good": 1}`."""
+    values = dict(values or {"bad": 0.0, "good": 1.0})
+    classes = tuple(values)
+    missing = [name for name in good if name not in values]
+    if missing or not good:
+        raise ValueError(f"the good class {missing[0] if missing else ''!r} is not among the classes {classes}")
+    if len(set(values.values())) != len(classes):
+        raise ValueError(f"two classes stand for the same label value: {values}")
+    index = {float(value): k for k, value in enumerate(values.values())}
+
+    def target(label: float) -> float:
+        if label not in index:
+            raise ValueError(f"label {label:g} stands for no class; the classes are {values}")
+        return float(index[label])
+
+    settings = ", ".join(f"{name}={value:g}" for name, value in values.items())
+    return Objective(
+        f"ce({settings}; good: {', '.join(good)})",
+        ce_loss,
+        target,
+        lambda label: classes[index[label]] in good,
+        classes,
+        tuple(good),
+    )
+
+
+def _probability(label: float) -> float:
+    if not 0 <= label <= 1:
+        raise ValueError(f"label {label:g} is no probability; bring labels into [0, 1], or use ce with named classes")
+    return label

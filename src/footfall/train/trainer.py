@@ -1,0 +1,205 @@
+"""`transformers.Trainer` for step heads: the loss is a mean over labelled steps, batches are of like length.
+
+What differs from the plain Trainer and why: the order of an epoch depends on seed and epoch alone, so that a resumed
+run sees what the undisturbed one saw; under accumulation and on several devices every labelled step weighs the same;
+checkpoints hold only what is trained; a checkpoint that lacks a trained weight is an error, not a warning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Sampler
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+from footfall.reward.step_head import StepHeadModel
+from footfall.train.config import TrainConfig
+from footfall.train.data import Example, collate
+from footfall.train.metrics import evaluate
+from footfall.train.objectives import Objective
+
+__all__ = ["LengthGrouped", "Progress", "StepTrainer", "last_checkpoint", "training_arguments"]
+
+Progress = Callable[[int, int], None]
+"""Told the number of updates done and to do, after each update."""
+
+
+class LengthGrouped(Sampler[int]):
+    """A shuffle that keeps like lengths together; epoch e of seed s is always the same."""
+
+    def __init__(self, lengths: Sequence[int], group: int, seed: int, epoch: Callable[[], int]) -> None:
+        self.lengths = list(lengths)
+        self.group = group
+        self.seed = seed
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch())
+        return iter(get_length_grouped_indices(self.lengths, self.group, generator=generator))  # type: ignore[no-untyped-call]
+
+
+class StepTrainer(Trainer):
+    """Fits a `StepHeadModel` to examples under an objective."""
+
+    def __init__(
+        self,
+        model: StepHeadModel,
+        objective: Objective,
+        args: TrainingArguments,
+        train: Sequence[Example],
+        held_out: Sequence[Example] = (),
+        callbacks: Sequence[TrainerCallback] = (),
+    ) -> None:
+        self.step_model, self.examples, self.held_out = model, train, held_out
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=train,
+            eval_dataset=held_out,
+            data_collator=partial(collate, pad_id=model.pad_id),
+            callbacks=list(callbacks),
+        )
+        self.step_objective = objective
+        # `compute_loss` divides by the labelled steps of the whole update: the Trainer must not divide again.
+        self.model_accepts_loss_kwargs = True
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
+        group = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        lengths = [len(example.reading.ids) for example in self.examples]
+        return LengthGrouped(lengths, group, self.args.seed, self._epoch)
+
+    def _epoch(self) -> int:
+        updates = self.state.max_steps // int(self.args.num_train_epochs)
+        return self.state.global_step // max(1, updates)
+
+    def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], device: torch.device) -> Tensor:
+        """Labelled steps in all batches of one update, over all devices."""
+        count = torch.stack([batch["mask"].sum() for batch in batch_samples]).sum().to(device)
+        total: Tensor = self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
+        return total
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """Sum over this batch's labelled steps, over the number of labelled steps in the update."""
+        targets, mask = inputs["targets"], inputs["mask"]
+        logits = model(inputs["input_ids"], inputs["attention_mask"], inputs["positions"])
+        loss = self.step_objective.loss(logits, targets, mask)
+        if num_items_in_batch is not None:
+            loss = loss * mask.sum() * self.accelerator.num_processes / num_items_in_batch
+        return (loss, logits) if return_outputs else loss
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Metrics of the held-out examples, through the same code that scores traces."""
+        examples: Sequence[Example] = self.held_out if eval_dataset is None else eval_dataset
+        found = evaluate(self.step_model, examples, self.step_objective)
+        metrics = {f"{metric_key_prefix}_{k}": v for k, v in found.items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+        """Only the trained weights, as safetensors; the finished model is written by `StepHeadModel.save`."""
+        folder = Path(output_dir or str(self.args.output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        state = self.step_model.state_dict() if state_dict is None else state_dict
+        trained = self._trained_names()
+        kept = {name: tensor.detach().contiguous() for name, tensor in state.items() if name in trained}
+        safetensors.torch.save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def _trained_names(self) -> set[str]:
+        return {name for name, p in self.step_model.named_parameters() if p.requires_grad}
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        missing = sorted(self._trained_names() & set(load_result.missing_keys))
+        if missing or load_result.unexpected_keys:
+            raise ValueError(
+                f"the checkpoint belongs to another model: it lacks {missing[:3]} and has {load_result.unexpected_keys[:3]}"
+            )
+
+
+class _Reporter(TrainerCallback):
+    """Passes progress on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.progress(state.global_step, state.max_steps)
+
+
+def training_arguments(config: TrainConfig, folder: Path, updates: int, cuda: bool) -> TrainingArguments:
+    """A `TrainConfig` in the Trainer's words: quiet, no workers, no loggers, bfloat16 on CUDA only."""
+    by_epoch = "epoch" if config.patience is not None else "no"
+    return TrainingArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=config.batch_size,
+        gradient_accumulation_steps=config.accumulation,
+        num_train_epochs=config.epochs,
+        learning_rate=config.lr,
+        lr_scheduler_type=config.schedule,
+        warmup_steps=round(config.warmup * updates),
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        seed=config.seed,
+        bf16=cuda,
+        use_cpu=not cuda,
+        gradient_checkpointing=config.gradient_checkpointing,
+        eval_strategy=by_epoch,
+        save_strategy="epoch" if config.patience is not None else "steps",
+        save_steps=config.save_every,
+        save_total_limit=2,
+        load_best_model_at_end=config.patience is not None,
+        metric_for_best_model="eval_loss" if config.patience is not None else None,
+        greater_is_better=False if config.patience is not None else None,
+        logging_steps=max(1, updates // 50),
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=cuda,
+    )
+
+
+def callbacks_for(config: TrainConfig, progress: Progress | None) -> list[TrainerCallback]:
+    """Early stopping and progress, where asked for."""
+    callbacks: list[TrainerCallback] = []
+    if config.patience is not None:
+        callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
+    if progress is not None:
+        callbacks.append(_Reporter(progress))
+    return callbacks
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end: the Trainer's state is its last file."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]), reverse=True)
+    return next((path for path in found if _is_whole(path)), None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    needed = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+    if not all((checkpoint / name).is_file() for name in needed):
+        return False
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True

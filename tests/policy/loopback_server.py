@@ -1,0 +1,233 @@
+"""A small OpenAI-like server for the tests, run as a process of its own: deterministic, and able to misbehave on demand.
+
+    python loopback_server.py LOG [PORT]
+
+It prints its port, answers as a function of prompt and seed alone, and appends one line of JSON to LOG for each sampling
+request it took and for each it answered. `POST /control` sets the faults: a list of `{"kind", "times", "match"}`, each for
+the first `times` attempts of every request whose prompt holds `match`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+WORDS = ("so", "then", "thus", "add", "take", "give", "two", "three", "four", "ten")
+EOS = "</s>"
+
+
+def write_text(prompt: str, seed: int) -> str:
+    """Two to four steps of words with a blank line between them; nothing but prompt and seed matter."""
+    digits = hashlib.sha256(f"{seed}|{prompt}".encode()).digest()
+    steps = [
+        " ".join(WORDS[d % 10] for d in digits[k * 5 : k * 5 + 2 + digits[k] % 3]) for k in range(2 + digits[9] % 3)
+    ]
+    return "\n\n".join(steps)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Words with their leading space; the separator hangs on the word before it, as BPE vocabularies like it."""
+    return [piece for piece in text.replace(" ", "\0 ").replace("\n\n", "\n\n\0").split("\0") if piece]
+
+
+class Loopback:
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.settings: dict[str, Any] = {}
+        self.attempts: Counter[str] = Counter()
+        self.in_flight = 0
+
+    def record(self, **entry: Any) -> None:
+        with self.log.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                method, path, _ = line.decode().split()
+                headers = {}
+                while (header := await reader.readline()).strip():
+                    name, _, value = header.decode().partition(":")
+                    headers[name.strip().lower()] = value.strip()
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                if not await self.answer(method, path, headers, body, reader, writer):
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def answer(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Answer one request; False closes the connection."""
+        if path == "/control":
+            self.settings = json.loads(body)
+            self.attempts.clear()
+            return await send(writer, 200, {})
+        key = self.settings.get("api_key")
+        if key and headers.get("authorization") != f"Bearer {key}":
+            return await send(writer, 401, {"error": {"message": f"bad key in {headers.get('authorization')}"}})
+        if path == "/v1/models":
+            return await send(writer, 200, {"data": [{"id": name} for name in self.settings.get("models", ["toy"])]})
+        if path not in ("/v1/completions", "/v1/chat/completions"):
+            return await send(writer, 404, {"detail": "Not Found"})
+        request = json.loads(body)
+        prompt = prompt_of(request)
+        name = f"{request['seed']}|{prompt}"
+        self.attempts[name] += 1
+        self.in_flight += 1
+        entry = {"key": name, "attempt": self.attempts[name], "id": headers.get("x-request-id"), "request": request}
+        self.record(event="took", in_flight=self.in_flight, time=asyncio.get_running_loop().time(), **entry)
+        try:
+            return await self.sample(request, prompt, self.attempts[name], reader, writer)
+        finally:
+            self.in_flight -= 1
+
+    async def sample(
+        self,
+        request: dict[str, Any],
+        prompt: str,
+        attempt: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        await asyncio.sleep(self.settings.get("delay", 0.0))
+        for fault in self.settings.get("faults", []):
+            if attempt <= fault.get("times", 10**9) and fault.get("match", "") in prompt:
+                return await self.misbehave(fault, request, prompt, reader, writer)
+        if request.get("model") not in self.settings.get("models", ["toy"]):
+            return await send(writer, 404, {"error": {"message": f"The model `{request['model']}` does not exist."}})
+        # Before the bytes go, so that a client that has its answer finds the line in the log.
+        self.record(event="answered", key=f"{request['seed']}|{prompt}")
+        return await send(writer, 200, self.reply(request, prompt))
+
+    async def misbehave(
+        self,
+        fault: dict[str, Any],
+        request: dict[str, Any],
+        prompt: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        kind = fault["kind"]
+        good = self.reply(request, prompt)
+        if kind.isdigit():
+            message = fault.get("message", f"trouble {kind}")
+            headers = {"Retry-After": fault["retry_after"]} if "retry_after" in fault else {}
+            return await send(writer, int(kind), {"error": {"message": message}}, headers)
+        if kind == "stall":
+            gone = await asyncio.wait_for(reader.read(1), 60)  # returns when the client hangs up
+            self.record(event="hung-up" if not gone else "pipelined", key=f"{request['seed']}|{prompt}")
+        elif kind == "drip":
+            return await self.drip(writer)
+        elif kind == "drop":
+            body = json.dumps(good).encode()
+            writer.write(head(200, len(body)) + body[: len(body) // 2])
+            await writer.drain()
+        elif kind == "truncated":
+            body = json.dumps(good).encode()[:-20]
+            writer.write(head(200, len(body)) + body)
+            await writer.drain()
+            return True
+        elif kind == "wrong-n":
+            return await send(writer, 200, {**good, "choices": good["choices"][:-1]})
+        elif kind == "nan":
+            good["choices"][0]["logprobs"]["token_logprobs"][0] = float("nan")
+            return await send(writer, 200, good)
+        elif kind == "huge":
+            return await send(writer, 200, {**good, "padding": "x" * 3_000_000})
+        return False
+
+    async def drip(self, writer: asyncio.StreamWriter) -> bool:
+        writer.write(head(200, 1000))
+        for _ in range(1000):
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        return False
+
+    def reply(self, request: dict[str, Any], prompt: str) -> dict[str, Any]:
+        chat = "messages" in request
+        choices = [self.choice(request, prompt, k, chat) for k in range(request.get("n", 1))]
+        reply: dict[str, Any] = {"id": "x", "model": request.get("model"), "choices": choices[::-1]}
+        if not self.settings.get("no_usage"):
+            n_tokens = sum(
+                len(tokens_of(choice["message"]["content"] if chat else choice["text"])) for choice in choices
+            )
+            reply["usage"] = {"prompt_tokens": len(prompt.split()), "completion_tokens": n_tokens}
+            reply["usage"]["prompt_tokens_details"] = {"cached_tokens": self.settings.get("cached", 0)}
+        return reply
+
+    def choice(self, request: dict[str, Any], prompt: str, k: int, chat: bool) -> dict[str, Any]:
+        text = self.settings.get("text") or write_text(prompt, request["seed"] + k)
+        finish, stop = "stop", None
+        tokens = [*tokens_of(text), EOS]
+        if request["max_tokens"] < len(tokens):
+            tokens, finish = tokens[: request["max_tokens"]], "length"
+            text = "".join(tokens)
+        for string in request.get("stop", []):
+            if string in text:
+                text, finish, stop = text[: text.index(string)], "stop", string
+                n_kept = next(i for i in range(len(tokens) + 1) if string in "".join(tokens[:i]))
+                tokens = tokens[:n_kept]
+        values = [-0.25 * (1 + i) for i in range(len(tokens))]
+        choice: dict[str, Any] = {"index": k, "finish_reason": finish}
+        if not self.settings.get("no_stop_reason"):
+            choice["stop_reason"] = stop
+        if request.get("return_token_ids"):
+            choice["token_ids"] = [len(token) for token in tokens]
+        if chat:
+            choice["message"] = {"role": "assistant", "content": text}
+            rows = [{"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)]
+            choice["logprobs"] = {"content": rows} if request.get("logprobs") else None
+        else:
+            choice["text"] = text
+            table = {"tokens": tokens, "token_logprobs": values}
+            choice["logprobs"] = table if request.get("logprobs") is not None else None
+        return choice
+
+
+def prompt_of(request: dict[str, Any]) -> str:
+    if "messages" in request:
+        return "".join(f"<{turn['role']}>{turn['content']}" for turn in request["messages"])
+    prompt = request["prompt"]
+    return prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
+
+
+def head(status: int, length: int, headers: dict[str, str] | None = None) -> bytes:
+    lines = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {length}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def send(writer: asyncio.StreamWriter, status: int, body: object, headers: dict[str, str] | None = None) -> bool:
+    content = json.dumps(body).encode()
+    writer.write(head(status, len(content), headers) + content)
+    await writer.drain()
+    return True
+
+
+async def main() -> None:
+    loopback = Loopback(Path(sys.argv[1]))
+    port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    server = await asyncio.start_server(loopback.serve, "127.0.0.1", port, limit=2**24)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,123 @@
+"""The engine writes what `generate` would write, whatever shares its batch, and reads each prefix once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny_models import ARCHITECTURES, random_prompts, tiny_model
+
+from footfall.policy._engine import Engine, Request
+from footfall.policy.protocol import SamplingParams
+
+GREEDY = SamplingParams(temperature=0)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+def requests(prompts: list[tuple[int, ...]], n: int = 1, new: int = 20, shared: int = 0) -> list[Request]:
+    return [Request(ids, 100 * i + j, new, shared) for i, ids in enumerate(prompts) for j in range(n)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_greedy_tokens_equal_those_of_generate(architecture: str, device: str) -> None:
+    prompts = random_prompts([5, 12, 30, 1])
+    engine = Engine(tiny_model(architecture, device), [], rows=3)
+    plain = tiny_model(architecture, device)
+    for ids, written in zip(prompts, engine.generate(requests(prompts), GREEDY), strict=True):
+        expected = plain.generate(
+            torch.tensor([ids], device=device), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0
+        )
+        assert written.tokens == expected[0, len(ids) :].tolist()
+
+
+def test_logprobs_are_those_of_a_plain_forward_pass() -> None:
+    (ids,) = random_prompts([9])
+    (written,) = Engine(tiny_model("llama"), []).generate(requests([ids]), SamplingParams(temperature=0.7, top_k=50))
+    whole = torch.tensor([[*ids, *written.tokens]])
+    logprobs = tiny_model("llama")(whole).logits[0, len(ids) - 1 : -1].log_softmax(-1)
+    expected = logprobs[torch.arange(20), torch.tensor(written.tokens)]
+    torch.testing.assert_close(torch.tensor(written.logprobs), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_sequence_does_not_depend_on_what_else_is_in_the_batch() -> None:
+    prompts = random_prompts([4, 17, 9, 40, 23])
+    alone = [Engine(tiny_model("llama"), []).generate([r], SamplingParams())[0].tokens for r in requests(prompts, 3)]
+    together = Engine(tiny_model("llama"), [], rows=4).generate(requests(prompts, 3), SamplingParams())
+    assert [g.tokens for g in together] == alone
+    assert len({tuple(tokens) for tokens in alone}) == 15
+
+
+def test_finished_rows_are_refilled_at_once() -> None:
+    prompts = random_prompts([6] * 10)
+    lengths = [3, 30, 3, 3, 3, 3, 3, 3, 3, 3]
+    engine = Engine(tiny_model("llama"), [], rows=2)
+    mixed = [Request(ids, i, n) for i, (ids, n) in enumerate(zip(prompts, lengths, strict=True))]
+    written = engine.generate(mixed, GREEDY)
+    assert [len(g.tokens) for g in written] == lengths
+    assert engine.usage.steps == 30, "one row runs the long sequence while the other runs the nine short ones"
+
+
+def test_a_prompt_is_read_once_for_all_its_samples() -> None:
+    prompts = random_prompts([21, 21])
+    engine = Engine(tiny_model("llama"), [])
+    written = engine.generate(requests(prompts, n=16, new=4), SamplingParams())
+    assert engine.usage.prefilled == 2 * 20
+    assert engine.usage.cached == 2 * 15 * 20
+    assert sum(g.prefilled for g in written) == engine.usage.prefilled
+
+
+def test_all_prefixes_of_a_trace_cost_one_reading_of_the_trace() -> None:
+    (trace,) = random_prompts([60])
+    engine = Engine(tiny_model("llama"), [])
+    engine.generate(requests([trace[:n] for n in (20, 31, 47, 60)], n=2, new=3), SamplingParams())
+    assert engine.usage.prefilled == 59
+
+
+def test_traces_of_one_problem_share_the_reading_of_its_prompt() -> None:
+    (prompt,) = random_prompts([40])
+    tails = random_prompts([10, 10, 10], seed=2)
+    engine = Engine(tiny_model("llama"), [])
+    engine.generate(requests([prompt + t for t in tails], new=2, shared=40), GREEDY)
+    assert engine.usage.prefilled == 40 + 3 * 9
+
+
+def test_what_was_written_need_not_be_read_again_when_kept() -> None:
+    (prompt,) = random_prompts([30])
+    engine = Engine(tiny_model("llama"), [])
+    (first,) = engine.generate(requests([prompt], new=12), GREEDY, keep=True)
+    before = engine.usage.prefilled
+    (second,) = engine.generate(requests([prompt + tuple(first.tokens)], new=8), GREEDY)
+    assert engine.usage.prefilled == before
+    (whole,) = Engine(tiny_model("llama"), []).generate(requests([prompt], new=20), GREEDY)
+    assert first.tokens + second.tokens == whole.tokens
+
+
+def test_a_full_prefix_cache_costs_time_but_changes_nothing() -> None:
+    prompts = random_prompts([50, 60, 70, 80])
+    small = Engine(tiny_model("llama"), [], rows=2, cache_bytes=200_000)
+    roomy = Engine(tiny_model("llama"), [], rows=2)
+    written = [[g.tokens for g in e.generate(requests(prompts, 2), SamplingParams())] for e in (small, roomy)]
+    assert written[0] == written[1]
+
+
+def test_an_end_token_ends_the_sequence_and_is_not_part_of_it() -> None:
+    (ids,) = random_prompts([8])
+    (free,) = Engine(tiny_model("mistral-sliding-window"), []).generate(requests([ids]), GREEDY)
+    end = free.tokens[5]
+    (ended,) = Engine(tiny_model("mistral-sliding-window"), [end]).generate(requests([ids]), GREEDY)
+    assert ended.ended and ended.tokens == free.tokens[: free.tokens.index(end)]
+
+
+def test_too_long_a_sequence_is_refused_with_the_limit() -> None:
+    with pytest.raises(ValueError, match=r"620 tokens but the model takes 512.*max_tokens"):
+        Engine(tiny_model("llama"), []).generate(requests(random_prompts([600]), new=20), GREEDY)
+
+
+def test_a_model_outside_the_attention_interface_is_refused_with_a_way_out() -> None:
+    class Closed(type(tiny_model("llama"))):  # type: ignore[misc]
+        _supports_attention_backend = False
+
+    model = tiny_model("llama")
+    model.__class__ = Closed
+    with pytest.raises(ValueError, match="http policy"):
+        Engine(model, [])

@@ -1,0 +1,126 @@
+"""Aggregations, votes and pass@k on the worked numbers of the method cards best-of-n and math-shepherd."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from footfall.search.aggregate import AGGREGATIONS, aggregate
+from footfall.search.votes import best, group, majority, oracle, pass_at_k, weighted
+
+ANSWERS = ["12", "15", "12", "15", "7"]
+STEPS = [[0.9, 0.8, 0.7], [0.99, 0.95, 0.6], [0.6, 0.5, 0.65], [0.4, 0.9, 0.85], [0.95, 0.2, 0.97]]
+
+
+@pytest.mark.parametrize(
+    ("how", "scores", "best_answer", "weights", "voted"),
+    [
+        ("prod", [0.504, 0.5643, 0.195, 0.306, 0.1843], "15", {"12": 0.699, "15": 0.8703, "7": 0.1843}, "15"),
+        ("min", [0.7, 0.6, 0.5, 0.4, 0.2], "12", {"12": 1.2, "15": 1.0, "7": 0.2}, "12"),
+        ("last", [0.7, 0.6, 0.65, 0.85, 0.97], "7", {"12": 1.35, "15": 1.45, "7": 0.97}, "15"),
+        ("mean", [0.8, 0.8467, 0.5833, 0.7167, 0.7067], "15", {"12": 1.3833, "15": 1.5633, "7": 0.7067}, "15"),
+    ],
+)
+def test_best_of_n_card_check_1(
+    how: str, scores: list[float], best_answer: str, weights: dict[str, float], voted: str
+) -> None:
+    folded = [aggregate(steps, how) for steps in STEPS]
+    assert folded == pytest.approx(scores, abs=5e-5)
+    index = best(folded)
+    assert index is not None
+    assert ANSWERS[index] == best_answer
+    vote = weighted(ANSWERS, folded)
+    assert vote.weights == pytest.approx(weights, abs=1e-4)
+    assert vote.winner is not None
+    assert ANSWERS[vote.winner] == voted
+
+
+def test_best_of_n_card_check_1_majority_tie_goes_to_the_answer_seen_first() -> None:
+    vote = majority(ANSWERS)
+    assert (vote.winner, vote.weights) == (0, {"12": 2.0, "15": 2.0, "7": 1.0})
+    assert majority(ANSWERS[::-1]).winner == 1  # now 15 is seen first
+
+
+def test_best_of_n_card_check_2_pass_at_k() -> None:
+    assert pass_at_k(10, 3, 5) == pytest.approx(0.916667, abs=1e-6)
+    assert pass_at_k(4, 2, 2) == pytest.approx(0.833333, abs=1e-6)
+    assert pass_at_k(4, 2, 3) == 1.0
+
+
+@given(n=st.integers(1, 40), data=st.data())
+def test_pass_at_k_product_form_equals_the_binomials(n: int, data: st.DataObject) -> None:
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    assert pass_at_k(n, c, k) == pytest.approx(1 - math.comb(n - c, k) / math.comb(n, k))
+
+
+@given(st.lists(st.sampled_from(["1", "2", "1.0", "4/2", None]), min_size=1, max_size=12))
+def test_best_of_n_card_check_3_constant_weights_vote_like_the_majority(answers: list[str | None]) -> None:
+    assert weighted(answers, [0.3] * len(answers)).winner == majority(answers).winner
+
+
+def test_best_of_n_card_check_3_with_one_sample_all_selectors_agree() -> None:
+    assert best([0.2]) == majority(["5"]).winner == weighted(["5"], [0.2]).winner == 0
+
+
+def test_math_shepherd_card_verification() -> None:
+    answers, steps = ["7", "7", "9", "5"], [[0.9, 0.8, 0.95], [0.6, 0.5, 0.7], [0.99, 0.97, 0.9], [0.4, 0.9, 0.9]]
+    minima = [aggregate(values, "min") for values in steps]
+    assert minima == [0.8, 0.5, 0.9, 0.4]
+    assert best(minima) == 2
+    vote = weighted(answers, minima)
+    assert vote.weights == pytest.approx({"7": 1.3, "9": 0.9, "5": 0.4})
+    assert vote.winner == 0
+
+
+def test_the_first_of_equal_scores_wins() -> None:
+    assert best([0.1, 0.9, 0.9]) == 1
+    assert best([None, 0.0]) == 1
+    assert best([None, None]) is None
+
+
+def test_a_trace_with_an_unjudged_step_or_no_step_has_no_score() -> None:
+    for how in AGGREGATIONS:
+        assert aggregate([0.5, None], how) is None
+        assert aggregate([], how) is None
+
+
+def test_max_and_sum() -> None:
+    assert aggregate([0.2, 0.7, 0.1], "max") == 0.7
+    assert aggregate([0.2, 0.7, 0.1], "sum") == pytest.approx(1.0)
+
+
+def test_a_long_product_does_not_underflow_on_the_way_and_a_zero_stays_zero() -> None:
+    assert aggregate([1e-200, 1e200, 0.5], "prod") == pytest.approx(0.5)
+    assert aggregate([0.0, 0.5], "prod") == 0.0
+
+
+def test_negative_values_are_refused_with_the_way_out() -> None:
+    with pytest.raises(ValueError, match=r"step 2 .*sigmoid"):
+        aggregate([0.5, -0.1], "prod")
+    with pytest.raises(ValueError, match=r"sample 1 .*\(s \+ 1\) / 2"):
+        weighted(["1", "2"], [0.5, -0.1])
+    with pytest.raises(ValueError, match="no aggregation is called 'median'"):
+        aggregate([0.5], "median")
+
+
+def test_samples_without_answer_or_score_do_not_vote_and_are_counted() -> None:
+    vote = weighted(["5", None, "6", "6"], [0.4, 0.9, None, 0.3])
+    assert (vote.winner, vote.dropped, vote.unscored) == (0, 1, 1)
+    assert majority([None, None]).winner is None
+
+
+def test_equal_answers_in_different_dress_are_one_group_named_by_the_first() -> None:
+    assert group(["0.5", "1/2", "2", None, "\\frac{1}{2}", "2.0"]) == [0, 0, 2, None, 0, 2]
+    assert majority(["3", "1/2", "0.5"]).weights == {"3": 1.0, "1/2": 2.0}
+
+
+def test_a_string_without_a_canonical_twin_is_still_put_beside_each_group() -> None:
+    assert group(["5", "5 apples", "6"]) == [0, 0, 2]
+
+
+def test_oracle() -> None:
+    assert oracle([False, None, True])
+    assert not oracle([False, None])

@@ -1,0 +1,225 @@
+"""Final answers are found where they are stated and compared as mathematics, never as substrings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from footfall.answers import canonical, equal, extract, grade
+from footfall.types import Problem, Step, Trajectory
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("so x is \\boxed{\\frac{1}{2}} as wanted", "\\frac{1}{2}"),
+        ("first \\boxed{3}, no: \\boxed{4}", "4"),
+        ("\\boxed{\\text{the set } \\{1, 2\\}}", "the set \\{1, 2\\}"),
+        ("\\boxed{5} and then a cut \\boxed{6", "5"),
+        ("\\boxed 5", "5"),
+        ("The answer is: 5", "5"),
+        ("The answer is 3.5. That was easy.", "3.5"),
+        ("The answer is 57,500.", "57,500"),
+        ("The final answer is $x = 5$.", "x = 5"),
+        ("The answer is:\n\n9", "9"),
+        ("The answer is $\\boxed{7}$.", "7"),
+        ("I make 70 of them.\n#### 72", "72"),
+        ("# Answer\n\n42", "42"),
+        ("**Answer:** 8", "8"),
+        ("\\boxed{5}\n\nThe answer is: 6", "6"),
+    ],
+)
+def test_the_last_stated_answer_is_found(text: str, answer: str) -> None:
+    assert extract(text) == answer
+
+
+@pytest.mark.parametrize("text", ["", "I got 5", "Answer the question: 5 apples", "\\boxed{}", "\\boxed{6", "# Answer"])
+def test_a_number_that_merely_stands_somewhere_is_not_an_answer(text: str) -> None:
+    assert extract(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("The answer is (B).", "B"),
+        ("The answer is C) 42", "C"),
+        ("\\boxed{\\text{D}}", "D"),
+        ("Answer: a", "A"),
+        ("The answer is option E.", "E"),
+        ("\\boxed{42}", None),
+        ("The answer is Blue", None),
+    ],
+)
+def test_choices_are_letters(text: str, letter: str | None) -> None:
+    assert extract(text, "choice") == letter
+
+
+EQUAL = [
+    ("57,500", "57500"),
+    ("\\$57{,}500.00", "57500"),
+    ("11,\\! 111", "11111"),
+    ("1/2", "0.5"),
+    ("\\frac12", "\\dfrac{1}{2}"),
+    ("-\\frac{1}{2}", "\\frac{-1}{2}"),
+    ("1 1/2", "1.5"),
+    ("1\\frac{1}{2}", "3/2"),
+    ("50\\%", "0.5"),
+    ("50%", "50"),
+    ("5 apples", "5"),
+    ("10\\text{ cm}", "10 cm"),
+    ("90^\\circ", "90 degrees"),
+    ("0.333333", "1/3"),
+    ("(1, 1/2)", "\\left(1, 0.5\\right)"),
+    ("\\text{Even}", "even"),
+    ("x=5", "5"),
+    ("(x+1)^2", "x^2+2x+1"),
+    ("2\\sqrt{3}", "\\sqrt{12}"),
+    ("\\{1,2\\}", "\\{2,1\\}"),
+    ("\\begin{pmatrix}1\\\\2\\end{pmatrix}", "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}"),
+]
+DIFFERENT = [
+    ("5", "15"),
+    ("0.5", "50"),
+    ("5 cm", "5 m"),
+    ("5 million", "5"),
+    ("0.333", "1/3"),
+    ("12", "1 2"),
+    ("1 2", "3"),
+    ("(1,2)", "[1,2)"),
+    ("(2,1)", "(3,1)"),
+    ("(1,2)", "(1,2,3)"),
+    ("listen", "silent"),
+    ("x=5", "y=5"),
+    ("x^2", "x^3"),
+    ("", ""),
+    ("no", "yes"),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), EQUAL)
+def test_equal_as_mathematics(a: str, b: str) -> None:
+    assert equal(a, b)
+    assert equal(b, a)
+
+
+@pytest.mark.parametrize(("a", "b"), DIFFERENT)
+def test_different_as_mathematics(a: str, b: str) -> None:
+    assert not equal(a, b)
+    assert not equal(b, a)
+
+
+def test_other_domains_compare_letters_or_text() -> None:
+    assert equal("(B)", "b", "choice")
+    assert not equal("B", "C", "choice")
+    assert not equal("42", "42", "choice")
+    assert equal("New  York", "new york", "agent")
+    assert not equal("x+x", "2x", "agent")
+    assert equal("1,000", "1000", "agent")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [("1/2", "0.50"), ("(x+1)^2", "x^2+2x+1"), ("(1, 1/2)", "(1,0.5)"), ("3:2", "1.5")]
+)
+def test_equal_answers_mostly_share_a_canonical_string(a: str, b: str) -> None:
+    assert canonical(a) == canonical(b)
+
+
+def test_different_equations_do_not_share_a_canonical_string() -> None:
+    assert canonical("x=5") != canonical("y=5")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="0123456789.,/%-+$ xyE\\{}()[]frac^!\x00é", max_size=12), st.sampled_from(["5", "1/2", "x"]))
+def test_garbage_is_never_an_error_and_equality_is_symmetric(text: str, other: str) -> None:
+    assert equal(text, other) == equal(other, text)
+    assert isinstance(canonical(text), str)
+
+
+@given(st.text(max_size=200))
+def test_any_text_may_be_searched_for_an_answer(text: str) -> None:
+    answer = extract("The answer is " + text)
+    assert answer is None or isinstance(answer, str)
+
+
+@given(st.fractions(max_denominator=1000))
+def test_a_fraction_equals_itself_in_latex(number: object) -> None:
+    over, _, under = str(number).partition("/")
+    assert equal(str(number), f"\\frac{{{over}}}{{{under or 1}}}")
+
+
+def test_a_hostile_power_costs_its_time_limit_and_not_the_program() -> None:
+    # Simplifying this is one big-integer call that no signal handler can interrupt.
+    tower = "9^{9^{9^9}}"
+    assert canonical(tower) == tower
+    assert not equal(tower, "\\sqrt{2}")
+    assert equal("\\sqrt{8}", "2\\sqrt{2}")  # and the next question is answered
+
+
+def test_answers_are_compared_in_threads_too() -> None:
+    said: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda k=k: said.append(equal(f"\\sqrt{{{k * k}}}", str(k)))) for k in range(2, 8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == [True] * 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="needs fork")
+def test_a_forked_child_asks_a_process_of_its_own() -> None:
+    assert equal("\\sqrt{75}", "5\\sqrt{3}")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if equal("\\sqrt{48}", "4\\sqrt{3}") else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert equal("\\sqrt{27}", "3\\sqrt{3}")
+
+
+def test_a_folder_with_a_types_module_does_not_break_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from footfall import _answers_algebra as algebra
+
+    (tmp_path / "types.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(algebra, "_worker", algebra._Worker())
+    assert algebra.same("\\sqrt{20}", "2\\sqrt{5}")
+    algebra._worker.close()
+
+
+def test_a_missing_helper_process_is_an_error_and_not_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    from footfall import _answers_algebra as algebra
+
+    monkeypatch.setattr(algebra, "_worker", algebra._Worker())
+    monkeypatch.setattr(algebra, "_MODULE", "footfall._no_such_module")
+    with pytest.raises(RuntimeError, match="does not start"):
+        algebra._ask("reads", "x+1")
+
+
+def trajectory(*steps: str, answer: str | None = "12", domain: str = "math") -> Trajectory:
+    return Trajectory("t", Problem("p", "6 + 6?", answer, domain), tuple(map(Step, steps)))
+
+
+def test_grade_sets_answer_and_verdict() -> None:
+    right = grade(trajectory("6 + 6 = 12.", "The answer is 12."))
+    assert (right.answer, right.correct) == ("12", True)
+    wrong = grade(trajectory("6 + 6 = 112.", "The answer is 112."))
+    assert (wrong.answer, wrong.correct) == ("112", False)
+
+
+def test_grade_without_reference_gives_no_verdict_and_without_answer_is_wrong() -> None:
+    assert grade(trajectory("The answer is 12.", answer=None)).correct is None
+    silent = grade(trajectory("6 + 6 = 12."))
+    assert (silent.answer, silent.correct) == (None, False)
+
+
+def test_grade_reads_choices_by_the_problem_s_domain() -> None:
+    assert grade(trajectory("The answer is (B).", answer="B", domain="choice")).correct is True
