@@ -20,8 +20,10 @@ _MODULE = "footfall._answers_worker"
 
 LONGEST = 400
 """Characters; a longer text is not sent: no final answer is that long, and parsing time grows fast."""
+CPU_SECONDS = 3.0
+"""Processor time for one question, counted in the helper process, so that a busy machine changes nothing."""
 WALL_SECONDS = 60.0
-"""A backstop. What decides is processor time, counted in the process itself, so that a busy machine changes nothing."""
+"""A backstop, and the only limit where processor time cannot be limited (Windows)."""
 
 
 def form(text: str) -> str | None:
@@ -66,17 +68,18 @@ class _Worker:
             timer = threading.Timer(WALL_SECONDS, process.kill)
             timer.daemon = True
             timer.start()
+            reply = ""
             try:
                 assert process.stdin is not None and process.stdout is not None
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
                 reply = process.stdout.readline()
             except BrokenPipeError:
-                reply = ""
+                pass
             finally:
                 timer.cancel()
-            if not reply:
-                self.close()
+                if not reply:  # also after Ctrl-C: a late reply must not be taken for the next question's
+                    self.close()
             return reply
 
     def close(self) -> None:
@@ -90,7 +93,7 @@ def _start() -> subprocess.Popen[str]:
     # The caller's own path, and not the folder it stands in: that may hold a file called `types.py`.
     path = [entry for entry in sys.path if entry]
     process = subprocess.Popen(
-        [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; from {_MODULE} import main; main()"],
+        [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; from {_MODULE} import main; main({CPU_SECONDS})"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """The computer-algebra side of answer comparison: a process of its own that reads requests and answers them.
 
 It says `ready`, then takes one request a line (`["reads", a]`, `["form", a]` or `["same", a, b]`) and replies with one
-line of JSON. Each request may use `CPU_SECONDS` of processor time: `9^{9^{9^9}}` sits inside one big-integer call that
+line of JSON. Each request may use `cpu_seconds` of processor time: `9^{9^{9^9}}` sits inside one big-integer call that
 no Python signal handler can interrupt, so the kernel ends the process and the caller starts another.
 Run by `footfall._answers_algebra` only.
 """
@@ -16,14 +16,13 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-CPU_SECONDS = 3.0
 MEMORY_BYTES = 4 << 30
 LARGEST_EXPANDED = 12
 """Powers up to this one are multiplied out."""
 _ALGEBRA_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
-def main() -> None:
+def main(cpu_seconds: float) -> None:
     """Answer requests until stdin ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints must not be read as a reply
@@ -34,7 +33,7 @@ def main() -> None:
     replies.write("ready\n")
     replies.flush()
     for line in sys.stdin:
-        _limit_time(CPU_SECONDS)
+        _limit_time(cpu_seconds)
         reply = _answer(json.loads(line))
         _limit_time(0)
         replies.write(json.dumps(reply) + "\n")
@@ -106,4 +105,4 @@ def _parse(text: str) -> list[Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(cpu_seconds=3.0)

@@ -22,7 +22,7 @@ _MARKS = (
     re.compile(r"\bthe (?:final |correct )?answer is(?: option)?\b\s*:?\s*([^\n]+)", re.IGNORECASE),
     re.compile(r"^[ \t]*(?:\*\*)?(?:final )?answer\s*:(?:\*\*)?\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
     re.compile(r"^[ \t]*#+[ \t]*(?:final )?answer[ \t]*:?\s*\n\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
-    re.compile(r"^[ \t]*####[ \t]*([^\n]+)", re.MULTILINE),
+    re.compile(r"^[ \t]*####[ \t]*([^\n]+)\s*\Z", re.MULTILINE),  # higher up it is a heading
 )
 _SENTENCE_END = re.compile(r"\.(?=\s|$)")
 _CHOICE = re.compile(r"\W*([A-Z])(?![A-Za-z])|\W*([a-z])\W*$")
@@ -156,6 +156,7 @@ _DRESS = (
     (re.compile(r"\\([$%])"), r"\1"),
     (re.compile(r"\\[dt]frac\b"), r"\\frac"),
     (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
+    (re.compile(r"\\sqrt\s*(\w)"), r"\\sqrt{\1}"),
     (re.compile(r"[−–]"), "-"),
     (re.compile(r"\s+"), " "),
 )

@@ -77,6 +77,7 @@ GOOD: dict[str, Any] = {"index": 0, "text": "so", "finish_reason": "stop"}
         ([], "the answer is a list where a dict belongs"),
         ({}, "'choices' is a NoneType where a list belongs"),
         ({"choices": [GOOD, GOOD]}, "1 choices were asked for, the answer has 2"),
+        ({"choices": [{**GOOD, "index": {}}]}, "'index' is a dict where a int belongs"),
         ({"choices": [{**GOOD, "text": 3}]}, "'text' is a int where a str belongs"),
         ({"choices": [{**GOOD, "finish_reason": "content_filter"}]}, "finish_reason is 'content_filter'"),
         ({"choices": [{**GOOD, "logprobs": {"tokens": ["a"], "token_logprobs": []}}]}, "1 tokens and 0 values"),

@@ -26,8 +26,8 @@ from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, s
 torch.set_num_threads(1)
 TOLERANCE = 1e-5
 MARKER = "<step>"
-NASTY = (MARKER, f"a {MARKER}\n\n{MARKER}", "", " ", "ends in spaces   ", "例えば、三は奇数です。", "🙂👨‍👩‍👧", "\\frac{1}{2} \\\\",
-         "</s>", "\n\n", ".", "x" * 300, "null\x00byte", "<s><pad>")  # fmt: skip
+NASTY = (MARKER, f"a {MARKER}\n\n{MARKER}", "", " ", "ends in spaces   ", "例えば、三は奇数です。", "🙂👨‍👩‍👧",
+         "\\frac{1}{2} \\\\", "</s>", "\n\n", ".", "x" * 300, "null\x00byte", "<s><pad>")  # fmt: skip
 
 
 def model(read: str = "last", family: str = "llama", **options: object) -> StepHeadModel:

@@ -21,19 +21,20 @@ def byte_tokenizer() -> Any:
     tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
+    wrap: Any = PreTrainedTokenizerFast
+    return wrap(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
 
 
 def decoder(family: str = "llama", context: int = 512, seed: int = 0) -> Any:
-    shape = {
+    shape: dict[str, Any] = {
         "vocab_size": len(byte_tokenizer()), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": context, "initializer_range": 0.2,
     }  # fmt: skip
+    build: Any = Qwen2ForCausalLM if family == "qwen2" else LlamaForCausalLM
+    config: Any = Qwen2Config if family == "qwen2" else LlamaConfig
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        if family == "qwen2":
-            return Qwen2ForCausalLM(Qwen2Config(**shape)).eval()
-        return LlamaForCausalLM(LlamaConfig(**shape)).eval()
+        return build(config(**shape)).eval()
 
 
 def backbone_folder(folder: Path, family: str = "llama", context: int = 512) -> Path:

@@ -23,7 +23,7 @@ CARD = [("12", (0.9, 0.8, 0.7)), ("15", (0.99, 0.95, 0.6)), ("12", (0.6, 0.5, 0.
 class Scripted:
     """Writes the given answers in turn; `None` writes no answer, an exception is a failed sample."""
 
-    answers: Sequence[str | None | Exception] = tuple(answer for answer, _ in CARD)
+    answers: Sequence[str | Exception | None] = tuple(answer for answer, _ in CARD)
     name: str = "scripted"
 
     def sample(
@@ -140,7 +140,7 @@ def test_curves_rescore_by_another_aggregation_from_the_stored_step_values() -> 
 def test_a_curve_at_n_equals_the_search_at_n() -> None:
     for n in (1, 2, 3, 4, 5):
         for rule in ("best", "weighted", "majority"):
-            chosen = solve(rule, n=n).chosen  # type: ignore[arg-type]
+            chosen = solve(rule, n=n).chosen
             assert chosen is not None
             assert curve([solve("best")], [n], [rule]).correct[rule][0, 0] == float(bool(chosen.correct))
 

@@ -51,13 +51,15 @@ def test_an_unlabelled_step_has_no_part_in_loss_or_gradient(name: str) -> None:
     mask = torch.tensor([[True, True, False], [True, False, False]])
     loss = objective.loss(logits, targets, mask)
     each = [objective.loss(logits[n, s][None], targets[n, s][None], ONE) for n, s in ((0, 0), (0, 1), (1, 0))]
-    assert float(loss) == pytest.approx(float(sum(each)) / 3, abs=1e-6), "the mean is over labelled steps"
+    assert loss.item() == pytest.approx(sum(one.item() for one in each) / 3, abs=1e-6), (
+        "the mean is over labelled steps"
+    )
     (gradient,) = torch.autograd.grad(loss, logits)
     assert bool((gradient[~mask] == 0).all())
     assert bool((gradient[mask] != 0).all())
     other = torch.where(mask, targets, torch.full_like(targets, -100.0))
-    assert float(objective.loss(logits, other, mask)) == float(loss)
-    assert float(objective.loss(logits, targets, torch.zeros_like(mask))) == 0.0
+    assert objective.loss(logits, other, mask).item() == loss.item()
+    assert objective.loss(logits, targets, torch.zeros_like(mask)).item() == 0.0
 
 
 def test_a_mask_that_is_not_boolean_is_refused() -> None:

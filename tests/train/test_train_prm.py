@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -111,6 +113,32 @@ def test_a_run_that_was_killed_and_started_again_ends_where_the_undisturbed_one_
     assert difference(whole, resumed) < 1e-6
     assert resumed.metrics == pytest.approx(whole.metrics, abs=1e-6)
     assert resumed.cost.scored_tokens == whole.cost.scored_tokens
+
+
+def test_a_run_killed_between_its_last_checkpoint_and_the_saved_model_is_finished(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(QUICK, save_every=5)
+    whole = train_prm(toy_rows(), base, config, tmp_path / "whole")
+    assert whole.updates % 5 == 0
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("footfall.train.prm._close", kill)
+        train_prm(toy_rows(), base, config, tmp_path / "broken")
+    assert difference(whole, train_prm(toy_rows(), base, config, tmp_path / "broken")) < 1e-6
+
+
+def test_training_leaves_the_callers_generators_and_terminal_alone(
+    base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = torch.random.get_rng_state(), random.getstate(), str(np.random.get_state())
+    train_prm(toy_rows(), base, QUICK, tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert (random.getstate(), str(np.random.get_state())) == before[1:]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_checkpoint_cut_short_by_the_kill_is_passed_over(tmp_path: Path) -> None:
@@ -223,9 +251,11 @@ def test_the_split_is_by_problem_text_and_ignores_row_order() -> None:
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone() -> None:
     lengths = [i % 17 + 1 for i in range(100)]
-    orders = [
-        list(LengthGrouped(lengths, 8, seed, lambda e=epoch: e)) for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))
-    ]
+
+    def order(seed: int, epoch: int) -> list[int]:
+        return list(LengthGrouped(lengths, 8, seed, lambda: epoch))
+
+    orders = [order(0, 0), order(0, 0), order(0, 1), order(1, 0)]
     assert sorted(orders[0]) == list(range(100))
     assert orders[0] == orders[1]
     assert orders[0] != orders[2] != orders[3]

@@ -13,7 +13,7 @@ from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates, TruthJudge
 from footfall.worlds._arithmetic_moves import Script, moves
-from footfall.worlds._arithmetic_program import Program, program_of, true_values
+from footfall.worlds._arithmetic_program import Program, program_of
 from footfall.worlds._arithmetic_reading import State, start_of
 from footfall.worlds._arithmetic_writer import Writer, writer_of
 
@@ -44,7 +44,7 @@ def prefix_of(name: str) -> Trajectory:
 def simulate(writer: Writer, state: State, n: int, seed: int) -> int:
     """How many of `n` completions end right, by the policy's own draws but without their wording."""
     rng = Random(seed)
-    final = true_values(writer.program)[-1]
+    final = writer.program.truth[-1]
     hits = 0
     for _ in range(n):
         at = state
@@ -95,7 +95,7 @@ def recursive(script: Script, program: Program, due: int, value: int, memo: dict
     """The same value by plain recursion over `moves`."""
     if (due, value) not in memo:
         done = due == len(program.ops)
-        total = float(done and value == true_values(program)[-1])
+        total = float(done and value == program.truth[-1])
         for move in moves(script, program, due, value):
             after = due + (move.kind != "recover")
             total += move.probability * recursive(script, program, after, move.result, memo)
@@ -117,7 +117,7 @@ def test_the_value_of_any_state_is_the_mean_over_its_moves(seed: int, value: int
 
 
 def test_the_value_of_the_empty_prefix_is_the_mean_outcome_over_problems() -> None:
-    pairs = list(WORLD.traces(POLICY, 3000, seed=11))
+    pairs = list(WORLD.traces(POLICY, 1500, seed=11))
     values = [POLICY.value(WORLD.prefix(problem)) for problem, _ in pairs]
     spread = math.sqrt(sum(v * (1 - v) for v in values))
     assert abs(sum(t.correct is True for _, t in pairs) - sum(values)) < 5 * spread

@@ -1,7 +1,7 @@
 """Measuring judges: metrics with intervals, a shared runner, and the field's benchmarks on it."""
 
-from footfall.bench.intervals import Interval, bootstrap_mean, paired_difference, wilson
 from footfall.bench.figures import Report
+from footfall.bench.intervals import Interval, bootstrap_mean, paired_difference, wilson
 from footfall.bench.runner import Benchmark, Case, Tuned, run
 from footfall.bench.scores import Scores
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from footfall.bench.intervals import RESAMPLES, Floats, Interval, case_weights, from_resamples
 from footfall.bench.figures import Report, SplitFigures
+from footfall.bench.intervals import RESAMPLES, Floats, Interval, case_weights, from_resamples
 from footfall.bench.scores import Scores
 from footfall.types import Cost, Judge, Judged, Judgement, Trajectory, content_key
 

@@ -27,7 +27,7 @@ _CHUNK = 64
 
 @register("benchmark", "steps")
 def steps(
-    data: str | Path | Sequence[Judged], format: str = "jsonl", truth_threshold: float = 0.5, bins: int = 10
+    data: str | Path | Sequence[Judged], format: str = "auto", truth_threshold: float = 0.5, bins: int = 10
 ) -> Benchmark:
     """Step labels of any file (or rows): first-error F1, step AUC, ECE, Brier."""
     if isinstance(data, str | Path):

@@ -48,13 +48,17 @@ class Field(NamedTuple):
     default: Any
 
 
-@cache
 def fields_of(cls: Any) -> tuple[Field, ...]:
     """The fields of a dataclass or named tuple, in order."""
+    return _fields_of(cls)
+
+
+@cache
+def _fields_of(cls: Any) -> tuple[Field, ...]:
     hints = get_type_hints(cls)
     if is_dataclass(cls):
         return tuple(Field(f.name, shape_of(hints[f.name]), _default(f)) for f in fields(cls))
-    return tuple(Field(name, shape_of(hints[name]), REQUIRED) for name in cls._fields)  # type: ignore[attr-defined]
+    return tuple(Field(name, shape_of(hints[name]), REQUIRED) for name in cls._fields)
 
 
 def _default(f: Any) -> Any:

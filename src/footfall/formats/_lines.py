@@ -11,12 +11,13 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
 from footfall.formats._fields import Fields
 from footfall.formats.errors import FormatError, show
@@ -24,7 +25,7 @@ from footfall.types import Json
 
 __all__ = ["DOCUMENT_LIMIT", "LINE_LIMIT", "Source", "iter_fields", "open_source"]
 
-Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+Source: TypeAlias = "str | os.PathLike[str] | IO[bytes] | io.RawIOBase"
 """A path, `-` for standard input, or a binary stream."""
 
 LINE_LIMIT = 16 * 2**20
@@ -77,7 +78,7 @@ class _Bytes(Protocol):
 class _Raw(io.RawIOBase):
     """Any object with `read` as a raw stream, so that it can be buffered and peeked into."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes] | io.RawIOBase) -> None:
         self._stream = stream
 
     def readable(self) -> bool:
@@ -91,7 +92,7 @@ class _Raw(io.RawIOBase):
         return len(data)
 
 
-def _unpacked(stream: IO[bytes]) -> _Bytes:
+def _unpacked(stream: IO[bytes] | io.RawIOBase) -> _Bytes:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(_Raw(stream))
     if buffered.peek(2)[:2] == _GZIP:
         return gzip.GzipFile(fileobj=buffered)
@@ -122,7 +123,7 @@ def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int) -> I
             )  # fmt: skip
         if line.strip():
             text = _text(path, number, line)
-            value, end = _parse(path, number, text, len(text) - len(text.lstrip()))
+            value, end = _parse(path, number, text, len(text) - len(text.lstrip()), _Care.of(text))
             if text[end:].strip():
                 raise FormatError(
                     path, "one JSON object in a line", line=number, got=f"also {show(text[end:].strip())}"
@@ -140,6 +141,7 @@ def _document(path: str, number: int, first: bytes, stream: _Bytes, limit: int) 
             path, f"at most {limit} bytes in a JSON document", line=number, got="more", fix="write one record a line"
         )
     text = _text(path, number, data)
+    care = _Care.of(text)
     at = counted = 0
     inside, after_value = False, False
     while at < len(text):
@@ -156,7 +158,7 @@ def _document(path: str, number: int, first: bytes, stream: _Bytes, limit: int) 
             number, counted = number + text.count("\n", counted, at), at
             if inside and after_value:
                 raise FormatError(path, "a comma between two records", line=number, got=show(text[at : at + 20]))
-            value, at = _parse(path, number, text, at)
+            value, at = _parse(path, number, text, at, care)
             after_value = True
             yield _object(path, number, value)
     if inside:
@@ -202,15 +204,30 @@ def _refuse(text: str) -> float:
     raise _NotFinite(text)
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_WARY = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+_EXPONENTS = (re.compile(r"e\+?\d{3}"), re.compile(r"E\+?\d{3}"))
+"""In practice only such numbers exceed 1.8e308; looking at each number of every line would double the time."""
 _LAX = json.JSONDecoder()
 
 
-def _parse(path: str, number: int, text: str, at: int) -> tuple[Json, int]:
+class _Care(NamedTuple):
+    """How closely a text must be looked at; found out once a text, as a document has many records."""
+
+    decoder: json.JSONDecoder
+    surrogates: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Care:
+        wary = any(exponent.search(text) for exponent in _EXPONENTS)
+        return cls(_WARY if wary else _STRICT, "\\ud" in text or "\\uD" in text)
+
+
+def _parse(path: str, number: int, text: str, at: int, care: _Care) -> tuple[Json, int]:
     """The JSON value that begins at `at`, and where it ends."""
     try:
-        value, end = _STRICT.raw_decode(text, at)
-        if "\\ud" in text or "\\uD" in text:
+        value, end = care.decoder.raw_decode(text, at)
+        if care.surrogates:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         return value, end
     except _Duplicate as error:

@@ -22,7 +22,7 @@ from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory, T
 __all__ = ["math_aps", "read_tree", "tree_record", "tree_rows"]
 
 _JOINT = "\n\n"
-_KNOWN = ("question", "final_answer", "reasoning_steps", "question_id")
+_KNOWN = ("question", "final_answer", "reasoning_steps", "problem_id")
 
 
 @register("format", "math-aps")
@@ -38,7 +38,8 @@ def _sniff(fields: Fields) -> bool:
 def read_tree(fields: Fields) -> Tree:
     """The tree of one record, nested or flat."""
     question = fields.text("question")
-    name = answer_text(fields, "question_id") or problem_id(question)
+    # A file joined from several runs has one `question_id` for different questions, so it stays metadata.
+    name = fields.text_or_none("problem_id") or problem_id(question)
     problem = Problem(name, question, answer_text(fields, "final_answer"), meta=fields.rest(_KNOWN))
     tree = Tree(problem, separator=_JOINT)
     if isinstance(fields.get("reasoning_steps", "a tree or a list of prefixes"), list):
@@ -119,7 +120,7 @@ def tree_record(tree: Tree) -> dict[str, Json]:
     problem = tree.problem
     top: dict[str, Json] = {"text": problem.text, "mc_value": tree.value, "children": tops}
     record: dict[str, Json] = {"question": problem.text, "final_answer": problem.answer, "reasoning_steps": top}
-    named: dict[str, Json] = {} if problem.id == problem_id(problem.prompt) else {"question_id": problem.id}
+    named: dict[str, Json] = {} if problem.id == problem_id(problem.prompt) else {"problem_id": problem.id}
     return {**record, **named, **problem.meta}
 
 

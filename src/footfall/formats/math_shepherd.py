@@ -62,11 +62,22 @@ def _signs(fields: Fields, parts: list[str]) -> tuple[float, ...]:
     return tuple(found)
 
 
+def _refuse_unmarkable(row: Judged, problem: str, steps: list[str]) -> None:
+    """The marker must mean the end of a step and nothing else, and the space around a step belongs to the format."""
+    if not steps:
+        raise unwritable("math-shepherd", row, "trajectory.steps", "at least one step")
+    if MARKER in problem:
+        raise unwritable("math-shepherd", row, "trajectory.problem.prompt", f'text without the marker "{MARKER}"')
+    for k, step in enumerate(steps):
+        if MARKER in step or step != step.strip() or not step:
+            expected = f'text without the marker "{MARKER}" and without space at its ends'
+            raise unwritable("math-shepherd", row, f"trajectory.steps[{k}].text", expected)
+
+
 def _write(rows: Iterable[Judged]) -> Iterator[Written]:
     for row in rows:
         problem, steps, labels = plain_prompt("math-shepherd", row), plain_steps(row), hard_labels("math-shepherd", row)
-        if not steps:
-            raise unwritable("math-shepherd", row, "trajectory.steps", "at least one step")
+        _refuse_unmarkable(row, problem, steps)
         help = {"problem": problem} if needs_problem(problem, steps[0]) else {}
         texts = [join_problem(problem, steps[0]), *steps[1:]]
         signs = ["+" if good else "-" for good in labels]

@@ -274,6 +274,7 @@ class _Loop:
     def advance(self, params: SamplingParams) -> None:
         """Draw one or more tokens for every row in use, and release the rows that are done."""
         taken = np.flatnonzero(self.batch.owner >= 0)
+        self.batch.positions[self.batch.owner < 0] = 0  # idle rows compute along, within bounds
         tokens, logprobs = self.decoder.run(self.batch, int(taken[-1]) + 1, params)
         self.engine.usage.steps += tokens.shape[1]
         for row, new_tokens, new_logprobs in zip(

@@ -31,4 +31,6 @@ def load_gguf(
 
 def _shape(model: PreTrainedModel) -> dict[str, object]:
     config = model.config.to_dict()
-    return {k: v for k, v in config.items() if k not in ("quantization_config", "_name_or_path", "torch_dtype", "dtype")}
+    return {
+        k: v for k, v in config.items() if k not in ("quantization_config", "_name_or_path", "torch_dtype", "dtype")
+    }

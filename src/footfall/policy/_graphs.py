@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from footfall.policy._sampling import draw, uniform
+from footfall.policy._sampling import Drawn, draw, uniform
 from footfall.policy._slots import Slots, SlotView
 from footfall.policy.protocol import SamplingParams
 
@@ -34,9 +34,7 @@ class GraphDecoder:
 
     def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
         self.model, self.slots = model, slots
-        self._forward: Callable[..., Any] = model.forward
-        if compile:
-            self._forward = torch.compile(model.forward, dynamic=False, fullgraph=False)
+        self._next: Callable[..., Drawn] = torch.compile(self._draw_next, dynamic=False) if compile else self._draw_next
         rows, device = slots.rows, model.device
         self.tokens_N = torch.zeros(rows, dtype=torch.long, device=device)
         self.positions_N1 = torch.zeros(rows, 1, dtype=torch.long, device=device)
@@ -90,13 +88,16 @@ class GraphDecoder:
         self.slots.data[:, :, :rows, :, 0] = saved
         return graph
 
+    def _draw_next(
+        self, tokens_N: Tensor, positions_N1: Tensor, seeds_N: Tensor, view: SlotView, params: SamplingParams
+    ) -> Drawn:
+        logits = self.model(input_ids=tokens_N[:, None], position_ids=positions_N1, use_cache=False, slots=view).logits
+        return draw(logits[:, -1], uniform(seeds_N, positions_N1[:, 0]), params)
+
     def _one_step(self, rows: int, params: SamplingParams) -> None:
         tokens, positions = self.tokens_N[:rows], self.positions_N1[:rows]
         view = SlotView(self.slots, positions, self.slots.capacity)
-        logits: Tensor = self._forward(
-            input_ids=tokens[:, None], position_ids=positions, use_cache=False, slots=view
-        ).logits[:, -1]
-        drawn = draw(logits, uniform(self.seeds_N[:rows], positions[:, 0]), params)
+        drawn = self._next(tokens, positions, self.seeds_N[:rows], view, params)
         self.drawn_KN[:, :rows].index_copy_(0, self.step, drawn.tokens_N[None])
         self.logprobs_KN[:, :rows].index_copy_(0, self.step, drawn.logprobs_N[None])
         tokens.copy_(drawn.tokens_N)

@@ -182,6 +182,7 @@ class Session:
         reason = f"HTTP {status}: {_server_message(body)}"
         if status in (408, 425, 429) or status >= 500:
             raise AttemptError(reason, wait=_retry_after(response))
+        # Too long, or a kind of request that was answered before: then it is this prefix, not the settings.
         of_this_prefix = status in (400, 413, 422) and (_TOO_LONG.search(reason) or question.shape in self.accepted)
         if of_this_prefix:
             raise AttemptError(reason, again=False)

@@ -94,10 +94,10 @@ def read_reply(payload: object, mode: Mode, n: int) -> Reply:
     """The `n` choices that were asked for, or `AttemptError`: a reply with fewer, more or doubled ones is no reply."""
     reply = _as(payload, dict, "the answer")
     choices = [_as(choice, dict, "choices") for choice in _get(reply, "choices", list, "the answer")]
-    indices = [choice.get("index", 0 if n == 1 else None) for choice in choices]
+    indices = [_as(choice.get("index", k), int, "choices[]: 'index'") for k, choice in enumerate(choices)]
     if len(choices) != n or set(indices) != set(range(n)):
         raise AttemptError(f"{n} choices were asked for, the answer has {len(choices)} with the indices {indices}")
-    in_order = sorted(zip(indices, choices, strict=True), key=lambda pair: int(pair[0]))
+    in_order = sorted(zip(indices, choices, strict=True), key=lambda pair: pair[0])
     read = tuple(_choice(choice, mode) for _, choice in in_order)
     return Reply(read, _usage(reply.get("usage")))
 

@@ -53,7 +53,7 @@ def _weights(logits_NV: Tensor, params: SamplingParams) -> Tensor:
 def _invert(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
     """First index whose cumulated weight exceeds uniform x total; found by block first, which reads the row once."""
     n, v = weights_NV.shape
-    block = next((b for b in (256, 128, 64) if v > 1024 and v % b == 0), v)
+    block = _block(v)
     blocks_NMB = weights_NV.view(n, v // block, block)
     ends_NM = blocks_NMB.sum(dim=-1).cumsum(dim=-1)
     target_N1 = uniform_N[:, None].to(ends_NM.dtype) * ends_NM[:, -1:]
@@ -65,6 +65,14 @@ def _invert(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
     target_N1 = (target_N1 - before_N1).minimum(torch.nextafter(cumulated_NB[:, -1:], torch.zeros_like(target_N1)))
     offset_N1 = (cumulated_NB <= target_N1).sum(dim=-1, keepdim=True)
     return (which_N1 * block + offset_N1)[:, 0]
+
+
+def _block(vocabulary: int) -> int:
+    if vocabulary > 1024:
+        for block in (256, 128, 64):
+            if vocabulary % block == 0:
+                return block
+    return vocabulary
 
 
 def uniform(seeds_N: Tensor, positions_N: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ class SlotView:
         self.data = slots.data
         self.positions_BT = positions_BT
         self.length = length
+        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and _triton.AVAILABLE
         self._rows_B1 = torch.arange(positions_BT.shape[0], device=positions_BT.device)[:, None]
         self._masks: dict[int | None, Tensor] = {}
 
@@ -98,7 +99,7 @@ def _slot_attention(
             "a model that was attached to the engine can only be called through it; load it a second time"
         )
     layer = int(module.layer_idx)  # type: ignore[arg-type]
-    if query.is_cuda and query.shape[2] == 1 and _triton.available():
+    if slots.fused:
         out = _triton.decode_attention(
             query, key, value, slots.data, slots.positions_BT, layer, scaling, sliding_window or 0, softcap or 0.0
         )

@@ -13,13 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["available", "decode_attention"]
+__all__ = ["AVAILABLE", "decode_attention"]
 
 
-@lru_cache(maxsize=1)
-def available() -> bool:
-    """Whether the Triton compiler is installed (it comes with torch's CUDA builds)."""
-    return importlib.util.find_spec("triton") is not None and torch.cuda.is_available()
+AVAILABLE = importlib.util.find_spec("triton") is not None
+"""Whether the Triton compiler is installed (it comes with torch's CUDA builds)."""
 
 
 @lru_cache(maxsize=1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging as chatter
 
 __all__ = [
     "Backbone",
@@ -17,7 +19,9 @@ __all__ = [
     "load_adapter",
     "load_backbone",
     "load_tokenizer",
+    "marker_id",
     "pick_device",
+    "quiet",
 ]
 
 Backbone: TypeAlias = Any
@@ -31,18 +35,26 @@ def pick_device(device: str | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and no warnings from transformers: a head left behind on purpose would be reported as lost."""
+    level, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
+    chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
+    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        chatter.set_verbosity(level)
+        if bars:
+            chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
 def load_backbone(source: str, dtype: torch.dtype) -> Backbone:
     """The decoder without its language-model head, from a folder or a hub id."""
-    report = logging.getLogger("transformers.modeling_utils")
-    level = report.level
-    # The language-model head is left behind on purpose; transformers would print a table about it.
-    report.setLevel(logging.ERROR)
-    try:
+    with quiet():
         model, info = AutoModel.from_pretrained(
             source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
-    finally:
-        report.setLevel(level)
     if info["missing_keys"]:
         missing = sorted(info["missing_keys"])
         raise ValueError(f"{source} lacks {len(missing)} weights of a {type(model).__name__}, {missing[0]} first")
@@ -78,7 +90,8 @@ def add_marker(tokenizer: Any, backbone: Backbone, marker: str) -> bool:
     rows = embedding.weight.shape[0]
     mean = embedding.weight.detach()[: min(rows, row)].float().mean(dim=0)
     if row >= rows:
-        backbone.resize_token_embeddings(row + 1, mean_resizing=False)
+        with torch.random.fork_rng():
+            backbone.resize_token_embeddings(row + 1, mean_resizing=False)
         embedding = backbone.get_input_embeddings()
     with torch.no_grad():
         embedding.weight[row] = mean.to(embedding.weight)

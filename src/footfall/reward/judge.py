@@ -43,7 +43,7 @@ class StepHeadJudge:
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
         self.model = model.eval()
         self.too_long = too_long
-        self.token_budget = token_budget or (65536 if model.device.type == "cuda" else 4096)
+        self.token_budget = token_budget or (65536 if model.device.type == "cuda" else 2048)
         self._name = f"step-head@{model.fingerprint()}"
         self._size = model.size
 

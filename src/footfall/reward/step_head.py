@@ -50,7 +50,8 @@ class StepHeadModel(nn.Module):
         self.text = PlainText(tokenizer, step_config.marker if step_config.marker_added else None)
         self.marker_id = None if step_config.marker is None else _single_id(tokenizer, step_config.marker)
         self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        self.head = nn.Linear(backbone.config.get_text_config().hidden_size, step_config.outputs, dtype=torch.float32)
+        width: int = backbone.config.get_text_config().hidden_size
+        self.head = nn.Linear(width, step_config.outputs, dtype=torch.float32, device="meta").to_empty(device="cpu")
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             self.head.weight.normal_(0.0, 0.02, generator=generator)
@@ -142,7 +143,8 @@ class StepHeadModel(nn.Module):
         if merge and config.lora:
             backbone, config = copy.deepcopy(backbone).merge_and_unload(), replace(config, lora=False)
         # An added marker's embedding is the mean of the others and is made anew at load: no need to store them all.
-        backbone.save_pretrained(folder, **({"save_embedding_layers": False} if config.lora else {}))
+        with backbones.quiet():
+            backbone.save_pretrained(folder, **({"save_embedding_layers": False} if config.lora else {}))
         head = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
         safetensors.torch.save_file(head, folder / HEAD_FILE)
         canary = canary or make_canary(self, default_pair())
@@ -196,7 +198,7 @@ class StepHeadModel(nn.Module):
         logits_NSK: Tensor = self(*batch)
         return logits_NSK
 
-    def score(self, readings: Sequence[Reading], token_budget: int = 4096) -> list[tuple[float, ...]]:
+    def score(self, readings: Sequence[Reading], token_budget: int = 2048) -> list[tuple[float, ...]]:
         """Values of each reading's steps, in order; batches are made of traces of like length."""
         was_training = self.training
         self.eval()

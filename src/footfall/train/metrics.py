@@ -29,7 +29,7 @@ def roc_auc(scores: Sequence[float], good: Sequence[bool]) -> float | None:
 
 @torch.inference_mode()
 def evaluate(
-    model: StepHeadModel, examples: Sequence[Example], objective: Objective, token_budget: int = 4096
+    model: StepHeadModel, examples: Sequence[Example], objective: Objective, token_budget: int = 2048
 ) -> dict[str, float]:
     """Loss, step ROC-AUC, accuracy at 0.5 and Brier score over the labelled steps."""
     was_training = model.training

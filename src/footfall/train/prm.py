@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
+import random
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import footfall
-from footfall.reward.backbone import pick_device
+from footfall.reward.backbone import pick_device, quiet
 from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.step_head import StepHeadModel
@@ -29,6 +31,8 @@ from footfall.types import Cost, Judged, Problem
 
 __all__ = ["TrainResult", "train_prm"]
 
+CANARY_FROM = 64
+"""Examples among which the canary's pair is looked for."""
 PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkpoints"
 
 
@@ -48,8 +52,9 @@ class TrainResult:
     """Rows dropped because their problem is an evaluation problem."""
     updates: int
     tokens_per_second: float
-    """Real tokens trained on a second, of this call's updates."""
+    """Real tokens trained on a second, in this call."""
     cost: Cost
+    """Of the whole training, but for `seconds`: those of the call that finished it."""
 
     def to_dict(self) -> dict[str, Any]:
         given = asdict(self)
@@ -115,7 +120,7 @@ def train_prm(
             scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=trainer.state.global_step
         ),
     )
-    _close(out, model, _canary(model, train + held, objective), config, result)
+    _close(out, model, _canary(model, held + train, objective), config, result)
     return result
 
 
@@ -236,19 +241,26 @@ def _fit(
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
     args = training_arguments(config, folder, _updates(len(train), config), cuda)
-    trainer = StepTrainer(model, objective, args, train, held, callbacks_for(config, progress))
     checkpoint = last_checkpoint(folder)
     before = 0 if checkpoint is None else int(checkpoint.name.partition("-")[2])
-    chatter = logging.getLogger("transformers.trainer")
-    level = chatter.level
-    chatter.setLevel(logging.ERROR)
     start = time.perf_counter()
-    try:
+    with quiet(), _own_randomness():
+        trainer = StepTrainer(model, objective, args, train, held, callbacks_for(config, progress))
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    finally:
-        chatter.setLevel(level)
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """The Trainer seeds every global generator; the caller gets them back as they were."""
+    python, array = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(array)
 
 
 def _flops(model: StepHeadModel, tokens: float) -> float:
@@ -258,11 +270,12 @@ def _flops(model: StepHeadModel, tokens: float) -> float:
 
 
 def _canary(model: StepHeadModel, examples: Sequence[Example], objective: Objective) -> Canary:
-    """The good step valued highest and the bad step valued lowest, with their traces.
+    """The good step valued highest and the bad step valued lowest among the first examples, with their traces.
 
     Kept as text without the sampled ids, so that the tokenizer is checked too. A model that puts them the wrong way
     round is stored without the pair: what it says is then only compared with itself.
     """
+    examples = examples[:CANARY_FROM]
     scores = model.score([e.reading for e in examples])
     places = [
         (value, Place(n, k), objective.is_good(e.labels[k]))

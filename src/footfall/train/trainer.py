@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from footfall.reward.step_head import StepHeadModel
@@ -70,6 +71,7 @@ class StepTrainer(Trainer):
             data_collator=partial(collate, pad_id=model.pad_id),
             callbacks=list(callbacks),
         )
+        self.remove_callback(PrinterCallback)
         self.step_objective = objective
         # `compute_loss` divides by the labelled steps of the whole update: the Trainer must not divide again.
         self.model_accepts_loss_kwargs = True

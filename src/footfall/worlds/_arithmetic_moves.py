@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from footfall.worlds._arithmetic_program import MISREAD, Program, Symbol, apply, true_values
+from footfall.worlds._arithmetic_program import MISREAD, Program, Symbol, Whole, apply
 
-__all__ = ["SENSIBLE", "SLIPS", "Kind", "Move", "OpRates", "Script", "moves", "unrecoverable"]
+__all__ = ["SENSIBLE", "SLIPS", "Kind", "Move", "OpRates", "Script", "careful", "moves", "unrecoverable"]
 
 Kind: TypeAlias = Literal["right", "misread", "slip", "recover"]
 
@@ -59,7 +59,7 @@ def moves(script: Script, program: Program, due: int, value: int) -> list[Move]:
     Off the true path the last operation is redone on its true value; otherwise the due one is done as it should be,
     misread, or with a slip.
     """
-    truth = true_values(program)
+    truth = program.truth
     found: list[Move] = []
     rest = 1.0
     if due > 0 and value != truth[due] and value != unrecoverable(program, due):
@@ -73,7 +73,7 @@ def moves(script: Script, program: Program, due: int, value: int) -> list[Move]:
     misread = apply(taken_for, value, operand)
     p_misread = script.misreads(program, due) if 0 <= misread <= SENSIBLE else 0.0
     p_slip = script.slip.of(symbol) * (1 - p_misread)
-    result = apply(symbol, value, operand)
+    result = careful(program, due, value)
     slips = [result + delta for delta in SLIPS if delta > 0 or result + delta >= 0]
     found.append(Move(rest * (1 - p_misread - p_slip), "right", value, symbol, operand, result))
     found.append(Move(rest * p_misread, "misread", value, taken_for, operand, misread))
@@ -82,9 +82,19 @@ def moves(script: Script, program: Program, due: int, value: int) -> list[Move]:
     return found
 
 
+def careful(program: Program, due: int, value: Whole) -> Whole:
+    """Operation `due` as it should be done. A division that does not come out is rounded down, or up where rounding
+    down would hide an earlier error: else many slips before a division would not matter at all."""
+    symbol, operand = program.ops[due]
+    truth = program.truth
+    result = apply(symbol, value, operand)
+    hides: Whole = (result == truth[due + 1]) * (value != truth[due])
+    return result + hides
+
+
 def unrecoverable(program: Program, due: int) -> int | None:
     """The one running value after which a redone last operation would read as the due one, if there is one."""
     ops = program.ops
     if due < len(ops) and ops[due - 1].operand == ops[due].operand:
-        return true_values(program)[due - 1]
+        return program.truth[due - 1]
     return None

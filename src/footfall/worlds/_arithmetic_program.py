@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from footfall.types import Json, Problem
 
-__all__ = ["MISREAD", "SYMBOLS", "Op", "Program", "Symbol", "apply", "is_exact", "program_of", "true_values"]
+__all__ = ["MISREAD", "SYMBOLS", "Op", "Program", "Symbol", "Whole", "apply", "is_exact", "program_of"]
 
 Whole = TypeVar("Whole", int, npt.NDArray[np.int64])
 Symbol: TypeAlias = Literal["+", "-", "*", "/"]
@@ -26,12 +26,21 @@ class Op(NamedTuple):
     operand: int
 
 
-class Program(NamedTuple):
+@dataclass(frozen=True)
+class Program:
     """The chain behind one problem; `tricky[i]` says that clause i has a misleading wording."""
 
     start: int
     ops: tuple[Op, ...]
     tricky: tuple[bool, ...]
+    truth: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The true running value before the first operation and after each: one more than there are operations."""
+
+    def __post_init__(self) -> None:
+        values = [self.start]
+        for symbol, operand in self.ops:
+            values.append(apply(symbol, values[-1], operand))
+        object.__setattr__(self, "truth", tuple(values))
 
     def to_meta(self) -> dict[str, Json]:
         ops: list[Json] = [[op.symbol, op.operand] for op in self.ops]
@@ -52,15 +61,6 @@ def is_exact(symbol: Symbol, left: int, right: int, result: int) -> bool:
     if symbol == "/":
         return right != 0 and result * right == left
     return apply(symbol, left, right) == result
-
-
-@lru_cache(maxsize=4096)
-def true_values(program: Program) -> tuple[int, ...]:
-    """The running value before the first operation and after each: one more than there are operations."""
-    values = [program.start]
-    for symbol, operand in program.ops:
-        values.append(apply(symbol, values[-1], operand))
-    return tuple(values)
 
 
 def program_of(problem: Problem) -> Program:

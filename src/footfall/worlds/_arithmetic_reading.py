@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from footfall.types import Step
-from footfall.worlds._arithmetic_program import Op, Program, Symbol, is_exact, true_values
+from footfall.worlds._arithmetic_program import Op, Program, Symbol, is_exact
 from footfall.worlds.truth import StepTruth
 
 __all__ = ["Equation", "State", "advance", "read_step", "read_trace", "start_of", "stated_answer"]
@@ -82,7 +82,7 @@ def _answer(program: Program, state: State, answer: int) -> tuple[StepTruth, Sta
     after = State(state.due, state.value, answer)
     if state.answer is not None or state.due < len(program.ops) or answer != state.value:
         return StepTruth.WRONG, after
-    on_path = state.value == true_values(program)[-1]
+    on_path = state.value == program.truth[-1]
     return (StepTruth.RIGHT if on_path else StepTruth.CONSEQUENT), after
 
 
@@ -92,7 +92,7 @@ def advance(program: Program, state: State, equation: Equation) -> tuple[StepTru
         return StepTruth.WRONG, state
     due, value, _ = state
     left, symbol, right, result = equation
-    on_path = value == true_values(program)[due]
+    on_path = value == program.truth[due]
     if left == value and due < len(program.ops) and right == program.ops[due].operand:
         good = symbol == program.ops[due].symbol and is_exact(symbol, left, right, result)
         truth = StepTruth.WRONG if not good else StepTruth.RIGHT if on_path else StepTruth.CONSEQUENT
@@ -106,7 +106,7 @@ def advance(program: Program, state: State, equation: Equation) -> tuple[StepTru
 def _true_equation(program: Program, due: int, equation: Equation) -> int | None:
     """The latest operation up to the due one whose true equation this is."""
     left, symbol, right, result = equation
-    truth = true_values(program)
+    truth = program.truth
     for j in range(min(due, len(program.ops) - 1), -1, -1):
         if program.ops[j] == (symbol, right) and truth[j] == left and truth[j + 1] == result:
             return j

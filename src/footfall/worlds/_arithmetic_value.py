@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from footfall.worlds._arithmetic_moves import SENSIBLE, SLIPS, Script, unrecoverable
-from footfall.worlds._arithmetic_program import MISREAD, Program, apply, true_values
+from footfall.worlds._arithmetic_moves import SENSIBLE, SLIPS, Script, careful, unrecoverable
+from footfall.worlds._arithmetic_program import MISREAD, Program, apply
 from footfall.worlds._arithmetic_reading import State
 
 __all__ = ["answers"]
@@ -38,7 +38,7 @@ def _recover(script: Script, program: Program, due: int, values: Values, masses:
     """Move the recovering share of the mass off the true path back to it."""
     if due == 0:
         return values, masses
-    truth = true_values(program)
+    truth = program.truth
     lost = (values != truth[due]) & (values != unrecoverable(program, due))
     back = np.where(lost, script.recover * masses, 0.0)
     return np.append(values, truth[due]), np.append(masses - back, back.sum())
@@ -50,7 +50,7 @@ def _attempt(script: Script, program: Program, due: int, values: Values, masses:
     misread = apply(MISREAD[symbol], values, operand)
     p_misread = np.where((misread >= 0) & (misread <= SENSIBLE), script.misreads(program, due), 0.0)
     p_slip = script.slip.of(symbol) * (1 - p_misread)
-    result = apply(symbol, values, operand)
+    result = careful(program, due, values)
     slips = [result + delta for delta in SLIPS]
     allowed = [(slipped >= 0) | (delta > 0) for slipped, delta in zip(slips, SLIPS, strict=True)]
     share = masses * p_slip / np.sum(allowed, axis=0)

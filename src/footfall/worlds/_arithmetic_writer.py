@@ -10,7 +10,7 @@ from random import Random
 from footfall.policy.protocol import Completion, Finish, SamplingParams
 from footfall.types import Cost, Problem, Step, Trajectory
 from footfall.worlds._arithmetic_moves import Move, Script, moves
-from footfall.worlds._arithmetic_program import Program, program_of, true_values
+from footfall.worlds._arithmetic_program import Program, program_of
 from footfall.worlds._arithmetic_reading import State, read_trace
 from footfall.worlds._arithmetic_text import ANSWER, Scene, pick, sentences
 from footfall.worlds._arithmetic_value import answers
@@ -39,7 +39,7 @@ class Writer:
         """The exact probability of the true answer from `state`."""
         known = self._values.get(state)
         if known is None:
-            known = self._values[state] = self.answers(state).get(true_values(self.program)[-1], 0.0)
+            known = self._values[state] = self.answers(state).get(self.program.truth[-1], 0.0)
         return known
 
     def complete(self, state: State, params: SamplingParams, seed: int, index: int) -> Completion:
@@ -70,13 +70,12 @@ class Writer:
             found = moves(self.script, self.program, state.due, state.value)
             table = self._tables[state] = list(accumulate([move.probability for move in found])), found
         thresholds, found = table
-        if rng is None:
-            return self._likeliest(state, found)
-        at = bisect_right(thresholds, rng.random())
+        at = len(found) if rng is None else bisect_right(thresholds, rng.random())
         if at < len(found):
             return found[at]
-        # Past the last threshold: the answer, or a rounding error of the sum.
-        return None if state.due == len(self.program.ops) else found[-1]
+        # Past the last threshold lies the answer, or before the last operation only the rounding error of the sum.
+        done = state.due == len(self.program.ops)
+        return None if done and rng else self._likeliest(state, found)
 
     def _likeliest(self, state: State, found: list[Move]) -> Move | None:
         best = max(found, key=lambda move: move.probability, default=None)

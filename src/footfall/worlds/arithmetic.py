@@ -11,7 +11,7 @@ from typing import Literal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Problem, Trajectory, content_key
-from footfall.worlds._arithmetic_program import Op, Program, Symbol, apply, program_of, true_values
+from footfall.worlds._arithmetic_program import Op, Program, Symbol, apply, program_of
 from footfall.worlds._arithmetic_reading import read_trace, stated_answer
 from footfall.worlds._arithmetic_text import draw_scene, pick, write_problem
 from footfall.worlds.truth import StepTruth, first_wrong
@@ -78,10 +78,11 @@ class ArithmeticWorld:
         """`n` problems, each with one finished trace by `policy`, its answer read and compared."""
         stream = self._stream(seed, split)
         params = SamplingParams(seed=seed)
+        author = policy.name
         for done in range(0, n, _BATCH):
             prefixes = [self.prefix(next(stream)) for _ in range(min(_BATCH, n - done))]
             for prefix, (completion,) in zip(prefixes, policy.sample(prefixes, 1, params), strict=True):
-                yield prefix.problem, self.graded(completion.after(prefix, policy.name))
+                yield prefix.problem, self.graded(completion.after(prefix, author))
 
     def prefix(self, problem: Problem) -> Trajectory:
         """The empty trace of a problem, one step a line."""
@@ -184,5 +185,6 @@ def _problem(program: Program, rng: Random) -> Problem:
     scene = draw_scene(rng)
     prompt = write_problem(program, scene, rng)
     meta = {**program.to_meta(), "name": scene.name, "item": scene.item}
-    answer = str(true_values(program)[-1])
-    return Problem(f"arithmetic-{content_key(prompt, meta)[:16]}", prompt, answer, "arithmetic", meta=meta)
+    answer = str(program.truth[-1])
+    key = hashlib.sha256(f"{prompt} {program}".encode()).hexdigest()[:16]
+    return Problem(f"arithmetic-{key}", prompt, answer, "arithmetic", meta=meta)

@@ -14,7 +14,7 @@ from footfall.worlds._arithmetic_writer import writer_of
 
 __all__ = ["ArithmeticPolicy", "OpRates"]
 
-_SLIP = OpRates(0.02, 0.04, 0.18, 0.13)
+_SLIP = OpRates(add=0.03, subtract=0.05, multiply=0.22, divide=0.16)
 _MISREAD = OpRates(0.01, 0.01, 0.03, 0.03)
 _MISREAD_TRICKY = OpRates(0.65, 0.65, 0.65, 0.65)
 
@@ -31,7 +31,7 @@ class ArithmeticPolicy:
     2. otherwise takes the due operation for another one with probability `misread` (`misread_tricky` for a tricky
        clause), unless the result would be negative or above 9999;
     3. otherwise writes the due operation, with a result off by 1 or 10 with probability `slip`; a division that does
-       not come out is rounded down;
+       not come out is rounded (up where rounding down would hide the earlier error);
     4. states the running value as the answer when all operations are done, and ends.
     Wordings are drawn evenly and tell nothing. Temperature 0 takes the likeliest move and the first wording; any other
     temperature, top_p and top_k change nothing. A token is a word between spaces, or the separator after a step.

@@ -1,0 +1,89 @@
+"""Parquet files: kinds, versions and files that are none of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from footfall import formats
+from footfall.formats import FormatError
+from footfall.types import Judged, Judgement, Problem, Step, Trajectory
+
+PROBLEM = Problem("p", "1 + 2?", "3", meta={"b": 1, "a": [1, None, {"c": "ü"}]})
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    with pytest.raises(FormatError, match=r"expected a Parquet file of kind 'tree', got kind 'problem'"):
+        formats.read_parquet(path, "tree")
+    with pytest.raises(FormatError, match="got rows of kind 'problem'"):
+        formats.read(path)
+
+
+def _rewritten(path: Path, change: Any) -> None:
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
+
+
+def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    _rewritten(path, lambda t: t.replace_schema_metadata({**t.schema.metadata, b"footfall.version": b"2"}))
+    with pytest.raises(FormatError, match=r"expected version 1 or older, got version 2; fix: update footfall"):
+        formats.read_parquet(path, "problem")
+
+
+def test_a_file_without_a_column_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    _rewritten(path, lambda t: t.drop_columns(["answer"]))
+    with pytest.raises(FormatError) as caught:
+        formats.read_parquet(path, "problem")
+    assert caught.value.field == "answer"
+
+
+def test_a_null_where_none_may_be_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    nothing = pa.array([None], pa.string())
+    _rewritten(path, lambda t: t.set_column(0, "id", nothing))
+    with pytest.raises(FormatError, match="'id' is null"):
+        formats.read_parquet(path, "problem")
+
+
+def test_a_foreign_or_broken_file_is_refused(tmp_path: Path) -> None:
+    foreign, broken = tmp_path / "foreign.parquet", tmp_path / "broken.parquet"
+    pq.write_table(pa.table({"a": [1]}), foreign)
+    broken.write_bytes(foreign.read_bytes()[:-7])
+    with pytest.raises(FormatError, match="that Footfall wrote"):
+        formats.read(foreign)
+    with pytest.raises(FormatError, match="expected a Parquet file"):
+        formats.read(broken)
+
+
+def test_a_row_of_the_wrong_kind_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="row 2: expected a row of kind 'problem', got Trajectory"):
+        formats.write_parquet(tmp_path / "x.parquet", [PROBLEM, Trajectory("t", PROBLEM)], "problem")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_order_of_keys_does_not_change_the_bytes(tmp_path: Path) -> None:
+    for name, meta in (("a", {"x": 1, "y": 2}), ("b", {"y": 2, "x": 1})):
+        aspects = {key: (float(value),) for key, value in meta.items()}
+        trajectory = Trajectory("t", Problem("p", "?", meta=meta), (Step("s"),))
+        row = Judged(trajectory, Judgement("t", (0.5,), "j", aspects=aspects))
+        formats.write_parquet(tmp_path / name, [row], "judged")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_problems_and_trajectories_are_read_from_parquet_too(tmp_path: Path) -> None:
+    formats.write_parquet(tmp_path / "p.parquet", [PROBLEM], "problem")
+    formats.write_parquet(tmp_path / "t.parquet", [Trajectory("t", PROBLEM)], "trajectory")
+    assert formats.read_problems(tmp_path / "p.parquet") == [PROBLEM]
+    assert formats.read_problems(tmp_path / "t.parquet") == [PROBLEM]
+    assert formats.read(tmp_path / "t.parquet") == [Judged(Trajectory("t", PROBLEM), None)]
