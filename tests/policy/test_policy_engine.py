@@ -121,3 +121,12 @@ def test_a_model_outside_the_attention_interface_is_refused_with_a_way_out() -> 
     model.__class__ = Closed
     with pytest.raises(ValueError, match="http policy"):
         Engine(model, [])
+
+
+@pytest.mark.cuda
+def test_on_cuda_rows_that_finish_at_different_times_change_nothing() -> None:
+    prompts = random_prompts([7] * 40)
+    lengths = [3 + 5 * (i % 9) for i in range(40)]
+    mixed = [Request(ids, i, n) for i, (ids, n) in enumerate(zip(prompts, lengths, strict=True))]
+    written = [Engine(tiny_model("llama", d), [], rows=32).generate(mixed, GREEDY) for d in ("cuda", "cpu")]
+    assert [g.tokens for g in written[0]] == [g.tokens for g in written[1]]

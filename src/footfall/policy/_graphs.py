@@ -72,14 +72,13 @@ class GraphDecoder:
 
     def _capture(self, rows: int, params: SamplingParams) -> torch.cuda.CUDAGraph:
         saved = self.slots.data[:, :, :rows, :, 0].clone()
-        self.positions_N1.zero_()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
-                self._one_step(rows, params)
                 self.positions_N1.zero_()
                 self.step.zero_()
+                self._one_step(rows, params)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):

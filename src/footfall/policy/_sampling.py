@@ -56,15 +56,19 @@ def _invert(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
     block = _block(v)
     blocks_NMB = weights_NV.view(n, v // block, block)
     ends_NM = blocks_NMB.sum(dim=-1).cumsum(dim=-1)
-    target_N1 = uniform_N[:, None].to(ends_NM.dtype) * ends_NM[:, -1:]
+    target_N1 = _below(uniform_N[:, None].to(ends_NM.dtype) * ends_NM[:, -1:], ends_NM[:, -1:])
     which_N1 = (ends_NM <= target_N1).sum(dim=-1, keepdim=True).clamp(max=v // block - 1)
     before_N1 = torch.where(which_N1 > 0, ends_NM.gather(1, (which_N1 - 1).clamp(min=0)), 0)
     inside_NB = blocks_NMB.gather(1, which_N1[:, :, None].expand(n, 1, block))[:, 0]
     cumulated_NB = inside_NB.cumsum(dim=-1)
-    # Rounding may put the target at the very end of the block: stay on its last token that has any weight.
-    target_N1 = (target_N1 - before_N1).minimum(torch.nextafter(cumulated_NB[:, -1:], torch.zeros_like(target_N1)))
+    target_N1 = _below(target_N1 - before_N1, cumulated_NB[:, -1:])
     offset_N1 = (cumulated_NB <= target_N1).sum(dim=-1, keepdim=True)
     return (which_N1 * block + offset_N1)[:, 0]
+
+
+def _below(target_N1: Tensor, end_N1: Tensor) -> Tensor:
+    """Rounding may put a target at the very end, past the last token that has any weight: keep it strictly below."""
+    return target_N1.minimum(torch.nextafter(end_N1, torch.zeros_like(end_N1)))
 
 
 def _block(vocabulary: int) -> int:
