@@ -69,6 +69,10 @@ class Usage:
 class Decoder(Protocol):
     """Draws the next tokens of rows 0…B-1; on CUDA several steps a call, replayed as a graph."""
 
+    steps_a_call: int
+    slack: float
+    """How many rows may be computed for one in use before rows are moved together."""
+
     def run(
         self, batch: _Batch, rows: int, params: SamplingParams
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -77,17 +81,30 @@ class Decoder(Protocol):
 
 
 class _Batch:
-    """The rows' decoding state on the host: next token to feed, its position, the sequence's seed."""
+    """The rows' decoding state on the host: next token to feed, its position, the sequence's seed, what it drew."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, longest: int) -> None:
         self.tokens = np.zeros(rows, np.int64)
         self.positions = np.zeros(rows, np.int64)
         self.seeds = np.zeros(rows, np.int64)
         self.owner = np.full(rows, -1, np.int64)
+        self.limit = np.zeros(rows, np.int64)
+        self.written = np.zeros(rows, np.int64)
+        self.drawn = np.zeros((rows, longest), np.int64)
+        self.logprobs = np.zeros((rows, longest), np.float32)
+
+    def move(self, source: int, target: int) -> None:
+        for column in (self.tokens, self.positions, self.seeds, self.owner, self.limit, self.written):
+            column[target] = column[source]
+        self.drawn[target], self.logprobs[target] = self.drawn[source], self.logprobs[source]
+        self.owner[source] = -1
 
 
 class EagerDecoder:
     """One step a call, over as much of the slots as the longest row needs: the CPU's way."""
+
+    steps_a_call = 1
+    slack = 1.125
 
     def __init__(self, model: PreTrainedModel, slots: Slots) -> None:
         self.model, self.slots = model, slots
@@ -230,10 +247,12 @@ class _Loop:
         assert engine._slots is not None and engine._decoder is not None
         self.engine, self.requests, self.results = engine, requests, results
         self.slots, self.decoder = engine._slots, engine._decoder
-        self.batch = _Batch(engine.rows)
+        self.batch = _Batch(engine.rows, max(r.max_tokens for r in requests) + self.decoder.steps_a_call)
         self.waiting = deque(range(len(requests)))
         self.free = deque(range(engine.rows))
-        self.watched = engine.eos | stop_tokens
+        self.stop_tokens = stop_tokens
+        self.watched = np.zeros(engine.model.config.get_text_config().vocab_size, bool)
+        self.watched[sorted(engine.eos | stop_tokens)] = True
         self.keep = keep
 
     def admit(self) -> bool:
@@ -241,7 +260,7 @@ class _Loop:
         while self.waiting and self.free:
             self._seat(self.waiting.popleft(), self.free.popleft())
         taken = np.flatnonzero(self.batch.owner >= 0)
-        if len(taken) and not self.waiting and taken[-1] + 1 >= 2 * len(taken):
+        if len(taken) and not self.waiting and taken[-1] + 1 > self.decoder.slack * len(taken) + 1:
             self._compact(taken)
         return len(taken) > 0
 
@@ -260,15 +279,15 @@ class _Loop:
         self.batch.positions[row] = len(prefix)
         self.batch.seeds[row] = request.seed
         self.batch.owner[row] = request_index
+        self.batch.limit[row] = request.max_tokens
+        self.batch.written[row] = 0
 
     def _compact(self, taken: npt.NDArray[np.int64]) -> None:
         for target, source in enumerate(taken):
             if source == target:
                 continue
             self.slots.move(int(source), target, int(self.batch.positions[source]))
-            for column in (self.batch.tokens, self.batch.positions, self.batch.seeds, self.batch.owner):
-                column[target] = column[source]
-            self.batch.owner[source] = -1
+            self.batch.move(int(source), target)
         self.free = deque(np.flatnonzero(self.batch.owner < 0).tolist())
 
     def advance(self, params: SamplingParams) -> None:
@@ -276,29 +295,30 @@ class _Loop:
         taken = np.flatnonzero(self.batch.owner >= 0)
         self.batch.positions[self.batch.owner < 0] = 0  # idle rows compute along, within bounds
         tokens, logprobs = self.decoder.run(self.batch, int(taken[-1]) + 1, params)
-        self.engine.usage.steps += tokens.shape[1]
-        for row, new_tokens, new_logprobs in zip(
-            taken.tolist(), tokens[taken].tolist(), logprobs[taken].tolist(), strict=True
-        ):
-            if self._take(self.batch.owner[row], new_tokens, new_logprobs):
-                self._release(row)
+        steps = tokens.shape[1]
+        self.engine.usage.steps += steps
+        rows, columns = taken[:, None], self.batch.written[taken][:, None] + np.arange(steps)
+        self.batch.drawn[rows, columns], self.batch.logprobs[rows, columns] = tokens[taken], logprobs[taken]
+        self.batch.written[taken] += steps
+        look = self.watched[tokens[taken]].any(axis=1) | (self.batch.written[taken] >= self.batch.limit[taken])
+        for row in taken[look].tolist():
+            self._finish_if_done(row, steps)
 
-    def _take(self, owner: int, tokens: list[int], logprobs: list[float]) -> bool:
-        """Append what was drawn up to the end of the sequence; True if that was reached."""
+    def _finish_if_done(self, row: int, steps: int) -> None:
+        """Walk through the last tokens drawn; at the first that ends the sequence, hand it over and free the row."""
+        owner, end = int(self.batch.owner[row]), int(self.batch.written[row])
         request, result = self.requests[owner], self.results[owner]
-        for token, logprob in zip(tokens, logprobs, strict=True):
-            result.decoded += 1
-            if token in self.engine.eos:
-                result.ended = True
-                return True
-            result.tokens.append(token)
-            result.logprobs.append(logprob)
-            if token in self.watched and request.stops is not None and request.stops(result.tokens):
-                result.stopped = True
-                return True
-            if len(result.tokens) == request.max_tokens:
-                return True
-        return False
+        drawn = self.batch.drawn[row, :end].tolist()
+        for at in range(end - steps, end):
+            result.ended = drawn[at] in self.engine.eos
+            if drawn[at] in self.stop_tokens and request.stops is not None:
+                result.stopped = request.stops(drawn[: at + 1])
+            if result.ended or result.stopped or at + 1 == request.max_tokens:
+                length = at if result.ended else at + 1
+                result.tokens, result.decoded = drawn[:length], at + 1
+                result.logprobs = self.batch.logprobs[row, :length].tolist()
+                self._release(row)
+                return
 
     def _release(self, row: int) -> None:
         owner = int(self.batch.owner[row])

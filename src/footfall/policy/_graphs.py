@@ -32,6 +32,9 @@ _ROW_BUCKETS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 class GraphDecoder:
     """One graph for each number of rows (rounded up) and each way of drawing."""
 
+    steps_a_call = STEPS_A_CALL
+    slack = 2.0
+
     def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
         self.model, self.slots = model, slots
         self._next: Callable[..., Drawn] = torch.compile(self._draw_next, dynamic=False) if compile else self._draw_next

@@ -62,14 +62,17 @@ class SlotView:
         self._masks: dict[int | None, Tensor] = {}
 
     def mask(self, window: int | None) -> Tensor:
-        """[B, 1, T, L]: query at position p sees keys at t <= p, and t > p - window where the layer has a window."""
+        """[B, 1, T, L], 0 or -inf: a query at p sees keys at t <= p, and t > p - window where the layer has a window."""
         if window not in self._masks:
             keys_L = torch.arange(self.length, device=self.positions_BT.device)
             queries_BT1 = self.positions_BT[:, :, None]
             seen = keys_L <= queries_BT1
             if window is not None:
                 seen &= keys_L > queries_BT1 - window
-            self._masks[window] = seen[:, None]
+            hidden = torch.zeros(seen.shape, dtype=self.data.dtype, device=seen.device).masked_fill_(
+                ~seen, float("-inf")
+            )
+            self._masks[window] = hidden[:, None]
         return self._masks[window]
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,29 +108,29 @@ def _slot_attention(
         )
         return out.transpose(1, 2), None
     keys, values = slots.write(layer, key, value)
+    batch, n_query, n_new, width = query.shape
     mask = slots.mask(sliding_window)
+    if n_new == 1:
+        # The query heads of one key head become that head's queries, so that its keys are read once.
+        query = query.view(batch, keys.shape[1], n_query // keys.shape[1], width)
     if softcap is None:
         out = nn.functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=query.shape[1] != keys.shape[1]
         )
     else:
-        out = _grouped_attention(query, keys, values, mask, scaling, softcap)
-    return out.transpose(1, 2), None
+        out = _capped_attention(query, keys, values, mask, scaling, softcap)
+    return out.reshape(batch, n_query, n_new, width).transpose(1, 2), None
 
 
-def _grouped_attention(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float, softcap: float | None
+def _capped_attention(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float, softcap: float
 ) -> Tensor:
-    """softmax(q·k·scale) v with the query heads of a key head side by side, so that no key is copied."""
-    batch, n_query, n_new, width = query.shape
-    groups = n_query // keys.shape[1]
-    grouped = query.reshape(batch, keys.shape[1], groups * n_new, width)
-    scores = (grouped * scaling) @ keys.transpose(2, 3)
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.masked_fill(~mask.repeat(1, 1, groups, 1), float("-inf"))
-    weights = scores.softmax(dim=-1, dtype=torch.float32).to(values.dtype)
-    return (weights @ values).reshape(batch, n_query, n_new, width)
+    """softmax(cap · tanh(q·k·scale / cap)) v, which no fused kernel of torch computes (Gemma 2)."""
+    groups = query.shape[1] // keys.shape[1]
+    keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
+    scores = torch.tanh((query @ keys.transpose(2, 3)) * (scaling / softcap)) * softcap
+    weights = (scores + mask).softmax(dim=-1, dtype=torch.float32)
+    return weights.to(values.dtype) @ values
 
 
 AttentionInterface.register(IMPLEMENTATION, _slot_attention)
@@ -141,3 +144,12 @@ def attach(model: PreTrainedModel) -> None:
             "run it; serve it by an OpenAI-compatible server and use the http policy"
         )
     model.set_attn_implementation(IMPLEMENTATION)
+    if model.device.type == "cpu":
+        _lay_out_for_cpu(model)
+
+
+def _lay_out_for_cpu(model: PreTrainedModel) -> None:
+    """Keep each linear weight in the order that x·Wᵀ reads it: the same numbers, up to twice the speed for few rows."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.data = module.weight.data.t().contiguous().t()
