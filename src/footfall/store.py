@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from footfall import __version__
-from footfall.formats._atomic import atomic_write
+from footfall.formats import atomic_write, read_parquet, write_parquet
 from footfall.progress import Progress
-from footfall.types import Cost, Judged, Judgement, Trajectory, content_key
+from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
 
 __all__ = ["Run", "RunError"]
 
@@ -68,16 +68,15 @@ class Run:
         work: Callable[[Sequence[A]], Sequence[B]],
         *,
         key: Callable[[A], str],
-        kind: type[B],
+        kind: str,
         chunk: int,
+        per_item: int = 1,
         made_by: str = "",
     ) -> list[B]:
-        """`work` over the items, chunk by chunk, one result an item; finished chunks are read from their shards.
+        """`work` over the items, chunk by chunk, `per_item` results each; finished chunks are read from their shards.
 
         `made_by` names whatever else decides the result (the policy, the judge): another name, another shard.
         """
-        from footfall.formats.parquet import read_parquet, write_parquet
-
         (self.folder / stage).mkdir(exist_ok=True)
         results: list[B] = []
         with Progress(stage, len(items)) as progress:
@@ -91,7 +90,7 @@ class Run:
                 else:
                     begun = time.monotonic()
                     done = list(work(part))
-                    if len(done) != len(part):
+                    if len(done) != len(part) * per_item:
                         raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")
                     write_parquet(shard, done, kind)
                     seconds = round(time.monotonic() - begun, 3)
@@ -152,7 +151,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def _cost_of(result: object) -> Cost:
     if isinstance(result, Judged):
         return result.judgement.cost if result.judgement else Cost()
-    return result.cost if isinstance(result, Trajectory | Judgement) else Cost()
+    return result.cost if isinstance(result, Trajectory | Judgement | SearchResult) else Cost()
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:
