@@ -59,7 +59,12 @@ def run_engine(engine: Engine, prompts: list[Ids], n: int, new_tokens: int) -> d
         tokens = sum(result.decoded for result in results)
         rate = tokens / seconds
         if attempt and rate > best.get("tokens_per_second", 0):
-            best = {"tokens_per_second": rate, "tokens": tokens, "seconds": seconds, "steps": engine.usage.steps - steps}
+            best = {
+                "tokens_per_second": rate,
+                "tokens": tokens,
+                "seconds": seconds,
+                "steps": engine.usage.steps - steps,
+            }
     return best
 
 
@@ -97,7 +102,13 @@ def memory_floor(model: PreTrainedModel, sequences: int, mean_length: float) -> 
     bandwidth = 2 * source.numel() / best
     config = model.config
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    a_token = 2 * config.num_hidden_layers * config.num_key_value_heads * (config.hidden_size // config.num_attention_heads) * 2
+    a_token = (
+        2
+        * config.num_hidden_layers
+        * config.num_key_value_heads
+        * (config.hidden_size // config.num_attention_heads)
+        * 2
+    )
     total = weights + sequences * mean_length * a_token
     return {"bandwidth": bandwidth, "bytes": total, "seconds_a_step": total / bandwidth}
 
@@ -108,10 +119,13 @@ def on_cuda(args: argparse.Namespace) -> list[dict[str, Any]]:
         generator = torch.Generator().manual_seed(0)
         n_prompts = max(1, sequences // args.samples)
         prompts = [
-            tuple(torch.randint(10, 49000, (args.prompt_tokens,), generator=generator).tolist()) for _ in range(n_prompts)
+            tuple(torch.randint(10, 49000, (args.prompt_tokens,), generator=generator).tolist())
+            for _ in range(n_prompts)
         ]
         plain = smollm2_shape("cuda")
-        engine = Engine(copy.deepcopy(plain), [], rows=sequences, cache_bytes=8 << 30, compile=args.compile)
+        engine = Engine(
+            copy.deepcopy(plain), [], rows=sequences, slot_bytes=64 << 30, cache_bytes=8 << 30, compile=args.compile
+        )
         ours = run_engine(engine, prompts, args.samples, args.new_tokens)
         if "generate" not in args.skip:
             run_generate(plain, [], prompts, args.samples, 4, len(prompts))
@@ -144,9 +158,7 @@ def on_cpu(args: argparse.Namespace) -> list[dict[str, Any]]:
     policy = TorchPolicy.load(EMBEDDED, "cpu", rows=args.rows)
     plain, _ = load_model(EMBEDDED, "cpu")
     problems = ArithmeticWorld().problems(args.prompts, seed=11, split="test")
-    prompts = [
-        encode(policy.tokenizer, Trajectory(p.id, p, separator="\n"), policy.template).ids for p in problems
-    ]
+    prompts = [encode(policy.tokenizer, Trajectory(p.id, p, separator="\n"), policy.template).ids for p in problems]
     ours = run_engine(policy.engine, prompts, args.samples, args.new_tokens)
     eos = sorted(policy.engine.eos)
     tried = [run_generate(plain, eos, prompts, args.samples, args.new_tokens, b) for b in args.batches]
@@ -165,8 +177,8 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, nargs="+", default=[64, 1024])
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=128)
-    parser.add_argument("--rows", type=int, default=128)
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--rows", type=int, default=512)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--out", type=Path)

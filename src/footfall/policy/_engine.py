@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from footfall.policy._graphs import GraphDecoder
 from footfall.policy._prefix_cache import Entry, PrefixCache
 from footfall.policy._sampling import draw, uniform
 from footfall.policy._slots import Slots, SlotView, attach
@@ -106,7 +107,9 @@ class EagerDecoder:
     steps_a_call = 1
     slack = 1.125
 
-    def __init__(self, model: PreTrainedModel, slots: Slots) -> None:
+    def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
+        if compile:
+            raise ValueError("compile=True is for CUDA; on the CPU the engine runs as it is")
         self.model, self.slots = model, slots
 
     def run(
@@ -136,14 +139,15 @@ class Engine:
         self,
         model: PreTrainedModel,
         eos_ids: Iterable[int],
-        rows: int = 128,
+        rows: int = 512,
+        slot_bytes: int = 2 << 30,
         cache_bytes: int = 1 << 30,
         compile: bool = False,
     ) -> None:
         attach(model)
         self.model = model.eval()
         self.eos = frozenset(eos_ids)
-        self.rows = rows
+        self.rows, self.slot_bytes = rows, slot_bytes
         self.compile = compile
         self.cache = PrefixCache(cache_bytes)
         self.usage = Usage()
@@ -178,20 +182,17 @@ class Engine:
         return results
 
     def _make_room(self, length: int) -> None:
-        """Slots for sequences of `length`, remade only when a longer one comes."""
-        from footfall.policy._graphs import STEPS_A_CALL, GraphDecoder
-
-        cuda = self.model.device.type == "cuda"
-        capacity = -(-(length + (STEPS_A_CALL if cuda else 0)) // _LENGTH_BLOCK) * _LENGTH_BLOCK
+        """Slots for sequences of `length`, as many rows as memory allows; remade only when a longer one comes."""
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if limit is not None and length > limit:
+            raise ValueError(f"a sequence may need {length} tokens but the model takes {limit}; lower max_tokens")
+        decoder: type[GraphDecoder | EagerDecoder] = GraphDecoder if self.model.device.type == "cuda" else EagerDecoder
+        capacity = -(-(length + decoder.steps_a_call) // _LENGTH_BLOCK) * _LENGTH_BLOCK
         if self._slots is None or self._slots.capacity < capacity:
-            limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-            if limit is not None and length > limit:
-                raise ValueError(f"a sequence may need {length} tokens but the model takes {limit}; lower max_tokens")
+            rows = min(self.rows, max(1, self.slot_bytes // Slots.row_bytes(self.model, capacity)))
             self._slots = self._decoder = None
-            self._slots = Slots(self.model, self.rows, capacity)
-            self._decoder = (
-                GraphDecoder(self.model, self._slots, self.compile) if cuda else EagerDecoder(self.model, self._slots)
-            )
+            self._slots = Slots(self.model, rows, capacity)
+            self._decoder = decoder(self.model, self._slots, self.compile)
 
     def _prefill(self, requests: Sequence[Request], results: list[Generated]) -> None:
         """Read what is not in the cache: first the shared beginnings, then the whole prefixes, each once."""
@@ -247,9 +248,9 @@ class _Loop:
         assert engine._slots is not None and engine._decoder is not None
         self.engine, self.requests, self.results = engine, requests, results
         self.slots, self.decoder = engine._slots, engine._decoder
-        self.batch = _Batch(engine.rows, max(r.max_tokens for r in requests) + self.decoder.steps_a_call)
+        self.batch = _Batch(self.slots.rows, max(r.max_tokens for r in requests) + self.decoder.steps_a_call)
         self.waiting = deque(range(len(requests)))
-        self.free = deque(range(engine.rows))
+        self.free = deque(range(self.slots.rows))
         self.stop_tokens = stop_tokens
         self.watched = np.zeros(engine.model.config.get_text_config().vocab_size, bool)
         self.watched[sorted(engine.eos | stop_tokens)] = True

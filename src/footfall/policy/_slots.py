@@ -25,11 +25,13 @@ class Slots:
     """`data[l, 0 or 1, r, h, t]`: key or value of layer l, row r, head h, position t."""
 
     def __init__(self, model: PreTrainedModel, rows: int, capacity: int) -> None:
-        config = model.config.get_text_config()
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        shape = (config.num_hidden_layers, 2, rows, heads, capacity, width)
-        self.data = torch.zeros(shape, dtype=model.dtype, device=model.device)
+        layers, heads, width = _shape(model)
+        self.data = torch.zeros((layers, 2, rows, heads, capacity, width), dtype=model.dtype, device=model.device)
+
+    @staticmethod
+    def row_bytes(model: PreTrainedModel, capacity: int) -> int:
+        layers, heads, width = _shape(model)
+        return layers * 2 * heads * capacity * width * model.dtype.itemsize
 
     @property
     def rows(self) -> int:
@@ -48,6 +50,14 @@ class Slots:
 
     def move(self, source: int, target: int, length: int) -> None:
         self.data[:, :, target, :, :length] = self.data[:, :, source, :, :length]
+
+
+def _shape(model: PreTrainedModel) -> tuple[int, int, int]:
+    """Layers, key heads, width of a head."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_hidden_layers, heads, width
 
 
 class SlotView:

@@ -11,7 +11,11 @@ __all__ = ["StepSplitter"]
 
 
 class StepSplitter:
-    """Splits token sequences at a separator. Knows which tokens can complete one, so most tokens cost nothing."""
+    """Splits token sequences at a separator. Knows which tokens can complete one, so most tokens cost nothing.
+
+    A token belongs to one step. One that ends a step and begins the next stays with the step it ends, while its text is
+    divided; one that holds a whole short step between two separators keeps that text in the step it ends.
+    """
 
     def __init__(self, tokenizer: Tokenizer, vocabulary_size: int, separator: str) -> None:
         if not separator:
@@ -21,7 +25,7 @@ class StepSplitter:
 
     def closes_step(self, tokens: Sequence[int]) -> bool:
         """Whether a step with some text in it is complete in `tokens`."""
-        return self.separator in self._text(tokens).lstrip()
+        return self.separator in self._without_lead(self._text(tokens).lstrip())
 
     def split(self, tokens: Sequence[int], logprobs: Sequence[float]) -> tuple[Step, ...]:
         """The steps of a completion. Ids of stray separators stay with the step before them, or lead the first."""
@@ -31,30 +35,50 @@ class StepSplitter:
             if token not in self.closing:
                 continue
             text = lead + self._text(tokens[start : i + 1])
-            if not text.strip():
-                if steps:
-                    steps[-1] = _joined(steps[-1], tokens[start : i + 1], logprobs[start : i + 1])
-                    start, lead = i + 1, ""
-                continue
-            body = text.lstrip() if not steps else text
-            if self.separator in body:
-                written, _, rest = body.partition(self.separator)
-                steps.append(
-                    Step(written, token_ids=tuple(tokens[start : i + 1]), logprobs=tuple(logprobs[start : i + 1]))
-                )
-                start, lead = i + 1, rest.lstrip(self.separator)
-        if start < len(tokens):
-            text = (lead + self._text(tokens[start:])).strip()
-            if text or not steps:
-                steps.append(Step(text, token_ids=tuple(tokens[start:]), logprobs=tuple(logprobs[start:])))
-            else:
-                steps[-1] = _joined(steps[-1], tokens[start:], logprobs[start:])
+            written, found, rest = self._without_lead(text if steps else text.lstrip()).rpartition(self.separator)
+            if found and written.strip():
+                steps.append(_step(self._trimmed(written), tokens[start : i + 1], logprobs[start : i + 1]))
+                start, lead = i + 1, rest
+            elif steps and not text.strip():
+                steps[-1] = _joined(steps[-1], "", tokens[start : i + 1], logprobs[start : i + 1])
+                start, lead = i + 1, ""
+        text = self._trimmed(lead + self._text(tokens[start:])).rstrip()
+        if not steps:
+            return (_step(text.lstrip(), tokens, logprobs),) if tokens else ()
+        if text.strip() and start < len(tokens):
+            steps.append(_step(text, tokens[start:], logprobs[start:]))
+        else:
+            more = self.separator + text if text else ""
+            steps[-1] = _joined(steps[-1], more, tokens[start:], logprobs[start:])
         return tuple(steps)
 
+    def _without_lead(self, text: str) -> str:
+        """Without the separators in front of it, and the blanks between them."""
+        blank, found, rest = text.partition(self.separator)
+        while found and not blank.strip():
+            text = rest
+            blank, found, rest = text.partition(self.separator)
+        return text.lstrip(self.separator) if self.separator.isspace() else text
+
+    def _trimmed(self, text: str) -> str:
+        """Without separators at either end; indentation stays."""
+        text = self._without_lead(text)
+        if self.separator.isspace():
+            return text.rstrip(self.separator)
+        while text.endswith(self.separator):
+            text = text.removesuffix(self.separator)
+        return text
+
     def _text(self, tokens: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
 
 
-def _joined(step: Step, tokens: Sequence[int], logprobs: Sequence[float]) -> Step:
+def _step(text: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Step:
+    return Step(text, token_ids=tuple(tokens), logprobs=tuple(logprobs))
+
+
+def _joined(step: Step, more: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Step:
+    """The step with some further text and ids."""
     assert step.token_ids is not None and step.logprobs is not None
-    return Step(step.text, token_ids=step.token_ids + tuple(tokens), logprobs=step.logprobs + tuple(logprobs))
+    return _step(step.text + more, step.token_ids + tuple(tokens), step.logprobs + tuple(logprobs))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.encoding import Template, check_round_trip, encode, fingerprint, template_for
@@ -15,7 +17,7 @@ from footfall.policy._engine import Engine, Generated, Request
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
 from footfall.registry import register
-from footfall.types import Cost, Trajectory
+from footfall.types import Cost, Trajectory, content_key
 
 __all__ = ["TorchPolicy", "load_model", "torch_policy"]
 
@@ -38,10 +40,16 @@ class TorchPolicy:
         self.tokenizer = tokenizer
         self.template = template or template_for(tokenizer)
         self.vocabulary = fingerprint(tokenizer)
-        kind = "" if self.template == Template() else f",{self.template.kind}"
-        self.name = f"{label}@{weights_fingerprint(model)}{kind}"
-        rows = rows or (1024 if model.device.type == "cuda" else 128)
-        self.engine = Engine(model, _end_ids(model, tokenizer), rows, cache_bytes, compile)
+        self.name = f"{label}@{weights_fingerprint(model)}{_template_name(self.template)}"
+        cuda = model.device.type == "cuda"
+        self.engine = Engine(
+            model,
+            _end_ids(model, tokenizer),
+            rows=rows or (1024 if cuda else 512),
+            slot_bytes=torch.cuda.mem_get_info()[0] // 2 if cuda else 2 << 30,
+            cache_bytes=cache_bytes,
+            compile=compile,
+        )
         self._flops_a_token = 2.0 * model.num_parameters(exclude_embeddings=True)
         self._splitters: dict[str, StepSplitter] = {}
 
@@ -102,7 +110,13 @@ def load_model(source: str | Path, device: str | None = None) -> tuple[PreTraine
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
     tokenizer = AutoTokenizer.from_pretrained(source)
     model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True)
-    return model.to(device).eval(), tokenizer
+    return nn.Module.to(model, device), tokenizer
+
+
+def _template_name(template: Template) -> str:
+    kind = "" if template.kind == "plain" else f",{template.kind}"
+    own = "" if template == Template(template.kind) else f",template={content_key(asdict(template))[:8]}"
+    return kind + own
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:

@@ -1,0 +1,27 @@
+"""Sizes of the demo. Light: the command line reads them without loading torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DemoSettings"]
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """Sizes of the demo; the defaults fit into a few minutes on two cores."""
+
+    train_problems: int = 160
+    traces: int = 4
+    """Sampled for each training problem."""
+    rollouts: int = 8
+    """Completions of each prefix, for its label."""
+    test_problems: int = 250
+    n: int = 16
+    """Candidates for each test problem."""
+    epochs: int = 3
+    lr: float = 2e-3
+    aggregation: str = "min"
+    quality_traces: int = 200
+    """Training traces on which the labeller is measured against exact values."""
+    max_tokens: int = 200
