@@ -104,7 +104,7 @@ def _parts_in(path: Path, root: Path) -> list[Part]:
     source = path.read_text(encoding="utf-8")
     if not _DECORATOR.search(source):
         return []
-    module = ".".join(("footfall", *path.relative_to(root).with_suffix("").parts))
+    module = ".".join(("footfall", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
     found = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -120,5 +120,11 @@ def _extension_parts() -> list[Part]:
     found = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
         kind, _, name = point.name.partition(":")
-        found.append(Part(kind, name, point.value, f"from {point.dist.name if point.dist else 'an extension'}"))
+        source = point.dist.name if point.dist else "an extension"
+        if kind not in KINDS or not name:
+            raise ValueError(
+                f"{source} adds a part by the entry point {point.name!r}; it must be called 'kind:name', "
+                f"where kind is one of {', '.join(KINDS)}"
+            )
+        found.append(Part(kind, name, point.value, f"from {source}"))
     return found

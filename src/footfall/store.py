@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +32,8 @@ __all__ = ["Run", "RunError"]
 A = TypeVar("A")
 B = TypeVar("B")
 
+_SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 _VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
 
 
@@ -44,12 +48,14 @@ class Run:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = self._take_lock()
-        identity = {"command": command, "config": json.loads(json.dumps(config, default=str))}
-        if fresh:
-            _empty(folder)
-        self._claim(identity)
-        for stray in folder.rglob(".*.tmp"):
-            stray.unlink(missing_ok=True)
+        try:
+            if fresh:
+                _empty(folder)
+            self._claim({"command": command, "config": json.loads(json.dumps(config, default=str))})
+        except BaseException:
+            self._lock.close()
+            raise
+        _sweep(folder)
         self.cost = Cost()
         self._started = time.monotonic()
         self.log("start", versions=_versions())
@@ -103,14 +109,14 @@ class Run:
     def log(self, event: str, **facts: Any) -> None:
         """One line in log.jsonl."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, **facts})
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(line + "\n")
+        with (self.folder / "log.jsonl").open("a+b") as stream:
+            stream.write(_torn_line_end(stream) + line.encode() + b"\n")
 
-    def seconds(self) -> float:
-        """Working seconds of all processes that took part, from their finished chunks and stages."""
-        lines = (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        events = [json.loads(line) for line in lines if line.endswith("}")]
-        return float(sum(e["seconds"] for e in events if e["event"] in ("chunk", "stage")))
+    def seconds(self, stage: str | None = None) -> float:
+        """Seconds spent on finished chunks (of one stage), by all processes that took part."""
+        events = _events(self.folder / "log.jsonl")
+        chunks = [e for e in events if e["event"] == "chunk" and stage in (None, e["stage"])]
+        return float(sum(e["seconds"] for e in chunks))
 
     def finish(self, result: Mapping[str, Any]) -> Path:
         """Write result.json; the run is complete."""
@@ -133,8 +139,10 @@ class Run:
         if not path.exists():
             write_json(path, {**identity, "versions": _versions()})
             return
-        before = json.loads(path.read_text(encoding="utf-8"))
-        changed = _differences({k: before.get(k) for k in identity}, identity)
+        before = _identity(self.folder)
+        if before is None:
+            raise RunError(f"{path} is not a run's; choose another --out")
+        changed = _differences({k: before[k] for k in identity}, identity)
         if changed:
             raise RunError(
                 f"{self.folder} holds another run; these settings differ: {'; '.join(changed)}. "
@@ -171,11 +179,48 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def _identity(folder: Path) -> dict[str, Any] | None:
+    """What config.json says, if a run wrote it (a model's folder has a file of that name too)."""
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None
+
+
 def _empty(folder: Path) -> None:
     """Remove what a run wrote here, and nothing that it did not."""
-    if not (folder / "config.json").exists():
+    if _identity(folder) is None:
         return
     for shard in folder.glob("*/*.parquet"):
-        shard.unlink()
-    for name in ("config.json", "log.jsonl", "result.json"):
+        if _SHARD.fullmatch(shard.name):
+            shard.unlink()
+    for name in ("log.jsonl", "result.json", "config.json"):
         (folder / name).unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed process was still writing."""
+    for pattern in (".*.tmp", "*/.*.tmp"):
+        for stray in folder.glob(pattern):
+            if _TEMPORARY.fullmatch(stray.name):
+                stray.unlink(missing_ok=True)
+
+
+def _torn_line_end(stream: IO[bytes]) -> bytes:
+    """A line break, if the last line was cut off by a crash: the next one must not be lost with it."""
+    if stream.seek(0, os.SEEK_END) == 0:
+        return b""
+    stream.seek(-1, os.SEEK_END)
+    return b"" if stream.read(1) == b"\n" else b"\n"
+
+
+def _events(log: Path) -> list[dict[str, Any]]:
+    """The lines of a log, without those that a crash cut off."""
+    found = []
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found

@@ -164,9 +164,13 @@ class Judgement:
         for name, column in columns.items():
             if len(column) != n:
                 raise ValueError(f"judgement of {self.trajectory_id!r}: {name} has {len(column)} entries for {n} steps")
-        for i, value in enumerate(self.values):
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"judgement of {self.trajectory_id!r}: step {i + 1} has the value {value}")
+        numbers = {"value": self.values, **{f"aspect {name!r}": column for name, column in self.aspects.items()}}
+        for name, column in numbers.items():
+            for i, number in enumerate(column):
+                if number is not None and not math.isfinite(number):
+                    raise ValueError(f"judgement of {self.trajectory_id!r}: step {i + 1} has the {name} {number}")
+        if self.value is not None and not math.isfinite(self.value):
+            raise ValueError(f"judgement of {self.trajectory_id!r}: its value as a whole is {self.value}")
 
     def check(self, trajectory: Trajectory) -> Judgement:
         """Itself, if it has one value for each step of `trajectory`; an error that names the trace if not."""
@@ -229,6 +233,8 @@ class Tree:
     separator: str = "\n\n"
     value: float | None = None
     """Of the empty prefix."""
+    tokenizer: str | None = None
+    """Fingerprint of the vocabulary that the steps' `token_ids` belong to."""
 
     def add(self, parent: int, step: Step, **given: Any) -> int:
         if not -1 <= parent < len(self.nodes):
@@ -237,6 +243,8 @@ class Tree:
         return len(self.nodes) - 1
 
     def update(self, node: int, **changes: Any) -> None:
+        if not 0 <= node < len(self.nodes):
+            raise ValueError(f"tree of {self.problem.id!r} has no node {node} to change")
         self.nodes[node] = replace(self.nodes[node], **changes)
 
     def children(self, node: int) -> list[int]:
@@ -257,7 +265,9 @@ class Tree:
     def trajectory(self, node: int) -> Trajectory:
         """The trace that ends in `node`."""
         steps = tuple(self.nodes[i].step for i in self.path(node))
-        return Trajectory(f"{self.problem.id}#{node}", self.problem, steps, separator=self.separator)
+        return Trajectory(
+            f"{self.problem.id}#{node}", self.problem, steps, separator=self.separator, tokenizer=self.tokenizer
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ prefixes share their rollouts, N can adapt to each step, and labelling can stop 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from footfall.answers import grade
@@ -48,7 +48,7 @@ class Tally:
     successes: int = 0
     rollouts: int = 0
     unfinished: int = 0
-    """Cut at max_tokens before an answer; they count as rollouts that did not succeed."""
+    """Cut at max_tokens; they count as rollouts that did not succeed, for a cut "12" would read as the answer 1."""
     asked: int = 0
     failure: str | None = None
     cost: Cost = field(default_factory=Cost)
@@ -61,8 +61,15 @@ class Tally:
                 self.failure = completion.error
                 continue
             self.rollouts += 1
-            self.unfinished += completion.finish == "length"
-            self.successes += bool(grade(completion.after(prefix, author)).correct)
+            if completion.finish == "length":
+                self.unfinished += 1
+            else:
+                self.successes += bool(grade(completion.after(prefix, author)).correct)
+
+    @property
+    def hopeless(self) -> bool:
+        """Rolled out, and never to the right answer. Where every call failed, nobody can say."""
+        return self.rollouts > 0 and self.successes == 0
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,13 @@ class MonteCarlo:
     def __post_init__(self) -> None:
         if self.rollouts < 1 or self.round < 1:
             raise ValueError(f"rollouts and round must be at least 1, got {self.rollouts} and {self.round}")
+        if self.params.until != "end":
+            raise ValueError("a rollout goes on to the answer: the sampling parameters need until='end'")
 
     @property
     def name(self) -> str:
         adaptive = "" if self.half_width is None else f",half_width={self.half_width},round={self.round}"
-        drawn = f"t={self.params.temperature},seed={self.params.seed}"
+        drawn = ",".join(f"{f.name}={getattr(self.params, f.name)}" for f in fields(self.params) if f.name != "until")
         return f"monte-carlo({self.policy.name},n={self.rollouts},{self.estimate},{self.until}{adaptive},{drawn})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
@@ -101,7 +110,7 @@ class MonteCarlo:
             for k in range(1, max((self._completed(t) for t in traces), default=0) + 1):
                 open_traces = [t for t in open_traces if self._completed(t) >= k]
                 self._complete([t.prefix(k) for t in open_traces], tallies)
-                open_traces = [t for t in open_traces if tallies[t.prefix(k).key].successes > 0]
+                open_traces = [t for t in open_traces if not tallies[t.prefix(k).key].hopeless]
         charged: set[str] = set()
         return [self._judgement(trace, tallies, charged) for trace in traces]
 
@@ -112,7 +121,8 @@ class MonteCarlo:
 
     def _completed(self, trajectory: Trajectory) -> int:
         """How many steps need rollouts: all but the last, whose label is the outcome, if there is an outcome."""
-        return len(trajectory.steps) - (trajectory.answer is not None)
+        finished = trajectory.answer is not None or trajectory.correct
+        return len(trajectory.steps) - bool(finished)
 
     def _complete(self, prefixes: Sequence[Trajectory], tallies: dict[str, Tally]) -> None:
         """Roll out each distinct prefix until its budget is used or its interval is narrow."""
@@ -157,13 +167,14 @@ class MonteCarlo:
                 charged.add(key)
                 cost += tally.cost
         if len(values) < len(trace.steps):
-            stopped = self.until == "first-error" and any(f or v == 0 for f, v in zip(failures, values, strict=True))
+            stopped = self.until == "first-error" and 0 in values
             values.append(None if stopped else float(bool(trace.correct)))
             failures.append("after the first error" if stopped else None)
             counts.append(None)
         aspects = {
             "successes": tuple(None if c is None else float(c.successes) for c in counts),
             "rollouts": tuple(None if c is None else float(c.rollouts) for c in counts),
+            "unfinished": tuple(None if c is None else float(c.unfinished) for c in counts),
         }
         return Judgement(
             trajectory_id=trace.id,

@@ -145,7 +145,8 @@ class Engine:
         compile: bool = False,
     ) -> None:
         attach(model)
-        self.model = model.eval()
+        self.model = model
+        self.model.train(False)
         self.eos = frozenset(eos_ids)
         self.rows, self.slot_bytes = rows, slot_bytes
         self.compile = compile
@@ -249,7 +250,8 @@ class _Loop:
         self.engine, self.requests, self.results = engine, requests, results
         self.slots, self.decoder = engine._slots, engine._decoder
         self.batch = _Batch(self.slots.rows, max(r.max_tokens for r in requests) + self.decoder.steps_a_call)
-        self.waiting = deque(range(len(requests)))
+        # Longest first: rows of like length share a batch, so little is read in vain, and no long one is left for last.
+        self.waiting = deque(sorted(range(len(requests)), key=lambda i: -len(requests[i].ids)))
         self.free = deque(range(self.slots.rows))
         self.stop_tokens = stop_tokens
         self.watched = np.zeros(engine.model.config.get_text_config().vocab_size, bool)

@@ -75,7 +75,7 @@ class GraphDecoder:
 
     def _capture(self, rows: int, params: SamplingParams) -> torch.cuda.CUDAGraph:
         saved = self.slots.data[:, :, :rows, :, 0].clone()
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):

@@ -25,12 +25,14 @@ def _kernel() -> Any:
     import triton
     import triton.language as tl
 
-    @triton.jit
-    def decode(
+    # fmt: off
+    @triton.jit  # type: ignore[untyped-decorator]
+    def decode(  # type: ignore[no-untyped-def]
         q, k_new, v_new, data, positions, out, scale, window, softcap,
         q_row, q_head, new_row, new_head, kv_side, kv_row, kv_head,
         GROUPS: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    ):  # type: ignore[no-untyped-def]  # fmt: skip
+    ):
+        # fmt: on
         row, head = tl.program_id(0), tl.program_id(1)
         position = tl.load(positions + row)
         d = tl.arange(0, PADDED_WIDTH)

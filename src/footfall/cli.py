@@ -1,0 +1,131 @@
+"""The command line: `footfall COMMAND …`. Nothing heavy is imported before a command needs it.
+
+A command is a module with a frozen dataclass, which tyro turns into flags and help, and `main(config) -> int`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from footfall import __version__
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+
+class Command(NamedTuple):
+    """Where a command lives. Without a `config` its `main` takes the words of the command line as they are."""
+
+    module: str
+    config: str | None
+    summary: str
+
+
+COMMANDS = {
+    "demo": Command(
+        "footfall.commands.demo", "DemoConfig", "the whole loop on this machine, in minutes, with a report"
+    ),
+    "sample": Command("footfall.commands.sample", "SampleConfig", "a policy writes traces for problems"),
+    "label": Command("footfall.commands.label", "LabelConfig", "an expensive judge labels the steps of traces"),
+    "train": Command("footfall.commands.train", "TrainConfig", "a PRM is fitted to those labels"),
+    "score": Command("footfall.commands.score", "ScoreConfig", "a judge scores traces of yours, from a file or stdin"),
+    "search": Command(
+        "footfall.commands.search", "SearchConfig", "best-of-N and votes: policy and judge answer problems"
+    ),
+    "bench": Command("footfall.commands.bench", "BenchConfig", "how good a judge is, with 95% intervals"),
+    "lab": Command("footfall.commands.lab", None, "run a published system's claim; show the ledger"),
+    "list": Command("footfall.commands.listing", None, "all parts that can be named, one line each"),
+    "info": Command("footfall.commands.info", "InfoConfig", "this installation, or what a run, model or file is"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. 2: the user has something to mend, said in one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        sys.stdout.write(f"footfall {__version__}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(COMMANDS)}"
+        return _fail(f"no command is called {words[0]!r}; {hint}")
+    try:
+        return _run(words[0], words[1:])
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 2
+    except KeyboardInterrupt:
+        _fail(f"stopped; what is finished is kept, and the same command goes on: {shlex.join(['footfall', *words])}")
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); the interpreter must not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, KeyError, OSError, ModuleNotFoundError, RuntimeError) as error:
+        if os.environ.get("FOOTFALL_DEBUG") or not _is_for_the_user(error):
+            raise
+        return _fail(_one_line(error))
+
+
+def _run(name: str, words: list[str]) -> int:
+    command = COMMANDS[name]
+    module = importlib.import_module(command.module)
+    if command.config is None:
+        return int(module.main(words))
+    import tyro
+
+    kind = getattr(module, command.config)
+    style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+    config = tyro.cli(kind, args=words, prog=f"footfall {name}", description=inspect.getdoc(kind), config=style)
+    return int(module.main(config))
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: footfall COMMAND [OPTIONS]",
+            "",
+            "Process reward models, the whole loop: make step labels, train, search, evaluate.",
+            "",
+            *lines,
+            "",
+            "footfall COMMAND --help explains a command and shows how to call it. A first look:",
+            "  footfall demo",
+            "  footfall score traces.jsonl",
+            "",
+            "An error is one line; FOOTFALL_DEBUG=1 shows where it came from.",
+            "",
+        ]
+    )
+
+
+def _is_for_the_user(error: Exception) -> bool:
+    """A RuntimeError is only if this package made it: one of torch is a fault to be seen whole."""
+    return not isinstance(error, RuntimeError) or type(error).__module__.startswith("footfall.")
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, KeyError) and error.args:
+        return str(error.args[0])
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"footfall: {message}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Judges by name or folder, and judging in a run: what label, score, search and bench share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from footfall.commands._options import JudgeOptions, PolicyOptions, SamplingOptions, given
+from footfall.commands._output import note
+from footfall.commands._parts import make_part, settings
+from footfall.commands._running import in_chunks
+from footfall.registry import parts
+from footfall.reward.config import CONFIG_FILE
+from footfall.store import Run
+from footfall.types import Judge, Judgement, Trajectory, content_key
+
+__all__ = ["JudgeInRun", "as_trained", "asks", "judge_name", "make_judge", "offers", "open_judge", "prm_folder"]
+
+_DEMO = Path("runs/demo")
+
+
+def judge_name(options: JudgeOptions) -> str:
+    """The judge that the options name; without a name, the PRM that the demo trained here."""
+    if options.judge is not None:
+        return options.judge
+    if prm_folder(_DEMO) is None:
+        raise ValueError(
+            "no judge is named, and there is none of the demo here: run `footfall demo` to train one, or pass "
+            "--judge with a folder that `footfall train` wrote or a name of `footfall list labeller`"
+        )
+    return str(_DEMO)
+
+
+def open_judge(options: JudgeOptions, asked: Mapping[str, Any], offered: Mapping[str, Any]) -> Judge:
+    """The judge of these options, with its own settings beside what is asked for; see `make_judge`."""
+    return make_judge(judge_name(options), {**asked, **settings(options.set)}, offered)
+
+
+def make_judge(name: str, asked: Mapping[str, Any], offered: Mapping[str, Any]) -> Judge:
+    """A judge from a PRM's folder (or the run that trained it) or from its registered name.
+
+    What is asked for must fit the judge; what is offered is used if it does.
+    """
+    kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
+    folder = prm_folder(Path(name))
+    if name in kinds:
+        made: Judge = make_part(kinds[name], name, asked, offered)
+    elif folder is not None:
+        made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered)
+    elif Path(name).exists():
+        raise ValueError(f"{name} is no PRM: it has no {CONFIG_FILE}; `footfall train` writes one that has")
+    else:
+        near = difflib.get_close_matches(name, kinds, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(kinds)}"
+        raise ValueError(f"no judge and no folder is called {name!r}; {hint}")
+    return made
+
+
+def asks(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[str, Any]:
+    """What the user wants the judge to use: a policy to complete prefixes with, and how."""
+    found: dict[str, Any] = {"policy": policy} if policy.named else {}
+    return {**found, "params": sampling.params(seed)} if given(sampling) else found
+
+
+def offers(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[str, Any]:
+    """What any judge may use: the seed, the way to draw rollouts, the device."""
+    found: dict[str, Any] = {"params": sampling.params(seed), "seed": seed}
+    return found if policy.device is None else {**found, "device": policy.device}
+
+
+def prm_folder(path: Path) -> Path | None:
+    """The PRM at `path`: the folder itself, or the model in a run of `train` or `demo`."""
+    places = (path, path / "model", path / "prm" / "model")
+    return next((place for place in places if (place / CONFIG_FILE).is_file()), None)
+
+
+def as_trained(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """The traces with the step end that the judge was trained with, if it knows one only; a change is told.
+
+    A PRM reads a step's value at the step's end, so it must find there what it has always found.
+    """
+    config = getattr(getattr(judge, "model", None), "step_config", None)
+    known: Sequence[str] = config.training.get("separators", ()) if config is not None else ()
+    if len(known) != 1:
+        return list(trajectories)
+    other = sum(t.separator != known[0] for t in trajectories)
+    if other:
+        note(f"{other} traces are read with {known[0]!r} after each step, as the judge was trained")
+    return [t if t.separator == known[0] else _separated(t, known[0]) for t in trajectories]
+
+
+def _separated(trajectory: Trajectory, separator: str) -> Trajectory:
+    """Sampled ids hold the old separator, so they go."""
+    steps = tuple(replace(step, token_ids=None, logprobs=None) for step in trajectory.steps)
+    return replace(trajectory, steps=steps, separator=separator, tokenizer=None)
+
+
+@dataclass(frozen=True)
+class JudgeInRun:
+    """A judge whose judgements are kept in a run, chunk by chunk, and read from there the next time."""
+
+    run: Run
+    inner: Judge
+    chunk: int
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        def work(part: Sequence[Trajectory]) -> list[Judgement]:
+            said = self.inner.judge(part)
+            return [judgement.check(t) for judgement, t in zip(said, part, strict=True)]
+
+        return in_chunks(
+            self.run, "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
+            chunk=self.chunk, made_by=self.name, forgetful=(self.inner, getattr(self.inner, "policy", None)),
+        )  # fmt: skip
+
+
+def _judged_key(trajectory: Trajectory) -> str:
+    """All that a judgement may depend on, the reference answer included."""
+    t = trajectory
+    return content_key(t.id, t.key, t.problem.answer, t.answer, t.correct)

@@ -1,0 +1,66 @@
+"""What commands print: one JSON object, or text for people; notes go to standard error, so that stdout stays data."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from footfall.types import Cost
+
+__all__ = ["emit", "facts", "figures", "next_command", "note", "spent"]
+
+
+def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[Console], None]) -> None:
+    """The result as JSON, or as `show` writes it."""
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+    else:
+        show(Console(markup=False, highlight=False, soft_wrap=True))
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error."""
+    sys.stderr.write(f"footfall: {text}\n")
+
+
+def facts(console: Console, pairs: Mapping[str, object]) -> None:
+    """One line a fact, names in a column; what is `None` or empty is left out."""
+    shown = {name: value for name, value in pairs.items() if value not in (None, "", {}, [], ())}
+    width = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        console.print(Text(f"{name:<{width}}  ", style="dim"), value if isinstance(value, Text) else str(value), sep="")
+
+
+def figures(console: Console, rows: Sequence[Sequence[str]]) -> None:
+    """A table whose first row is the header; all but the first column stand to the right. Nothing is cut."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        line = "  ".join([first.strip().ljust(widths[0]), *rest])
+        console.print(Text(f"  {line}", style="" if number else "dim"))
+
+
+def spent(cost: Cost, seconds: float | None = None) -> str:
+    """A cost in words; what is zero is left out."""
+    counts = {
+        "prompt tokens": cost.prompt_tokens,
+        "cached": cost.cached_tokens,
+        "generated": cost.generated_tokens,
+        "scored": cost.scored_tokens,
+        "calls": cost.calls,
+    }
+    said = [f"{count:,} {name}" for name, count in counts.items() if count]
+    said += [f"{cost.flops:.2g} FLOPs"] if cost.flops else []
+    said += [f"{seconds:.1f} s"] if seconds else []
+    return ", ".join(said) or "nothing"
+
+
+def next_command(console: Console, *words: object) -> None:
+    """The command line that usually follows."""
+    console.print(Text("next: ", style="dim") + Text(shlex.join(["footfall", *map(str, words)]), style="bold"))

@@ -1,0 +1,192 @@
+"""`footfall info`: this installation; or what a run directory, a model folder or a data file is."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from footfall import __version__
+from footfall.commands._output import emit, facts
+from footfall.registry import parts
+from footfall.reward.config import CONFIG_FILE
+
+__all__ = ["InfoConfig", "main"]
+
+_PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "math-verify", "httpx", "tyro", "rich")
+
+
+@dataclass(frozen=True)
+class InfoConfig:
+    """Say what is installed, or what is at a path.
+
+    Versions, device, extras and the embedded model:
+        footfall info
+    How far a run is, what a model folder holds, which format a file has and how many rows:
+        footfall info runs/label-1a2b3c4d
+        footfall info traces.jsonl
+    """
+
+    path: Positional[Path | None] = None
+    """A run directory, a model's folder or a data file."""
+    json: bool = False
+    """Print one JSON object on standard output and nothing else there."""
+
+
+def main(config: InfoConfig) -> int:
+    """Look and tell."""
+    if config.path is None:
+        found = _installation()
+    elif config.path.is_dir():
+        found = _folder(config.path)
+    else:
+        found = _file(config.path)
+    emit(found, config.json, lambda console: _show(console, found))
+    return 0
+
+
+def _installation() -> dict[str, Any]:
+    import torch
+
+    from footfall.policy.embedded import EMBEDDED
+
+    cuda = torch.cuda.is_available()
+    return {
+        "footfall": __version__,
+        "versions": {name: found for name in _PACKAGES if (found := _version(name))},
+        "extras": _extras(),
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "threads": torch.get_num_threads(),
+        "embedded": _model(EMBEDDED),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _extras() -> dict[str, bool]:
+    """Each extra of the package, and whether all that it asks for is installed."""
+    wanted: dict[str, list[str]] = {}
+    for line in requires("footfall") or ():
+        need, _, condition = line.partition(";")
+        if "extra" in condition:
+            extra = condition.split("==")[-1].strip().strip("'\"")
+            name = "".join(c if c.isalnum() or c in "-_." else " " for c in need).split()[0]
+            wanted.setdefault(extra, []).append(name)
+    return {extra: all(_version(name) for name in names) for extra, names in wanted.items()}
+
+
+def _folder(folder: Path) -> dict[str, Any]:
+    config = folder / "config.json"
+    stored = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    if (folder / CONFIG_FILE).is_file():
+        head = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+        return {"kind": "PRM (step head)", "path": str(folder), **{k: v for k, v in head.items() if k != "canary"}}
+    if "command" in stored and "config" in stored:
+        return _run(folder, stored)
+    if "architectures" in stored:
+        return {"kind": "model", **_model(folder)}
+    raise ValueError(f"{folder} is neither a run directory nor a model's folder: it has no config.json of either")
+
+
+def _model(folder: Path) -> dict[str, Any]:
+    """Read from the folder's small files and headers; no weights are loaded."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = ("architectures", "hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings", "dtype")
+    weights = sorted(folder.glob("*.safetensors"))
+    return {
+        "path": str(folder),
+        "parameters": sum(map(_parameters, weights)),
+        "bytes": sum(file.stat().st_size for file in weights),
+        **{name: config[name] for name in names if name in config},
+    }
+
+
+def _parameters(file: Path) -> int:
+    """A safetensors file opens with the length of its header, then names and shapes as JSON."""
+    with file.open("rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+
+
+def _run(folder: Path, stored: dict[str, Any]) -> dict[str, Any]:
+    """Command, settings, how many chunks of each stage are done, and the result if there is one."""
+    log = folder / "log.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    events = [json.loads(line) for line in lines if line.endswith("}")]
+    planned = {event["stage"]: event["chunks"] for event in events if event["event"] == "plan"}
+    done = {stage: len(list((folder / stage).glob("*.parquet"))) for stage in planned}
+    result = folder / "result.json"
+    found = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None
+    return {
+        "kind": "run",
+        "path": str(folder),
+        "command": stored["command"],
+        "finished": found is not None,
+        "chunks": {stage: {"done": done[stage], "planned": planned[stage]} for stage in planned},
+        "config": stored["config"],
+        "versions": stored.get("versions", {}),
+        "starts": sum(event["event"] == "start" for event in events),
+        "cost": (found or {}).get("cost"),
+    }
+
+
+def _file(path: Path) -> dict[str, Any]:
+    from footfall.formats import parquet_kind, read, read_parquet, read_problems
+
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or folder")
+    form = "parquet" if path.suffix == ".parquet" else _format(path)
+    kind = parquet_kind(path) if form == "parquet" else "problem" if form == "problems" else "trajectory"
+    about = {"kind": f"data: {kind}", "path": str(path), "format": form}
+    if kind not in ("trajectory", "judged"):
+        return {**about, "rows": len(read_problems(path) if kind == "problem" else read_parquet(path, kind))}
+    rows = read(path)
+    judged = [row.judgement for row in rows if row.judgement is not None]
+    return {
+        **about,
+        "rows": len(rows),
+        "problems": len({row.trajectory.problem.id for row in rows}),
+        "steps": sum(len(row.trajectory.steps) for row in rows),
+        "correct": {str(k).lower(): n for k, n in Counter(row.trajectory.correct for row in rows).items()},
+        "judged": len(judged),
+        "judges": sorted({judgement.judge for judgement in judged}),
+    }
+
+
+def _format(path: Path) -> str:
+    """The format that knows the first record; `jsonl` is forgiving and asked late, `problems` last."""
+    from footfall.formats import format_named, iter_fields
+
+    first = next(iter_fields(path), None)
+    if first is None:
+        raise ValueError(f"{path} holds no record")
+    late = ("jsonl", "problems")
+    names = [*(name for name in parts("format") if name not in late), *late]
+    return next((name for name in names if format_named(name).sniff(first)), "unknown")
+
+
+def _show(console: Console, found: dict[str, Any]) -> None:
+    facts(console, {name: _words(value) for name, value in found.items()})
+
+
+def _words(value: object) -> str | None:
+    """A value of any shape on one line; what is not set is left out."""
+    if isinstance(value, dict):
+        inner = {name: _words(item) for name, item in value.items()}
+        return ", ".join(f"{name} {item}" for name, item in inner.items() if item)
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_words, value)))
+    text = "" if value is None else str(value)
+    return text if text.isprintable() else repr(text)

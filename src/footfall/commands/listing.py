@@ -1,0 +1,67 @@
+"""`footfall list`: all parts that can be named, by kind. Reads source text only, so it is quick."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from footfall.registry import KINDS, parts
+
+__all__ = ["listed", "main", "recipes"]
+
+_RECIPES = Path(__file__).parent.parent / "recipes"
+_ABOUT = {**KINDS, "recipe": "a published system and its claim: `footfall lab run NAME`"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print names with one line each."""
+    parser = argparse.ArgumentParser(
+        "footfall list",
+        description="List the parts that can be named on the command line, e.g.: footfall list labeller",
+    )
+    parser.add_argument("kind", nargs="?", help=f"one of {', '.join(_ABOUT)}; all if left out")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    asked = parser.parse_args(arguments)
+    kinds = list(_ABOUT) if asked.kind is None else [_kind(asked.kind)]
+    found = {kind: listed(kind) for kind in kinds}
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n" if asked.json else _text(found))
+    return 0
+
+
+def listed(kind: str) -> dict[str, str]:
+    """The names of a kind with their summaries."""
+    return recipes() if kind == "recipe" else {part.name: part.summary for part in parts(kind).values()}
+
+
+def recipes() -> dict[str, str]:
+    """The package's recipes by name, with the first line of their files."""
+    files = sorted(path for path in _RECIPES.glob("*.py") if not path.name.startswith("_"))
+    return {path.stem.replace("_", "-"): _first_line(path) for path in files}
+
+
+def _first_line(path: Path) -> str:
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
+def _kind(name: str) -> str:
+    """The kind of this name, or of its plural."""
+    for kind in (name, name.removesuffix("s"), name.removesuffix("ies") + "y"):
+        if kind in _ABOUT:
+            return kind
+    near = difflib.get_close_matches(name, _ABOUT, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_ABOUT)}"
+    raise ValueError(f"no kind of part is called {name!r}; {hint}")
+
+
+def _text(found: dict[str, dict[str, str]]) -> str:
+    width = max((len(name) for names in found.values() for name in names), default=0)
+    blocks = []
+    for kind, names in found.items():
+        lines = [f"  {name:<{width}}  {summary}".rstrip() for name, summary in names.items()]
+        blocks.append("\n".join([f"{kind}: {_ABOUT[kind]}", *(lines or ["  (none)"])]))
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,119 @@
+"""`footfall sample`: problems in, graded traces out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions
+from footfall.commands._output import emit, facts, next_command, spent
+from footfall.commands._parts import open_policy, separator_of
+from footfall.commands._running import in_chunks, open_run
+from footfall.commands._sources import read_source
+from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.types import Trajectory, content_key
+
+__all__ = ["SampleConfig", "main"]
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """Sample traces: a policy writes N solutions to each problem, and their answers are graded.
+
+    Try it, with the model that ships with the package and problems of the arithmetic world:
+        footfall sample --problems world:arithmetic:64 --n 8
+
+    Your own problems, and a model that vLLM or another OpenAI-compatible server runs:
+        footfall sample --problems problems.jsonl --policy http --url http://localhost:8000/v1 --mode chat
+
+    The run directory holds the graded traces in trajectories.parquet; `footfall label` reads it.
+    """
+
+    problems: str
+    """A file of problems ({"problem": …, "answer": …} a line, GSM8K, MATH, …) or world:arithmetic:N[:SPLIT], of the
+    split train unless another is named."""
+    n: int = 8
+    """Traces a problem."""
+    chunk: int = 16
+    """Problems between two savings."""
+    policy: PolicyOptions = field(default_factory=lambda: PolicyOptions(policy="embedded"))
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    run: RunOptions = field(default_factory=RunOptions)
+
+
+def main(config: SampleConfig) -> int:
+    """Sample, grade and report."""
+    from footfall.formats import write_parquet
+
+    if config.n < 1:
+        raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
+    problems = read_source(config.problems, config.run.seed, "train")
+    separator = separator_of(config.policy)
+    prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
+    params = config.sampling.params(config.run.seed)
+    policy = open_policy(config.policy)
+    with open_run("sample", config) as run:
+        drawn = in_chunks(
+            run, "traces", prefixes, lambda part: _sampled(policy, part, config.n, params),
+            key=lambda prefix: content_key(prefix.key, prefix.problem.answer), kind="trajectory",
+            chunk=config.chunk, per_item=config.n, made_by=policy.name, forgetful=(policy,),
+        )  # fmt: skip
+        file = run.folder / "trajectories.parquet"
+        write_parquet(file, [t for t in drawn if "error" not in t.meta], "trajectory")
+        result = {**_summary(drawn, len(problems), config.run.seed), "policy": policy.name, "file": str(file),
+                  "cost": run.cost.to_dict(), "seconds": run.seconds()}  # fmt: skip
+        run.finish(result)
+        emit(result, config.run.json, lambda console: _show(console, result, config, spent(run.cost, run.seconds())))
+    return 0
+
+
+def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams) -> list[Trajectory]:
+    drawn = zip(prefixes, policy.sample(prefixes, n, params), strict=True)
+    return [_graded(prefix, completion, policy.name) for prefix, row in drawn for completion in row]
+
+
+def _graded(prefix: Trajectory, completion: Completion, author: str) -> Trajectory:
+    """A sample that failed has no verdict but its reason; it is not a wrong solution."""
+    from footfall.answers import grade
+
+    written = completion.after(prefix, author)
+    if completion.finish == "error":
+        return replace(written, meta={**written.meta, "error": completion.error or "the policy gave no reason"})
+    return grade(written)
+
+
+def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str, Any]:
+    from footfall.bench.intervals import bootstrap_mean
+
+    verdicts: dict[str, list[bool]] = {}
+    for t in drawn:
+        if t.correct is not None:
+            verdicts.setdefault(t.problem.id, []).append(t.correct)
+    accuracy = bootstrap_mean([sum(v) / len(v) for v in verdicts.values()], seed) if verdicts else None
+    return {
+        "problems": problems,
+        "traces": len(drawn),
+        "steps": sum(len(t.steps) for t in drawn),
+        "accuracy": accuracy and {"value": accuracy.value, "ci95": [accuracy.low, accuracy.high]},
+        "cut": sum(t.meta.get("finish") == "length" for t in drawn),
+        "failed": dict(Counter(str(t.meta["error"]) for t in drawn if "error" in t.meta)),
+    }
+
+
+def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: str) -> None:
+    accuracy = result["accuracy"]
+    shown = accuracy and f"{accuracy['value']:.1%} [{accuracy['ci95'][0]:.1%}, {accuracy['ci95'][1]:.1%}] of traces"
+    facts(console, {
+        "traces": f"{result['traces']} for {result['problems']} problems, {result['steps']} steps",
+        "right": shown or "not known: the problems have no reference answers",
+        "cut": f"{result['cut']} at --max-tokens {config.sampling.max_tokens}" if result["cut"] else None,
+        "failed": "; ".join(f"{count}: {reason}" for reason, count in result["failed"].items()),
+        "cost": cost,
+        "file": result["file"],
+    })  # fmt: skip
+    next_command(console, "label", "--method", "monte-carlo", "--data", Path(result["file"]), *config.policy.flags())

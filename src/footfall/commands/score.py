@@ -1,0 +1,147 @@
+"""`footfall score`: traces in, a value for each step out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+from tyro.conf import Positional
+
+from footfall.commands._judges import as_trained, asks, judge_name, offers, open_judge
+from footfall.commands._options import JudgeOptions, PolicyOptions, SamplingOptions
+from footfall.commands._output import emit, facts, note, spent
+from footfall.search.aggregate import Aggregation, aggregate
+from footfall.types import Cost, Judged, Judgement
+
+__all__ = ["ScoreConfig", "main"]
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    """Score traces step by step, with a trained PRM or any other judge.
+
+    A trace of your own is one line of JSON:
+        echo '{"problem": "2 + 3 * 4 = ?", "steps": ["3 * 4 = 12", "2 + 12 = 15"]}' | footfall score
+
+    With the PRM that `footfall train` wrote, all values to a file:
+        footfall score traces.jsonl --judge runs/train-…/model --out scored.jsonl
+
+    With any registered judge (`footfall list labeller`):
+        footfall score traces.jsonl --judge monte-carlo --policy embedded --set rollouts=16
+
+    Without --judge, the PRM of `footfall demo` is used if runs/demo is here.
+    """
+
+    data: Positional[str] = "-"
+    """Traces in any supported format (`footfall list format`) or Parquet; - is standard input."""
+    format: str = "auto"
+    """The format of the data; auto knows it by the first record."""
+    aggregate: Aggregation = "min"
+    """How a trace's step values become one."""
+    threshold: float = 0.5
+    """A step valued below is an error; the first one is marked."""
+    show: int = 20
+    """Traces to print; --json and --out give all."""
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    seed: int = 0
+    """Of judges that draw something."""
+    out: Path | None = None
+    """Write the judged traces here: .parquet, or .jsonl with every field."""
+    fresh: bool = False
+    """Write over a file that is already there."""
+    json: bool = False
+    """Print one JSON object on standard output and nothing else there."""
+
+
+def main(config: ScoreConfig) -> int:
+    """Judge, print, and write where asked."""
+    from footfall.formats import read
+
+    _check_out(config)
+    judge_name(config.judge)  # an error about the judge should not wait for the data
+    if config.data == "-" and sys.stdin.isatty():
+        note("reading traces from standard input; end with Ctrl-D")
+    rows = read(config.data, config.format)
+    if not rows:
+        raise ValueError(f"{config.data}: there is no trace in it")
+    drawing = (config.policy, config.sampling, config.seed)
+    judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
+    trajectories = [row.trajectory for row in rows]
+    said = [j.check(t) for j, t in zip(judge.judge(as_trained(judge, trajectories)), trajectories, strict=True)]
+    judged = [Judged(t, j) for t, j in zip(trajectories, said, strict=True)]
+    _write(config.out, judged)
+    result = {
+        "judge": judge.name,
+        "aggregate": config.aggregate,
+        "threshold": config.threshold,
+        "rows": [_row(j, config) for j in said],
+        "cost": Cost.total(j.cost for j in said).to_dict(),
+    }
+    emit(result, config.json, lambda console: _show(console, config, judged, judge.name))
+    return 0
+
+
+def _check_out(config: ScoreConfig) -> None:
+    """Before any work is done."""
+    out = config.out
+    if out is None:
+        return
+    if not out.name.endswith((".parquet", ".jsonl", ".jsonl.gz")):
+        raise ValueError(f"--out {out}: a file that ends in .jsonl, .jsonl.gz or .parquet is expected")
+    if out.exists() and not config.fresh:
+        raise ValueError(f"--out {out} is already there; pass --fresh to write over it")
+
+
+def _write(out: Path | None, judged: Sequence[Judged]) -> None:
+    from footfall.formats import write
+
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write(out, judged, "parquet" if out.suffix == ".parquet" else "jsonl")
+
+
+def _row(judgement: Judgement, config: ScoreConfig) -> dict[str, Any]:
+    return {
+        "id": judgement.trajectory_id,
+        "values": list(judgement.values),
+        "aggregate": aggregate(judgement.values, config.aggregate),
+        "first_error": judgement.first_below(config.threshold),
+    }
+
+
+def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], judge: str) -> None:
+    for trajectory, judgement in judged[: config.show]:
+        assert judgement is not None
+        row = _row(judgement, config)
+        console.print(Text(trajectory.id, style="bold"), Text(_shortened(trajectory.problem.text, 90), style="dim"))
+        for k, (step, value) in enumerate(zip(trajectory.steps, judgement.values, strict=True)):
+            mark = f"  <- first below {config.threshold:g}" if k == row["first_error"] else ""
+            why = (judgement.failures[k] if judgement.failures else None) if value is None else None
+            console.print(f"{k + 1:>4} ", _coloured(value), f"  {_shortened(step.text, 90)}",
+                          Text(mark or (f"  ({why})" if why else ""), style="bold"), sep="")  # fmt: skip
+        whole = row["aggregate"]
+        console.print(f"     {config.aggregate} {'–' if whole is None else f'{whole:.3f}'}\n")
+    facts(console, {
+        "traces": f"{len(judged)}" + (f", the first {config.show} shown" if len(judged) > config.show else ""),
+        "judge": judge,
+        "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
+        "file": config.out,
+    })  # fmt: skip
+
+
+def _coloured(value: float | None) -> Text:
+    if value is None:
+        return Text("    –")
+    return Text(f"{value:.3f}", style="green" if value >= 0.75 else "yellow" if value >= 0.4 else "red")
+
+
+def _shortened(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"

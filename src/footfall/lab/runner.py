@@ -1,0 +1,98 @@
+"""Running a recipe: each seed is one unit, stored when it is done, so a killed run goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from footfall.lab.catalogue import Entry, load_measure
+from footfall.lab.fingerprint import version_of
+from footfall.lab.ledger import Row
+from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.lab.statistics import decide, effect
+from footfall.progress import Progress
+from footfall.store import Run, write_json
+from footfall.types import Cost, content_key
+
+__all__ = ["Finding", "row_of", "run_recipe"]
+
+
+class Finding(NamedTuple):
+    """The rows of one recipe's claims, and each arm's mean over seeds."""
+
+    rows: list[Row]
+    means: dict[str, float]
+    cost: Cost
+    folder: Path
+
+
+def run_recipe(entry: Entry, seeds: Sequence[int], folder: Path, quick: bool = False) -> Finding:
+    """Measure on every seed that is not stored yet, then decide each claim."""
+    recipe, version = entry.recipe, version_of(entry.path)
+    with Run(folder, "lab run", {"recipe": recipe.name, "quick": quick}) as run:
+        stored = [_measured(run, entry, seed, quick, version) for seed in _shown(recipe.name, seeds)]
+        outcomes = [Outcome.from_dict(json.loads(path.read_text(encoding="utf-8"))) for path in stored]
+        finding = Finding(
+            rows=[row_of(recipe, claim, outcomes, version) for claim in recipe.claims],
+            means={arm: fmean(fmean(o.values(arm)) for o in outcomes) for arm in outcomes[0].arms},
+            cost=Cost.total(o.cost for o in outcomes),
+            folder=folder,
+        )
+        run.finish({"rows": finding.rows, "means": finding.means, "seeds": list(seeds), "quick": quick})
+    return finding
+
+
+def _shown(name: str, seeds: Sequence[int]) -> Iterator[int]:
+    with Progress(name, len(seeds)) as progress:
+        for seed in seeds:
+            yield seed
+            progress.advance(1)
+
+
+def _measured(run: Run, entry: Entry, seed: int, quick: bool, version: str) -> Path:
+    """The file of a seed's outcome, made now if it is not there. Another version of the code is another file."""
+    key = content_key(entry.recipe.name, version, seed, quick)[:16]
+    path = run.folder / "seeds" / f"{seed:04d}-{key}.json"
+    if path.exists():
+        return path
+    scratch = run.folder / "work" / path.stem
+    for needed in (path.parent, scratch):
+        needed.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    outcome = load_measure(entry)(Trial(seed, quick, scratch))
+    seconds = round(time.monotonic() - begun, 3)
+    outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
+    write_json(path, {"seed": seed, "version": version, **outcome.to_dict()})
+    run.log("stage", stage=f"seed {seed}", seconds=seconds, cost=outcome.cost.to_dict())
+    shutil.rmtree(scratch)
+    return path
+
+
+def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: str) -> Row:
+    """The ledger's row of one claim."""
+    fixed = all(o.problems for o in outcomes)
+    found = effect([o.differences(claim) for o in outcomes], [o.problems for o in outcomes] if fixed else None)
+    shown = (claim.baseline, claim.method, *claim.beside)
+    means = ", ".join(f"{arm} {fmean(fmean(o.values(arm)) for o in outcomes):.4g}" for arm in shown)
+    return Row(
+        name=recipe.name,
+        claim=claim.claim,
+        world=recipe.world,
+        metric=claim.metric + (f", margin {claim.margin:+g}" if claim.margin else ""),
+        direction=claim.direction,
+        baseline=claim.baseline,
+        method=claim.method,
+        effect=round(found.value, 6),
+        ci95=[round(found.low, 6), round(found.high, 6)],
+        seeds=len(outcomes),
+        cost=Cost.total(o.cost for o in outcomes).to_dict(),
+        verdict=decide(found, claim.direction, claim.margin),
+        scale=f"{recipe.scale} Means: {means}.",
+        version=version,
+    )

@@ -1,0 +1,142 @@
+"""What a model wrote, cut into steps: no id lost, none moved, and the text said once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from footfall.policy._splitting import StepSplitter
+
+ALIGNED = ["a", "b c", " d", " ", "  ", ".", "x=", "\n", "\n\n", ".\n\n", " \n", "\n\n\n", "🙂"]
+"""Separators end tokens, as in the vocabularies of most models."""
+STRADDLING = [*ALIGNED, "\n\nT", "\n}\n", "\nx", "\n\n \n\ny\n\nz"]
+"""Some tokens end one step and begin the next, or hold a whole one."""
+
+
+class Pieces:
+    """A tokenizer whose token i is the text `vocabulary[i]`."""
+
+    bos_token_id = eos_token_id = chat_template = None
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self.vocabulary = vocabulary
+
+    def decode(self, token_ids: Any, **_: Any) -> str:
+        return "".join(self.vocabulary[i] for i in token_ids)
+
+    def encode(self, text: Any, **_: Any) -> list[int]:
+        raise NotImplementedError
+
+    def get_vocab(self) -> dict[str, int]:
+        raise NotImplementedError
+
+    def apply_chat_template(self, conversation: Any, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+def splitter(separator: str = "\n\n", vocabulary: Sequence[str] = STRADDLING) -> StepSplitter:
+    return StepSplitter(Pieces(vocabulary), len(vocabulary), separator)
+
+
+def texts(tokens: Sequence[str], separator: str = "\n\n") -> list[str]:
+    ids = [STRADDLING.index(token) for token in tokens]
+    return [step.text for step in splitter(separator).split(ids, [-1.0] * len(ids))]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "steps"),
+    [
+        (["a", "\n\n", "b c", "\n\n"], ["a", "b c"]),
+        (["a", "\n\n", "b c"], ["a", "b c"]),  # the last step needs no separator
+        (["a", "\n", "\n", "b c"], ["a", "b c"]),  # the separator in two tokens
+        (["a", ".\n\n", "b c"], ["a.", "b c"]),  # the separator inside a token
+        (["\n", "\n\n", "a", "\n\n"], ["a"]),  # leading line breaks
+        (["a", "\n\n", "\n\n", "\n", "b c"], ["a", "b c"]),  # stray separators between
+        (["a", "\n\n", " ", "\n\n", "b c"], ["a", "b c"]),  # a blank step is none
+        (["a", "\n\n", "  ", "x=", "\n\n"], ["a", "  x="]),  # indentation stays
+        (["a", "\n\n\n", "b c"], ["a", "b c"]),
+        (["a", "\n", "b c", "\n\n"], ["a\nb c"]),  # one line break is no separator here
+        (["a", "\n\nT", " d", "\n\n"], ["a", "T d"]),  # a token that begins the next step
+        (["a", "\n\nT"], ["a\n\nT"]),  # ... of which nothing else came
+        (["\n"], [""]),
+        ([], []),
+    ],
+)
+def test_steps_are_cut_at_separators_however_these_are_tokenised(tokens: list[str], steps: list[str]) -> None:
+    assert texts(tokens) == steps
+
+
+def test_a_token_with_a_whole_step_inside_keeps_that_step_where_its_ids_are() -> None:
+    assert texts(["a", "\n}\n", "b c", "\n", "x="], separator="\n") == ["a\n}", "b c", "x="]
+
+
+def test_ids_of_stray_separators_stay_with_the_step_before_or_lead_the_first() -> None:
+    tokens = ["\n", "a", "\n\n", "\n\n", "b c", "\n"]
+    steps = splitter().split([STRADDLING.index(t) for t in tokens], [-float(i) for i in range(6)])
+    assert [len(step.token_ids or ()) for step in steps] == [4, 2]
+    assert [step.logprobs for step in steps] == [(0.0, -1.0, -2.0, -3.0), (-4.0, -5.0)]
+
+
+def test_an_empty_separator_is_refused() -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
+        splitter("")
+
+
+def test_only_tokens_with_the_separators_last_character_are_looked_at() -> None:
+    assert {STRADDLING[i] for i in splitter(".\n").closing} == {token for token in STRADDLING if "\n" in token}
+
+
+SEPARATORS = st.sampled_from(["\n", "\n\n", ".\n\n"])
+
+
+def tokens_of(vocabulary: Sequence[str]) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, len(vocabulary) - 1), max_size=14)
+
+
+def said(text: str, separator: str) -> list[str]:
+    """What a text says between its separators, but for blanks."""
+    return [part.strip() for part in text.split(separator) if part.strip()]
+
+
+@given(tokens_of(STRADDLING), SEPARATORS)
+def test_every_id_is_kept_once_in_order_with_its_logprob(tokens: list[int], separator: str) -> None:
+    logprobs = [-float(i) for i in range(len(tokens))]
+    steps = splitter(separator).split(tokens, logprobs)
+    assert [i for step in steps for i in step.token_ids or ()] == tokens
+    assert [x for step in steps for x in step.logprobs or ()] == logprobs
+    assert all(step.token_ids for step in steps), "every step has a token to be read at"
+
+
+@given(tokens_of(STRADDLING), SEPARATORS)
+def test_the_steps_joined_by_separators_say_what_was_written(tokens: list[int], separator: str) -> None:
+    made = splitter(separator)
+    steps = made.split(tokens, [0.0] * len(tokens))
+    written = "".join(STRADDLING[i] for i in tokens)
+    assert said(separator.join(step.text for step in steps), separator) == said(written, separator)
+    assert all(step.text.strip() for step in steps) or (len(steps) == 1 and not written.strip(f" {separator}"))
+
+
+@given(tokens_of(ALIGNED), SEPARATORS)
+def test_where_separators_end_tokens_each_steps_text_is_that_of_its_ids(tokens: list[int], separator: str) -> None:
+    for step in splitter(separator, ALIGNED).split(tokens, [0.0] * len(tokens)):
+        assert separator not in step.text
+        assert said("".join(ALIGNED[i] for i in step.token_ids or ()), separator) == [step.text.strip()][: bool(step.text)]
+
+
+@given(tokens_of(ALIGNED), SEPARATORS)
+def test_stopping_after_each_step_gives_the_steps_of_one_go(tokens: list[int], separator: str) -> None:
+    made = splitter(separator, ALIGNED)
+    one_go = [step.text.strip() for step in made.split(tokens, [0.0] * len(tokens)) if step.text]
+    step_by_step: list[str] = []
+    start = 0
+    for end in range(1, len(tokens) + 1):
+        if made.closes_step(tokens[start:end]):
+            (step,) = made.split(tokens[start:end], [0.0] * (end - start))
+            step_by_step.append(step.text.strip())
+            start = end
+    step_by_step += [step.text.strip() for step in made.split(tokens[start:], [0.0] * (len(tokens) - start)) if step.text]
+    assert step_by_step == one_go

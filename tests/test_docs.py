@@ -1,0 +1,250 @@
+"""What the README and the documentation say is true: their code runs, their links lead somewhere, their commands exist.
+
+A fenced block is run if the line before it is `<!-- run -->`. The blocks of one page share a folder and, in Python, their
+names. `<!-- run 200=8 -->` replaces the word 200 by 8 first, so that a page can show a sensible size and the test stay small.
+A block behind `<!-- prints -->` must be what the Python block before it printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+OWN_BIN = Path(sys.executable).parent
+
+_FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>run|prints)(?P<swaps>(?: \S+=\S+)*) -->\n)?"
+    r"(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$",
+    re.DOTALL | re.MULTILINE,
+)
+_LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)\)|<(?:img|source)[^>]*? src(?:set)?=\"(?P<source>[^\"]+)\"")
+_CODE_SPAN = re.compile(r"`([^`\n]+)`")
+
+
+class Block(NamedTuple):
+    """A fenced block that is marked, with its sizes made small."""
+
+    mark: str
+    language: str
+    source: str
+    line: int
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def marked(page: Path) -> list[Block]:
+    text = text_of(page)
+    found = []
+    for fence in _FENCE.finditer(text):
+        if fence["mark"]:
+            source = fence["body"]
+            for swap in fence["swaps"].split():
+                shown, small = swap.split("=")
+                assert re.search(rf"\b{shown}\b", source), (
+                    f"{page_name(page)}: {shown} is not in the block it is swapped in"
+                )
+                source = re.sub(rf"\b{shown}\b", small, source)
+            found.append(Block(fence["mark"], fence["language"], source, text.count("\n", 0, fence.start("body"))))
+    return found
+
+
+def prose(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return _FENCE.sub("", text_of(page))
+
+
+RUNNABLE = [page for page in PAGES if marked(page)]
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=page_name)
+def test_blocks_marked_runnable_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    printed = ""
+    for block in marked(page):
+        if block.mark == "prints":
+            assert printed.strip() == block.source.strip(), f"{page_name(page)}, line {block.line}"
+        elif block.language == "python":
+            # Blank lines in front, so that a traceback shows the line of the page.
+            with redirect_stdout(StringIO()) as output:
+                exec(compile("\n" * block.line + block.source, page_name(page), "exec"), names)
+            printed = output.getvalue()
+        else:
+            run_shell(block, page)
+
+
+def run_shell(block: Block, page: Path) -> None:
+    path = os.pathsep.join([str(OWN_BIN), os.environ["PATH"]])
+    source = block.source.replace(".venv/bin/", "")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", source], capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    assert done.returncode == 0, f"{page_name(page)}, line {block.line}:\n{source}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_readme_and_the_tutorial_have_code_that_runs() -> None:
+    assert {"README.md", "docs/tutorial.md", "docs/contributing.md"} <= {page_name(page) for page in RUNNABLE}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
+    in_site = page.parent.name == "docs"
+    for link in _LINK.finditer(_CODE_SPAN.sub("", prose(page))):
+        target = link["target"] or link["source"]
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{page_name(page)} links to {target}, which does not exist"
+        assert not in_site or there.is_relative_to(ROOT / "docs"), (
+            f"{page_name(page)}: {target} is not part of the site"
+        )
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), f"{page_name(page)} links to {target}, but that heading does not exist"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """Every `footfall …` that a user is told to type, in a block or in a sentence."""
+    text = text_of(page)
+    blocks = [fence["body"] for fence in _FENCE.finditer(text) if fence["language"] in ("bash", "sh", "console")]
+    lines = [line for body in blocks for line in body.replace("\\\n", " ").splitlines()]
+    lines += _CODE_SPAN.findall(prose(page))
+    for line in lines:
+        for part in re.split(r"\s*(?:\||&&|;)\s*", line.removeprefix("$ ").partition(" #")[0]):
+            if re.match(r"(?:\.venv/bin/)?footfall(?: |$)", part):
+                yield shlex.split(part)[1:]
+
+
+@cache
+def options_of(command: tuple[str, ...]) -> set[str]:
+    """The flags that `footfall COMMAND --help` lists."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "footfall.cli", *command, "--help"],
+        capture_output=True, text=True, env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert shown.returncode == 0, f"there is no command `footfall {' '.join(command)}`: {shown.stdout}{shown.stderr}"
+    return set(re.findall(r"^[\s│]*(?:-\w, )?(--[a-z][a-z-]*)", shown.stdout, re.MULTILINE))
+
+
+GROUPS = ("lab",)
+"""Commands that have commands of their own."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_command_lines_use_commands_and_options_that_exist(page: Path) -> None:
+    for words in command_lines(page):
+        if not words or words[0].startswith("-") or not words[0].isalpha() or words[0].isupper():
+            continue
+        size = 2 if words[0] in GROUPS and len(words) > 1 and words[1].isalpha() else 1
+        known = options_of(tuple(words[:size]))
+        unknown = [word for word in words[size:] if word.startswith("--") and word.partition("=")[0] not in known]
+        assert not unknown, (
+            f"{page_name(page)}: `footfall {' '.join(words)}` uses {unknown}, which --help does not list"
+        )
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = re.findall(r":\s+([\w-]+\.md)$", text_of(ROOT / "mkdocs.yml"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def rooms() -> dict[str, int]:
+    """Room -> its place in the line of the design page that says who may import whom."""
+    (line,) = re.findall(r"^ +(types, .*←.*)$", text_of(ROOT / "docs" / "design.md"), re.MULTILINE)
+    return {room: place for place, group in enumerate(line.split("←")) for room in group.replace(",", " ").split()}
+
+
+def imported_rooms(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text_of(path))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("footfall."):
+            yield str(node.module).split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("footfall."))
+
+
+def test_rooms_import_only_rooms_to_their_left() -> None:
+    place = rooms()
+    source = ROOT / "src" / "footfall"
+    for path in sorted(source.rglob("*.py")):
+        own = path.relative_to(source).parts[0].removesuffix(".py")
+        for room in imported_rooms(path):
+            known = own in place and room in place
+            assert not known or room == own or place[room] < place[own], f"{page_name(path)} imports footfall.{room}"
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """The files of the repository; without git, none."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
+
+
+_PATHS = ("work/", "home/[a-z]", "Users/[A-Za-z]", "opt/")
+_HOSTS = (r"pypi\.", "pythonhosted", r"download\.pytorch", "pypi/simple")
+# Joined here, so that this file does not match itself.
+_PRIVATE = re.compile("|".join([*(r"(?<!\.)/" + path for path in _PATHS), *(rf"://[\w.]*{host}" for host in _HOSTS)]))
+
+
+def test_no_tracked_file_names_a_machine_or_a_package_host() -> None:
+    if not tracked():
+        pytest.skip("not a git checkout")
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found = _PRIVATE.search(text)
+        assert found is None, f"{page_name(path)}: {found[0] if found else ''}"
+
+
+def test_git_ignores_what_the_targets_make_and_nothing_that_is_tracked() -> None:
+    if not tracked():
+        pytest.skip("not a git checkout")
+    made = [
+        ".venv/x",
+        "runs/demo/report.json",
+        "site/index.html",
+        "dist/x.whl",
+        ".mypy_cache/x",
+        "src/footfall/__pycache__/x",
+    ]
+    for name in made:
+        assert subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT).returncode == 0, f"{name} is not ignored"
+    lost = subprocess.run(["git", "ls-files", "-ci", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    assert lost.stdout == ""
+
+
+def test_the_constraints_pin_every_requirement_and_no_build_of_torch() -> None:
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)", text_of(ROOT / "constraints.txt"), re.MULTILINE))
+    project = text_of(ROOT / "pyproject.toml")
+    wanted = re.findall(r'^\s+"([\w-]+)>=', project, re.MULTILINE) + re.findall(r'= \["([\w-]+)>=', project)
+    assert [name for name in wanted if name not in pins] == []
+    assert not [version for version in pins.values() if "+" in version]

@@ -1,0 +1,87 @@
+"""Progress: a bar in a terminal, a line now and then elsewhere, always on the side of stderr."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from footfall import progress
+from footfall.progress import Progress
+
+
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def test_without_a_terminal_a_line_comes_now_and_then(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("label", 100, stream=stream) as shown:
+        for _ in range(8):
+            clock.now += 2.0
+            shown.advance(10)
+    assert stream.getvalue() == "label: 50/100, 5.0/s, 0:10 left\nlabel: 80/100, 5.0/s, 0:04 left\n"
+
+
+def test_the_rate_counts_only_what_this_process_did(clock: Clock) -> None:
+    with Progress("label", 100, done=60, stream=io.StringIO()) as shown:
+        clock.now += 4.0
+        shown.advance(20)
+        assert shown.rate == 5.0
+
+
+def test_nothing_is_said_when_there_was_nothing_to_do(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("label", 0, stream=stream), Progress("label", 8, done=8, stream=stream):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_a_job_that_fails_does_not_end_with_a_line_as_if_it_were_done(clock: Clock) -> None:
+    stream = io.StringIO()
+    with pytest.raises(KeyError), Progress("label", 8, stream=stream) as shown:
+        shown.advance(4)
+        raise KeyError
+    assert stream.getvalue() == ""
+
+
+def test_long_waits_are_told_in_hours(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("label", 10_000, stream=stream) as shown:
+        clock.now += 10.0
+        shown.advance(1)
+    assert "27:46:30 left" in stream.getvalue()
+
+
+def test_a_terminal_gets_a_bar_with_count_and_rate() -> None:
+    stream = Terminal()
+    with Progress("label", 8, stream=stream) as shown:
+        shown.advance(8)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    assert "label" in text and "8/8" in text and "/s" in text
+
+
+def test_by_default_stdout_stays_data(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("label", 8) as shown:
+        shown.advance(8)
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("label: 8/8")

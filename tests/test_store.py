@@ -1,0 +1,244 @@
+"""Runs: a directory that can be killed at any moment, started again, and trusted to hold what it says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from footfall.formats import read_parquet
+from footfall.store import Run, RunError, write_json
+from footfall.types import Cost, Judged, Judgement, Problem, SearchResult, Step, Trajectory
+
+CONFIG = {"rollouts": 8, "policy": {"name": "embedded", "temperature": 1.0}, "data": ["a", "b"]}
+TRACES = [Trajectory(f"t{i}", Problem(f"p{i}", "3 + 4?", "7"), (Step(f"step {i}"),)) for i in range(10)]
+
+Work = Callable[[Sequence[Trajectory]], list[Judgement]]
+
+
+def judged(trajectory: Trajectory) -> Judgement:
+    return Judgement(trajectory.id, (0.5,), "half", cost=Cost(calls=1, generated_tokens=3))
+
+
+def recording(calls: list[list[str]]) -> Work:
+    def work(part: Sequence[Trajectory]) -> list[Judgement]:
+        calls.append([t.id for t in part])
+        return [judged(t) for t in part]
+
+    return work
+
+
+def label(run: Run, work: Work, items: Sequence[Trajectory] = TRACES, made_by: str = "half") -> list[Judgement]:
+    return run.map("labels", items, work, key=lambda t: t.key, kind="judgement", chunk=4, made_by=made_by)
+
+
+def shards(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("labels/*"))
+
+
+def test_work_is_done_in_chunks_and_comes_back_in_order(tmp_path: Path) -> None:
+    calls: list[list[str]] = []
+    with Run(tmp_path / "run", "label", CONFIG) as run:
+        found = label(run, recording(calls))
+    assert [j.trajectory_id for j in found] == [t.id for t in TRACES]
+    assert [len(call) for call in calls] == [4, 4, 2]
+    assert [name[:6] for name in shards(run.folder)] == ["00000-", "00001-", "00002-"]
+    assert read_parquet(run.folder / "labels" / shards(run.folder)[1], "judgement") == found[4:8]
+
+
+def test_a_second_process_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
+    calls: list[list[str]] = []
+
+    def breaks_at_the_second(part: Sequence[Trajectory]) -> list[Judgement]:
+        if part[0].id == "t4":
+            raise RuntimeError("power cut")
+        return recording(calls)(part)
+
+    with pytest.raises(RuntimeError, match="power cut"), Run(tmp_path, "label", CONFIG) as run:
+        label(run, breaks_at_the_second)
+    with Run(tmp_path, "label", CONFIG) as run:
+        found = label(run, recording(calls))
+    assert [call[0] for call in calls] == ["t0", "t4", "t8"]
+    assert found == [judged(t) for t in TRACES]
+    assert run.cost == Cost(calls=10, generated_tokens=30), "what was read from shards is counted too"
+
+
+def test_a_shard_belongs_to_the_content_it_was_made_from_and_to_its_maker(tmp_path: Path) -> None:
+    calls: list[list[str]] = []
+    with Run(tmp_path, "label", CONFIG) as run:
+        label(run, recording(calls), TRACES[:8])
+        label(run, recording(calls), [TRACES[9], *TRACES[1:8]])  # another item in the first chunk
+        label(run, recording(calls), TRACES[:8], made_by="another judge")
+        label(run, recording(calls), TRACES[:8])
+    assert [call[0] for call in calls] == ["t0", "t4", "t9", "t0", "t4"]
+
+
+def test_shards_hold_no_times_so_that_equal_work_gives_equal_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with Run(tmp_path / name, "label", CONFIG) as run:
+            label(run, recording([]))
+    one, two = ({p.name: p.read_bytes() for p in (tmp_path / n / "labels").iterdir()} for n in ("one", "two"))
+    assert one == two
+
+
+def test_the_wrong_number_of_results_is_an_error_and_leaves_no_shard(tmp_path: Path) -> None:
+    with Run(tmp_path, "label", CONFIG) as run:
+        with pytest.raises(RunError, match=r"stage 'labels', chunk 0: 3 results for 4 items"):
+            label(run, lambda part: [judged(t) for t in part[1:]])
+        assert shards(run.folder) == []
+
+
+def test_a_stage_may_give_several_results_an_item(tmp_path: Path) -> None:
+    with Run(tmp_path, "sample", CONFIG) as run:
+        twice = run.map(
+            "pairs", TRACES[:3], lambda part: [judged(t) for t in part for _ in range(2)],
+            key=lambda t: t.key, kind="judgement", chunk=2, per_item=2,
+        )  # fmt: skip
+    assert [j.trajectory_id for j in twice] == ["t0", "t0", "t1", "t1", "t2", "t2"]
+
+
+def test_costs_are_read_from_every_kind_of_result(tmp_path: Path) -> None:
+    trace, one = TRACES[0], Cost(calls=1)
+    rows = {
+        "trajectory": Trajectory("t", trace.problem, cost=one),
+        "judgement": Judgement("t", (), "j", cost=one),
+        "judged": Judged(trace, Judgement("t0", (1.0,), "j", cost=one)),
+        "search-result": SearchResult(trace.problem, None, None, cost=one),
+    }
+    with Run(tmp_path, "any", {}) as run:
+        for kind, row in rows.items():
+            run.map(kind, [trace], lambda _, row=row: [row], key=lambda t: t.key, kind=kind, chunk=1)  # type: ignore[misc]
+        run.map("bare", [trace], lambda _: [Judged(trace, None)], key=lambda t: t.key, kind="judged", chunk=1)
+    assert run.cost == Cost(calls=4)
+
+
+def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -> None:
+    with Run(tmp_path, "label", CONFIG):
+        pass
+    other = {**CONFIG, "policy": {"name": "embedded", "temperature": 0.7}, "seed": 3}
+    with pytest.raises(RunError) as error:
+        Run(tmp_path, "label", other)
+    assert "policy.temperature: 1.0 there, 0.7 now; config.seed: None there, 3 now" in str(error.value)
+    assert "rollouts" not in str(error.value) and "--fresh" in str(error.value)
+    with pytest.raises(RunError, match="command: 'label' there, 'sample' now"):
+        Run(tmp_path, "sample", CONFIG)
+    with Run(tmp_path, "label", CONFIG):
+        pass  # a refused start does not keep the folder locked
+
+
+def test_config_and_log_say_what_ran_with_which_versions(tmp_path: Path) -> None:
+    with Run(tmp_path, "label", {**CONFIG, "out": Path("runs/x")}):
+        pass
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["command"], config["config"]["rollouts"], config["config"]["out"]) == ("label", 8, "runs/x")
+    assert {"footfall", "python", "torch", "numpy"} <= config["versions"].keys()
+    events = [json.loads(line)["event"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert events == ["start", "stop"]
+
+
+def test_one_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from footfall.store import Run; Run(Path(sys.argv[1]), 'label', {})"
+    start = [sys.executable, "-c", script, str(tmp_path)]
+    with Run(tmp_path, "label", {}):
+        with pytest.raises(RunError, match="in use by another process"):
+            Run(tmp_path, "label", {})
+        refused = subprocess.run(start, capture_output=True, text=True)
+    assert refused.returncode == 1 and "in use by another process" in refused.stderr
+    subprocess.run(start, check=True)
+
+
+def test_fresh_throws_away_the_old_run_and_nothing_else(tmp_path: Path) -> None:
+    with Run(tmp_path, "label", CONFIG) as run:
+        label(run, recording([]))
+        run.finish({"done": True})
+    kept = [tmp_path / "notes.txt", tmp_path / "data" / "own.parquet", tmp_path / "labels" / "mine.parquet"]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    calls: list[list[str]] = []
+    with Run(tmp_path, "label", {"rollouts": 16}, fresh=True) as run:
+        assert shards(tmp_path) == ["mine.parquet"] and not (tmp_path / "result.json").exists()
+        label(run, recording(calls))
+    assert len(calls) == 3
+    assert [path.read_text() for path in kept] == ["mine"] * 3
+
+
+def test_fresh_in_a_folder_that_is_no_run_touches_nothing(tmp_path: Path) -> None:
+    model = tmp_path / "config.json"
+    model.write_text('{"model_type": "llama"}')
+    for fresh in (False, True):
+        with pytest.raises(RunError, match=r"config\.json is not a run's; choose another --out"):
+            Run(tmp_path, "label", CONFIG, fresh=fresh)
+    assert model.read_text() == '{"model_type": "llama"}'
+    model.write_text("{ torn")
+    with pytest.raises(RunError, match="is not a run's"):
+        Run(tmp_path, "label", CONFIG)
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    stray = [
+        tmp_path / ".config.json.0123456789ab.tmp",
+        tmp_path / "labels" / ".00000-0123456789abcdef.parquet.0123456789ab.tmp",
+    ]
+    others = [tmp_path / ".mine.tmp", tmp_path / "labels" / "x.tmp", tmp_path / "deep" / "down" / ".y.0123456789ab.tmp"]
+    for path in stray + others:
+        path.write_text("")
+    with Run(tmp_path, "label", CONFIG):
+        pass
+    assert [path.exists() for path in stray + others] == [False, False, True, True, True]
+
+
+def test_a_result_with_nan_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
+    with Run(tmp_path, "bench", {}) as run:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            run.finish({"f1": float("nan")})
+        assert not (tmp_path / "result.json").exists() and not list(tmp_path.glob(".*.tmp"))
+        path = run.finish({"f1": 0.5, "file": tmp_path})
+    assert json.loads(path.read_text()) == {"f1": 0.5, "file": str(tmp_path)}
+
+
+def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": [2, float("inf")]})
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+def log_line(**facts: object) -> str:
+    return json.dumps({"time": 0.0, **facts}) + "\n"
+
+
+def test_seconds_are_those_of_finished_chunks_of_all_processes(tmp_path: Path) -> None:
+    log = log_line(event="start") + log_line(event="chunk", stage="labels", index=0, items=4, seconds=1.5)
+    log += log_line(event="chunk", stage="other", index=0, items=4, seconds=1.0) + log_line(event="stop", seconds=9.0)
+    (tmp_path / "log.jsonl").write_text(log)
+    with Run(tmp_path, "label", CONFIG) as run:
+        before = run.seconds("labels")
+        label(run, recording([]))
+        spent = run.seconds("labels") - before
+        assert run.seconds() == pytest.approx(2.5 + spent)
+    assert before == 1.5 and spent >= 0
+    chunks = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [e["items"] for e in chunks if e["event"] == "chunk"] == [4, 4, 4, 4, 2]
+
+
+def test_a_log_line_cut_off_by_a_crash_costs_that_line_only(tmp_path: Path) -> None:
+    whole = log_line(event="chunk", stage="labels", index=0, items=4, seconds=1.5)
+    (tmp_path / "log.jsonl").write_text(whole + whole[:-20])
+    with Run(tmp_path, "label", CONFIG) as run:
+        assert run.seconds() == 1.5
+    last = (tmp_path / "log.jsonl").read_text().splitlines()[-2:]
+    assert [json.loads(line)["event"] for line in last] == ["start", "stop"]
+
+
+def test_the_log_names_the_error_that_stopped_a_run(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), Run(tmp_path, "label", CONFIG):
+        raise KeyError("gone")
+    assert json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])["error"] == "KeyError"

@@ -1,0 +1,168 @@
+"""The nouns: costs add up, judgements fit their traces, prefixes and trees give back what was put in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from footfall.types import Cost, Judgement, Message, Problem, Step, Trajectory, Tree, content_key
+
+PROBLEM = Problem("p1", "What is 3 + 4?", "7")
+TRACE = Trajectory("t1", PROBLEM, (Step("3 + 4 = 7."), Step("The answer is 7.")), answer="7", correct=True)
+
+
+def judgement(*values: float | None) -> Judgement:
+    return Judgement("t1", values, "a judge")
+
+
+def test_costs_add_up_field_by_field() -> None:
+    a = Cost(prompt_tokens=10, cached_tokens=1, generated_tokens=5, scored_tokens=2, flops=1e9, seconds=0.5, calls=1)
+    b = Cost(prompt_tokens=1, generated_tokens=2, flops=2e9, seconds=0.25, calls=1)
+    assert a + b == Cost(11, 1, 7, 2, 3e9, 0.75, 2)
+    assert Cost.total([a, b, b]) == a + b + b
+    assert Cost.total([]) == Cost()
+    assert (a + b).to_dict() == {
+        "prompt_tokens": 11, "cached_tokens": 1, "generated_tokens": 7, "scored_tokens": 2, "flops": 3e9,
+        "seconds": 0.75, "calls": 2,
+    }  # fmt: skip
+
+
+def test_a_chat_prompt_reads_as_plain_text_too() -> None:
+    chat = Problem("p", (Message("system", "Be brief."), Message("user", "What is 3 + 4?")))
+    assert chat.text == "Be brief.\n\nWhat is 3 + 4?"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_value_that_is_not_finite_is_refused_with_trace_and_step(number: float) -> None:
+    with pytest.raises(ValueError, match=r"'t1'.*step 2 has the value (nan|-?inf)"):
+        judgement(0.5, number)
+    with pytest.raises(ValueError, match=r"'t1'.*step 1 has the aspect 'rollouts' (nan|-?inf)"):
+        Judgement("t1", (0.5,), "a judge", aspects={"rollouts": (number,)})
+    with pytest.raises(ValueError, match=r"'t1'.*as a whole is (nan|-?inf)"):
+        Judgement("t1", (0.5,), "a judge", value=number)
+
+
+def test_columns_of_a_judgement_have_one_entry_a_step() -> None:
+    with pytest.raises(ValueError, match=r"'t1'.*aspects\['math'\] has 1 entries for 2 steps"):
+        Judgement("t1", (0.5, 0.5), "a judge", aspects={"math": (1.0,)})
+    with pytest.raises(ValueError, match=r"'t1'.*rationales has 1 entries for 2 steps"):
+        Judgement("t1", (0.5, 0.5), "a judge", rationales=("good",))
+    with pytest.raises(ValueError, match=r"'t1'.*failures has 3 entries for 2 steps"):
+        Judgement("t1", (0.5, 0.5), "a judge", failures=(None, None, "no"))
+
+
+def test_a_judgement_of_another_length_than_its_trace_is_refused_by_name() -> None:
+    assert judgement(1.0, None).check(TRACE).values == (1.0, None)
+    with pytest.raises(ValueError, match=r"'t1' has 2 steps but judge 'a judge' gave 1 values"):
+        judgement(1.0).check(TRACE)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ((0.9, 0.5, 0.8), -1),  # strictly below: 0.5 is not an error at threshold 0.5
+        ((0.9, 0.49, 0.1), 1),
+        ((0.1, None), 0),
+        ((0.9, None, 0.1), None),  # nobody can say whether step 2 was the first error
+        ((None,), None),
+        ((), -1),
+    ],
+)
+def test_the_first_error_is_the_first_step_strictly_below_the_threshold(
+    values: tuple[float | None, ...], found: int | None
+) -> None:
+    assert judgement(*values).first_below(0.5) == found
+
+
+def test_a_prefix_forgets_how_the_trace_ended() -> None:
+    trace = replace(TRACE, cost=Cost(calls=1))
+    prefix = trace.prefix(1)
+    assert (prefix.steps, prefix.answer, prefix.correct, prefix.cost) == (trace.steps[:1], None, None, Cost())
+    assert trace.prefix(0).steps == ()
+    assert trace.prefix(1).extend(trace.steps[1:]).steps == trace.steps
+
+
+@pytest.mark.parametrize("n_steps", [-1, 3])
+def test_a_prefix_longer_than_the_trace_is_an_error_that_names_it(n_steps: int) -> None:
+    with pytest.raises(ValueError, match=rf"'t1' has 2 steps, no prefix of {n_steps}"):
+        TRACE.prefix(n_steps)
+
+
+def test_the_key_of_a_trace_is_its_content_and_not_its_id() -> None:
+    assert replace(TRACE, id="another", author="someone", answer=None, correct=None).key == TRACE.key
+    other = [
+        replace(TRACE, steps=TRACE.steps[:1]),
+        replace(TRACE, separator="\n"),
+        replace(TRACE, steps=(replace(TRACE.steps[0], agent="checker"), TRACE.steps[1])),
+        replace(TRACE, steps=(replace(TRACE.steps[0], images=("plot.png",)), TRACE.steps[1])),
+        replace(TRACE, steps=(Step("3 + 4 = 7.The answer is 7."),)),
+        replace(TRACE, problem=replace(PROBLEM, prompt="What is 4 + 3?")),
+    ]
+    assert len({trace.key for trace in [TRACE, *other]}) == len(other) + 1
+
+
+def test_sampled_ids_do_not_change_the_key() -> None:
+    sampled = replace(TRACE, tokenizer="v", steps=(replace(TRACE.steps[0], token_ids=(1, 2)), TRACE.steps[1]))
+    assert sampled.key == TRACE.key
+
+
+def test_token_ids_without_a_vocabulary_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'t1' has token_ids but names no tokenizer"):
+        Trajectory("t1", PROBLEM, (Step("7", token_ids=(7,)),))
+
+
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_content_keys_are_equal_only_for_equal_content(a: list[str], b: list[str]) -> None:
+    assert (content_key(a) == content_key(b)) == (a == b)
+
+
+def grown_tree() -> Tree:
+    """0 ─ 1 ─ 3 and 0 ─ 2, and 4 on its own."""
+    tree = Tree(PROBLEM, separator="\n")
+    top = tree.add(-1, Step("a"))
+    left, _right = tree.add(top, Step("b")), tree.add(top, Step("c"), visits=3)
+    tree.add(left, Step("d"), terminal=True)
+    tree.add(-1, Step("e"))
+    return tree
+
+
+def test_a_tree_gives_back_paths_children_and_leaves() -> None:
+    tree = grown_tree()
+    assert tree.path(3) == [0, 1, 3]
+    assert tree.path(-1) == []
+    assert tree.children(-1) == [0, 4]
+    assert tree.children(0) == [1, 2]
+    assert tree.leaves() == [2, 3, 4]
+
+
+def test_the_trace_of_a_node_holds_the_steps_down_to_it() -> None:
+    tree = grown_tree()
+    trace = tree.trajectory(3)
+    assert [step.text for step in trace.steps] == ["a", "b", "d"]
+    assert (trace.separator, trace.problem, trace.answer) == ("\n", PROBLEM, None)
+    assert tree.trajectory(-1).steps == ()
+    assert len({tree.trajectory(i).id for i in range(5)}) == 5
+
+
+def test_a_tree_of_sampled_steps_keeps_the_vocabulary_of_their_ids() -> None:
+    tree = Tree(PROBLEM, tokenizer="v")
+    node = tree.add(-1, Step("7", token_ids=(7,)))
+    assert tree.trajectory(node).tokenizer == "v"
+
+
+def test_updating_a_node_changes_that_node_alone() -> None:
+    tree = grown_tree()
+    tree.update(1, value=0.5, visits=2)
+    assert (tree.nodes[1].value, tree.nodes[1].visits, tree.nodes[1].step.text) == (0.5, 2, "b")
+    assert tree.nodes[2].visits == 3
+
+
+@pytest.mark.parametrize("node", [-2, 5])
+def test_a_node_that_is_not_there_is_an_error_that_names_the_tree(node: int) -> None:
+    with pytest.raises(ValueError, match=rf"'p1' has no node {node} to put a step under"):
+        grown_tree().add(node, Step("x"))
+    with pytest.raises(ValueError, match=rf"'p1' has no node {node} to change"):
+        grown_tree().update(node, visits=1)
