@@ -34,12 +34,11 @@ def catalogue(folder: Path = RECIPES) -> list[Entry]:
 def find(name: str, folder: Path = RECIPES) -> Entry:
     """The recipe of this name; an unknown one is answered with the nearest."""
     entries = {entry.recipe.name: entry for entry in catalogue(folder)}
-    wanted = name.replace("_", "-")
-    if wanted not in entries:
-        near = difflib.get_close_matches(wanted, entries, n=1)
+    if name not in entries:
+        near = difflib.get_close_matches(name, entries, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(entries) or 'none'}"
         raise KeyError(f"no recipe is called {name!r}; {hint}")
-    return entries[wanted]
+    return entries[name]
 
 
 def load_measure(entry: Entry) -> Callable[[Trial], Outcome]:

@@ -19,8 +19,7 @@ from footfall.registry import KINDS, parts
 __all__ = ["fingerprint", "is_stale", "modules_of", "version_of"]
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_NO_PART = ("footfall", "footfall.registry", "footfall.store", "footfall.progress", "footfall.cli")
-_NO_ROOM = ("footfall.commands", "footfall.lab", "footfall.recipes")
+_NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "cli", "commands", "lab", "recipes")}
 """What finds, runs, shows and stores, but decides no figure."""
 _ASSETS = {"footfall.policy.embedded": PACKAGE / "models" / "embedded"}
 """Files that are not Python and belong to a module."""
@@ -52,10 +51,15 @@ def modules_of(recipe: Path) -> list[str]:
     waiting = {*_imports(_source(recipe)), *_named_parts(_source(recipe))}
     while waiting:
         module = waiting.pop()
-        if module not in found and module not in _NO_PART and not module.startswith(_NO_ROOM):
+        if module not in found and not _is_outside(module):
             found.add(module)
             waiting |= _imports(_source(_file(module)))
     return sorted(found)
+
+
+def _is_outside(module: str) -> bool:
+    """Whether a module is no part: the package's own `__init__`, which holds the version, or one of `_NO_PARTS`."""
+    return module == "footfall" or ".".join(module.split(".")[:2]) in _NO_PARTS
 
 
 def _source(path: Path) -> str:

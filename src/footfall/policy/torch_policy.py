@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.encoding import Template, check_round_trip, encode, fingerprint, template_for
 from footfall.fingerprint import weights_fingerprint
+from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.policy._engine import Engine, Generated, Request
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
@@ -106,11 +106,12 @@ class TorchPolicy:
 
 def load_model(source: str | Path, device: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer of a folder or hub id: safetensors only, no remote code."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True)
-    return nn.Module.to(model, device), tokenizer
+    place = pick_device(device)
+    tokenizer = load_tokenizer(str(source))
+    with quiet():
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=pick_dtype(place), use_safetensors=True)
+    model.to(place).train(False)
+    return model, tokenizer
 
 
 def _template_name(template: Template) -> str:

@@ -50,11 +50,11 @@ N = 16
 
 def measure(trial: Trial) -> Outcome:
     world, policy, params = ArithmeticWorld(), embedded(), SamplingParams(max_tokens=200, seed=trial.seed)
-    prefixes = [world.prefix(p) for p in world.problems(trial.size(400, 24), trial.seed)]
+    prefixes = [world.prefix(p) for p in world.problems(trial.size(400, 20), trial.seed)]
     sampled = policy.sample(prefixes, trial.size(2, 1), params)
     traces = [grade(c.after(prefix, policy.name)) for prefix, row in zip(prefixes, sampled, strict=True) for c in row]
     labels = MonteCarlo(ArithmeticPolicy(), rollouts=8, params=params).judge(traces)
-    held_out = world.problems(trial.size(200, 8), trial.seed, split="test")
+    held_out = world.problems(trial.size(200, 3), trial.seed, split="test")
     config = TrainConfig(lr=2e-3, epochs=trial.size(3, 1), seed=trial.seed, device="cpu")
     prm = train_prm(list(map(Judged, traces, labels)), EMBEDDED, config, trial.folder, against=held_out)
     search = BestOfN(policy, step_head(prm.folder, device="cpu"), N, "weighted", "min", params, "\n")

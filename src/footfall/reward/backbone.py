@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from transformers import AutoModel, AutoTokenizer
-from transformers.utils import logging as chatter
+from transformers import AutoModel
+
+from footfall.loading import quiet
 
 __all__ = [
     "Backbone",
@@ -18,35 +17,13 @@ __all__ = [
     "context_length",
     "load_adapter",
     "load_backbone",
-    "load_tokenizer",
     "marker_id",
-    "pick_device",
-    "quiet",
 ]
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
 
 _EXTRA = "LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
-
-
-def pick_device(device: str | None) -> torch.device:
-    """The named device, or CUDA where there is one."""
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars and no warnings from transformers: a head left behind on purpose would be reported as lost."""
-    level, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
-    chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
-    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        chatter.set_verbosity(level)
-        if bars:
-            chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def load_backbone(source: str, dtype: torch.dtype) -> Backbone:
@@ -59,10 +36,6 @@ def load_backbone(source: str, dtype: torch.dtype) -> Backbone:
         missing = sorted(info["missing_keys"])
         raise ValueError(f"{source} lacks {len(missing)} weights of a {type(model).__name__}, {missing[0]} first")
     return model
-
-
-def load_tokenizer(source: str) -> Any:
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 
 def context_length(backbone: Backbone) -> int | None:

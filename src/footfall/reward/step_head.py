@@ -9,7 +9,6 @@ h(p_k) is the last hidden state where step k is read: at its last token, or at a
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,13 +20,15 @@ import torch
 from torch import Tensor, nn
 
 from footfall.encoding import Template, check_round_trip, template_for
+from footfall.fingerprint import weights_fingerprint
+from footfall.loading import load_tokenizer, pick_device, quiet
 from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone
 from footfall.reward.batching import pack, pad
 from footfall.reward.canary import Canary, check_canary, default_pair, make_canary
 from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
 from footfall.reward.reading import PlainText, Reading, read_trace
-from footfall.types import Trajectory
+from footfall.types import Trajectory, content_key
 
 __all__ = ["StepHeadModel"]
 
@@ -35,8 +36,6 @@ HEAD_FILE = "head.safetensors"
 TOLERANCE = {torch.float32: 1e-3}
 """How far a canary value may move between machines; half precision is given `ROUGH_TOLERANCE`."""
 ROUGH_TOLERANCE = 0.05
-SAMPLED = 65536
-"""Numbers of each tensor that go into the fingerprint, evenly spaced."""
 
 
 class StepHeadModel(nn.Module):
@@ -83,7 +82,7 @@ class StepHeadModel(nn.Module):
         else:
             name = str(source)
             backbone = backbones.load_backbone(name, dtype)
-            tokenizer = tokenizer or backbones.load_tokenizer(name)
+            tokenizer = tokenizer or load_tokenizer(name)
         check_round_trip(tokenizer, name)
         added = marker is not None and backbones.add_marker(tokenizer, backbone, marker)
         config = StepHeadConfig(
@@ -120,9 +119,9 @@ class StepHeadModel(nn.Module):
         stored = read_json(folder)
         canary = stored.pop("canary", None)
         config = StepHeadConfig.from_dict(stored, str(folder / CONFIG_FILE))
-        place = backbones.pick_device(device)
+        place = pick_device(device)
         dtype = dtype or (torch.bfloat16 if place.type == "cuda" else torch.float32)
-        tokenizer = backbones.load_tokenizer(str(folder))
+        tokenizer = load_tokenizer(str(folder))
         check_round_trip(tokenizer, str(folder))
         model = cls(_stored_backbone(folder, config, base, dtype, trainable), tokenizer, config)
         model.head.load_state_dict(_stored_head(folder, config, model.head.in_features))
@@ -143,7 +142,7 @@ class StepHeadModel(nn.Module):
         if merge and config.lora:
             backbone, config = copy.deepcopy(backbone).merge_and_unload(), replace(config, lora=False)
         # An added marker's embedding is the mean of the others and is made anew at load: no need to store them all.
-        with backbones.quiet():
+        with quiet():
             backbone.save_pretrained(folder, **({"save_embedding_layers": False} if config.lora else {}))
         head = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
         safetensors.torch.save_file(head, folder / HEAD_FILE)
@@ -220,15 +219,9 @@ class StepHeadModel(nn.Module):
         self.backbone.gradient_checkpointing_disable()
 
     def fingerprint(self) -> str:
-        """Names weights and reading by content: the whole head and an even sample of every other tensor."""
+        """Names weights and reading by content."""
         config = replace(self.step_config, backbone="", version="", training={}).to_dict()
-        digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-        for name, tensor in self.state_dict().items():
-            flat = tensor.detach().reshape(-1)
-            stride = 1 if name.startswith("head.") else max(1, flat.numel() // SAMPLED)
-            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(flat[::stride].float().cpu().numpy().tobytes())
-        return digest.hexdigest()[:12]
+        return content_key(config, weights_fingerprint(self))[:12]
 
 
 def _single_id(tokenizer: Any, marker: str) -> int:
@@ -255,7 +248,7 @@ def _stored_backbone(
     source = base or config.backbone
     backbone = backbones.load_backbone(source, dtype)
     if config.marker_added and config.marker is not None:
-        backbones.add_marker(backbones.load_tokenizer(source), backbone, config.marker)
+        backbones.add_marker(load_tokenizer(source), backbone, config.marker)
     return backbones.load_adapter(backbone, folder, trainable)
 
 

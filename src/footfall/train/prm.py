@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import footfall
-from footfall.reward.backbone import pick_device, quiet
+from footfall.loading import pick_device, quiet
 from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.step_head import StepHeadModel

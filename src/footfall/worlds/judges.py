@@ -67,6 +67,10 @@ class ExactValueJudge:
 
     policy: Valued = field(default_factory=ArithmeticPolicy)
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.policy, "value"):
+            raise ValueError(f"exact values are known of a scripted policy only, not of {self.policy.name}")
+
     @property
     def name(self) -> str:
         return f"exact-value({self.policy.name})"

@@ -1,0 +1,41 @@
+"""Loading from a folder or a hub id, the same way everywhere: safetensors, no remote code, nothing printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+from transformers.utils import logging as chatter
+
+__all__ = ["load_tokenizer", "pick_device", "pick_dtype", "quiet"]
+
+
+def pick_device(device: str | None) -> torch.device:
+    """The named device, or CUDA where there is one."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def pick_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 on CUDA, float32 elsewhere."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and no warnings from transformers: a head left behind on purpose would be reported as lost."""
+    level, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
+    chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
+    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        chatter.set_verbosity(level)
+        if bars:
+            chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def load_tokenizer(source: str) -> Any:
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)

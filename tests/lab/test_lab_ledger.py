@@ -1,0 +1,119 @@
+"""The ledger and its pages: merging, staleness, checks, and the command that shows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from footfall.cli import main
+from footfall.lab.catalogue import catalogue, find
+from footfall.lab.fingerprint import version_of
+from footfall.lab.ledger import Row, checkout_ledger, lines, read_ledger, record
+from footfall.lab.pages import brief_cost, out_of_date, write_pages
+from footfall.types import Cost
+
+
+def row(name: str = "math-shepherd", claim: int = 0, **changes: Any) -> Row:
+    entry = find(name)
+    stated = entry.recipe.claims[claim]
+    made: dict[str, Any] = {
+        "name": name, "claim": stated.claim, "world": "arithmetic", "metric": stated.metric, "direction": stated.direction,
+        "baseline": stated.baseline, "method": stated.method, "effect": -0.05, "ci95": [-0.06, -0.04], "seeds": 5,
+        "cost": Cost(generated_tokens=1_200_000, seconds=200).to_dict(), "verdict": "holds", "scale": "Small.",
+        "version": version_of(entry.path),
+    }  # fmt: skip
+    return cast(Row, {**made, **changes})
+
+
+def test_recording_replaces_the_rows_of_that_name_and_keeps_the_others(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    record(ledger, [row(), row(claim=1)])
+    record(ledger, [row("best-of-n", verdict="does not hold")])
+    record(ledger, [row(effect=-0.07), row(claim=1)])
+    rows = read_ledger(ledger)
+    assert [r["name"] for r in rows] == ["best-of-n", "math-shepherd", "math-shepherd"]
+    assert [r["effect"] for r in rows] == [-0.05, -0.07, -0.05]
+
+
+def test_a_claim_is_stale_when_its_version_differs_and_not_run_without_a_row() -> None:
+    shown = lines(catalogue(), [row(version="0.1.0+000000000000"), row(claim=1)])
+    by_claim = {(line.entry.recipe.name, line.claim.claim): line for line in shown}
+    first, second = (by_claim["math-shepherd", c.claim] for c in find("math-shepherd").recipe.claims)
+    assert (first.stale, second.stale) == (True, False)
+    assert by_claim["best-of-n", find("best-of-n").recipe.claims[0].claim].verdict == "not run"
+
+
+def test_a_row_without_its_recipe_or_with_other_fields_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such recipe"):
+        lines(catalogue(), [row(name="math-shepherd") | {"name": "gone"}])
+    bad = {k: v for k, v in row().items() if k != "seeds"}
+    (tmp_path / "ledger.json").write_text(json.dumps([row(), bad]))
+    with pytest.raises(ValueError, match=r"ledger.json: row 2 .* 'seeds'"):
+        read_ledger(tmp_path / "ledger.json")
+    (tmp_path / "ledger.json").write_text("{")
+    with pytest.raises(ValueError, match="not JSON"):
+        read_ledger(tmp_path / "ledger.json")
+
+
+def test_pages_link_recipe_and_paper_and_show_effect_and_verdict(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    record(ledger, [row(), row(claim=1, version="0.1.0+0")])
+    write_pages(ledger, lines(catalogue(), read_ledger(ledger)))
+    page, papers = (tmp_path / "ledger.md").read_text(), (tmp_path / "papers.md").read_text()
+    link = page.partition("[math-shepherd](")[2].partition(")")[0]
+    assert (tmp_path / link).resolve() == find("math-shepherd").path
+    assert "(https://arxiv.org/abs/2312.08935)" in page
+    assert "-0.0500 [-0.0600, -0.0400] | holds | 5 | 1.2M tokens, 3 min |" in page
+    assert "| holds (stale) |" in page
+    assert "| not run |" in page
+    assert "| holds; holds |" in papers
+
+
+def test_the_check_finds_edited_pages_but_forgives_stale_marks(tmp_path: Path) -> None:
+    ledger, page = tmp_path / "ledger.json", tmp_path / "ledger.md"
+    assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 1
+    record(ledger, [row()])
+    assert main(["lab", "ledger", "--ledger", str(ledger)]) == 0
+    assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 0
+    page.write_text(page.read_text().replace("| holds |", "| holds (stale) |"))
+    assert out_of_date(ledger, lines(catalogue(), read_ledger(ledger))) == []
+    page.write_text(page.read_text().replace("-0.0500", "-0.5000"))
+    assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 1
+
+
+def test_the_ledger_command_prints_json_with_stale_rows_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "ledger.json", [row(version="0.1.0+0")])
+    assert main(["lab", "ledger", "--ledger", str(tmp_path / "ledger.json"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [r.get("stale") for r in shown if r["name"] == "math-shepherd"] == [True, None]
+    assert {r["verdict"] for r in shown} == {"holds", "not run"}
+
+
+def test_the_run_command_records_when_told_and_answers_wrong_use_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["lab", "run", "math-shepherd", "--quick", "--seeds", "1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [r["name"] for r in rows] == ["math-shepherd"] * 2
+    assert (tmp_path / "runs" / "lab" / "math-shepherd-quick" / "result.json").is_file()
+    assert main(["lab", "run", "no-such-thing"]) == 2
+    assert main(["lab", "run", "math-shepherd", "--seeds", "0"]) == 2
+    assert capsys.readouterr().err.count("\nfootfall: ") == 1
+
+
+def test_costs_are_told_briefly() -> None:
+    assert brief_cost(Cost(generated_tokens=999, seconds=4)) == "999 tokens, 4 s"
+    assert brief_cost(Cost(generated_tokens=2_000, scored_tokens=500, seconds=150)) == "2.5k tokens, 2 min"
+
+
+def test_the_committed_pages_are_what_the_committed_ledger_gives() -> None:
+    ledger = checkout_ledger()
+    if ledger is None or not ledger.exists():
+        pytest.skip("no checkout")
+    assert out_of_date(ledger, lines(catalogue(), read_ledger(ledger))) == []

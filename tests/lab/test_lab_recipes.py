@@ -1,0 +1,63 @@
+"""Every recipe of the package: its header, its length, and a smoke test that really runs it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+from footfall.lab.catalogue import RECIPES, Entry, catalogue, find, load_measure
+from footfall.lab.recipe import Outcome, Trial
+
+ENTRIES = catalogue()
+
+
+def names(entry: Entry) -> str:
+    return entry.recipe.name
+
+
+@pytest.fixture
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("entry", ENTRIES, ids=names)
+def test_a_recipe_runs_quickly_and_measures_both_sides_of_its_claims(entry: Entry, tmp_path: Path) -> None:
+    outcome = load_measure(entry)(Trial(0, True, tmp_path))
+    for claim in entry.recipe.claims:
+        assert outcome.differences(claim)
+        assert all(outcome.values(arm) for arm in claim.beside)
+    assert outcome.cost.generated_tokens + outcome.cost.scored_tokens > 0
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=names)
+def test_a_recipe_is_one_short_file_whose_header_names_its_paper(entry: Entry) -> None:
+    source = entry.path.read_text(encoding="utf-8")
+    header = ast.get_docstring(ast.parse(source)) or ""
+    code = [line for line in source.split('"""', 2)[2].splitlines() if line.strip()]
+    assert len(code) <= 75, "a recipe composes parts; what is longer belongs into a room"
+    assert "What differs" in header
+    assert entry.recipe.arxiv is None or entry.recipe.arxiv in header
+
+
+def test_the_first_two_recipes_are_there() -> None:
+    assert {"best-of-n", "math-shepherd"} <= {entry.recipe.name for entry in ENTRIES}
+
+
+def test_nobody_imports_a_recipe() -> None:
+    package = RECIPES.parent
+    importers = [
+        path.name for path in package.rglob("*.py")
+        if any(line.startswith(("import footfall.recipes", "from footfall.recipes")) for line in path.read_text().splitlines())
+    ]  # fmt: skip
+    assert importers == []
+
+
+def test_math_shepherd_measures_the_error_rates_of_its_card(tmp_path: Path) -> None:
+    outcome: Outcome = load_measure(find("math-shepherd"))(Trial(3, True, tmp_path))
+    hard, theory = outcome.values("hard labels"), outcome.values("hard labels in theory")
+    assert sum(hard) / len(hard) == pytest.approx(sum(theory) / len(theory), abs=0.25)
+    assert len(outcome.values("4 rollouts")) == 10
