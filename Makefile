@@ -46,7 +46,7 @@ lint: $(DEV)
 	$(BIN)/mypy
 
 docs: $(DEV)
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/engine.py

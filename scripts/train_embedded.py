@@ -1,7 +1,9 @@
 """Train the embedded model: a Llama of about a million parameters that writes traces of the arithmetic world.
 
 It imitates the world's scripted policy, slips and misreadings included, so at temperature 1 it solves about half of the
-held-out problems, and its errors are of the kinds that real models make. A few minutes on a GPU, about an hour on two cores:
+held-out problems, and its errors are of the kinds that real models make. A third of the problems end in "Check each
+step.": there the writer it imitates catches nine errors in ten and corrects them, so that the model has learned to proofread
+when it is asked to, as an instruction-tuned model has. A few minutes on a GPU, about two hours on two cores:
 
     python scripts/train_embedded.py --out src/footfall/models/embedded
 """
@@ -23,6 +25,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from footfall.answers import grade
+from footfall.encoding import Template
+from footfall.policy.embedded import CHECKING
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.types import Trajectory
@@ -33,10 +37,18 @@ Pair = tuple[str, str]
 
 
 def texts(n: int, seed: int) -> list[Pair]:
-    """Problem text and solution text of `n` traces by the scripted policy."""
-    world = ArithmeticWorld()
-    traces = world.traces(ArithmeticPolicy(), n, seed)
-    return [(problem.text + "\n", trace.text) for problem, trace in traces]
+    """Problem text and solution text of `n` traces by the scripted policy, a third of them by its careful sister."""
+    world, plain = ArithmeticWorld(), Template()
+    careful = n // 3
+    written = [
+        (plain, ArithmeticPolicy(), n - careful, 2 * seed),
+        (CHECKING, ArithmeticPolicy(recover=0.9), careful, 2 * seed + 1),
+    ]
+    return [
+        (problem.text + template.prompt_end, trace.text)
+        for template, policy, count, own_seed in written
+        for problem, trace in world.traces(policy, count, own_seed)
+    ]
 
 
 def corpus(n: int, seed: int, workers: int, chunk: int = 10_000) -> list[Pair]:
@@ -62,7 +74,7 @@ def make_tokenizer(pairs: list[Pair], vocab_size: int) -> PreTrainedTokenizerFas
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(("".join(pair) for pair in pairs[:20_000]), trainer)
+    tokenizer.train_from_iterator(("".join(pair) for pair in pairs[:40_000]), trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BEGIN, eos_token=END, pad_token=PAD)
 
 
@@ -129,9 +141,9 @@ def train(model: LlamaForCausalLM, data: Iterator[tuple[torch.Tensor, torch.Tens
             sys.stderr.write(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f}s\n")
 
 
-def solved(folder: Path, problems: int, samples: int, seed: int) -> float:
+def solved(folder: Path, template: Template, problems: int = 500, samples: int = 4, seed: int = 1) -> float:
     """Share of held-out problems solved at temperature 1."""
-    policy = TorchPolicy.load(folder, label="embedded")
+    policy = TorchPolicy.load(folder, label="embedded", template=template)
     prefixes = [Trajectory(p.id, p, separator="\n") for p in ArithmeticWorld().problems(problems, seed, split="test")]
     completions = policy.sample(prefixes, samples, SamplingParams(max_tokens=256))
     verdicts = [
@@ -146,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--traces", type=int, default=400_000)
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=7000)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--hidden", type=int, default=160)
     parser.add_argument("--layers", type=int, default=4)
@@ -163,10 +175,10 @@ def main() -> None:
     train(model, batches(pairs, tokenizer, args.batch, np.random.default_rng(args.seed)), args.steps, args.lr)
     model.half().save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
-    share = solved(args.out, problems=500, samples=4, seed=1)
     facts = {
         "parameters": model.num_parameters(),
-        "solved_at_temperature_1": share,
+        "solved_at_temperature_1": solved(args.out, Template()),
+        "solved_when_asked_to_check": solved(args.out, CHECKING),
         "arguments": {**vars(args), "out": None},
     }
     (args.out / "training.json").write_text(json.dumps(facts, indent=2) + "\n")

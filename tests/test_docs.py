@@ -2,12 +2,13 @@
 
 A fenced block is run if the line before it is `<!-- run -->`. The blocks of one page share a folder and, in Python, their
 names. `<!-- run 200=8 -->` replaces the word 200 by 8 first, so that a page can show a sensible size and the test stay small.
-A block behind `<!-- prints -->` must be what the Python block before it printed.
+A block behind `<!-- prints -->` must be what the Python block before it printed. A Python block whose first line is a comment
+with a path is loaded as that file of the project; if it is a test or a recipe, it is run as one.
 """
 
 from __future__ import annotations
 
-import ast
+import importlib.util
 import os
 import re
 import shlex
@@ -22,8 +23,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from footfall import cli, formats
+from footfall.lab.catalogue import find, load_measure
+from footfall.lab.recipe import Trial
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+RECIPES = ROOT / "src" / "footfall" / "recipes"
 OWN_BIN = Path(sys.executable).parent
 
 _FENCE = re.compile(
@@ -84,18 +90,44 @@ def test_blocks_marked_runnable_run(page: Path, tmp_path: Path, monkeypatch: pyt
     for block in marked(page):
         if block.mark == "prints":
             assert printed.strip() == block.source.strip(), f"{page_name(page)}, line {block.line}"
-        elif block.language == "python":
+        elif block.language != "python":
+            run_shell(block, page)
+        elif file := re.match(r"# ((?:src|tests)/\S+\.py)\n", block.source):
+            run_as_file(Path(file[1]), block.source, monkeypatch)
+        else:
             # Blank lines in front, so that a traceback shows the line of the page.
             with redirect_stdout(StringIO()) as output:
                 exec(compile("\n" * block.line + block.source, page_name(page), "exec"), names)
             printed = output.getvalue()
-        else:
-            run_shell(block, page)
+
+
+def run_as_file(path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load the block as the file that its first line names, and do with it what the project would."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    if path.parent.name == "recipes":
+        entry = find(path.stem.replace("_", "-"), path.parent)
+        assert load_measure(entry)(Trial(seed=0, quick=True, folder=path.parent)).arms
+        return
+    name = ".".join(path.with_suffix("").parts).removeprefix("src.")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    for test in [value for key, value in vars(module).items() if key.startswith("test_")]:
+        test()
 
 
 def run_shell(block: Block, page: Path) -> None:
-    path = os.pathsep.join([str(OWN_BIN), os.environ["PATH"]])
+    """Lines that are plain `footfall …` run in this process, which has torch loaded already; the rest is for bash."""
     source = block.source.replace(".venv/bin/", "")
+    lines = source.replace("\\\n", " ").splitlines()
+    if all(re.fullmatch(r"footfall [^|&;<>$`]+", line) for line in lines):
+        for line in lines:
+            assert cli.main(shlex.split(line)[1:]) == 0, f"{page_name(page)}, line {block.line}: {line}"
+        return
+    path = os.pathsep.join([str(OWN_BIN), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", source], capture_output=True, text=True, env={**os.environ, "PATH": path}
     )
@@ -104,6 +136,13 @@ def run_shell(block: Block, page: Path) -> None:
 
 def test_the_readme_and_the_tutorial_have_code_that_runs() -> None:
     assert {"README.md", "docs/tutorial.md", "docs/contributing.md"} <= {page_name(page) for page in RUNNABLE}
+
+
+def test_the_first_trace_of_the_readme_is_one(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^echo .* > mine\.jsonl$", text_of(ROOT / "README.md"), re.MULTILINE)
+    subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
+    (row,) = formats.read(tmp_path / "mine.jsonl")
+    assert len(row.trajectory.steps) > 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -116,9 +155,8 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), f"{page_name(page)} links to {target}, which does not exist"
-        assert not in_site or there.is_relative_to(ROOT / "docs"), (
-            f"{page_name(page)}: {target} is not part of the site"
-        )
+        on_site = there.is_relative_to(ROOT / "docs") or there.parent == RECIPES
+        assert on_site or not in_site, f"{page_name(page)}: {target} is not part of the site"
         if anchor and there.suffix == ".md":
             assert anchor in anchors(there), f"{page_name(page)} links to {target}, but that heading does not exist"
 
@@ -143,12 +181,11 @@ def command_lines(page: Path) -> Iterator[list[str]]:
 @cache
 def options_of(command: tuple[str, ...]) -> set[str]:
     """The flags that `footfall COMMAND --help` lists."""
-    shown = subprocess.run(
-        [sys.executable, "-m", "footfall.cli", *command, "--help"],
-        capture_output=True, text=True, env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )  # fmt: skip
-    assert shown.returncode == 0, f"there is no command `footfall {' '.join(command)}`: {shown.stdout}{shown.stderr}"
-    return set(re.findall(r"^[\s│]*(?:-\w, )?(--[a-z][a-z-]*)", shown.stdout, re.MULTILINE))
+    with pytest.MonkeyPatch.context() as environment, redirect_stdout(StringIO()) as shown:
+        environment.setenv("COLUMNS", "80")
+        code = cli.main([*command, "--help"])
+    assert code == 0, f"there is no command `footfall {' '.join(command)}`"
+    return set(re.findall(r"^[\s│]*(?:-\w, )?(--[a-z][a-z-]*)", shown.getvalue(), re.MULTILINE))
 
 
 GROUPS = ("lab",)
@@ -171,30 +208,6 @@ def test_command_lines_use_commands_and_options_that_exist(page: Path) -> None:
 def test_every_page_is_in_the_navigation_once() -> None:
     listed = re.findall(r":\s+([\w-]+\.md)$", text_of(ROOT / "mkdocs.yml"), re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
-
-
-def rooms() -> dict[str, int]:
-    """Room -> its place in the line of the design page that says who may import whom."""
-    (line,) = re.findall(r"^ +(types, .*←.*)$", text_of(ROOT / "docs" / "design.md"), re.MULTILINE)
-    return {room: place for place, group in enumerate(line.split("←")) for room in group.replace(",", " ").split()}
-
-
-def imported_rooms(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text_of(path))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("footfall."):
-            yield str(node.module).split(".")[1]
-        elif isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("footfall."))
-
-
-def test_rooms_import_only_rooms_to_their_left() -> None:
-    place = rooms()
-    source = ROOT / "src" / "footfall"
-    for path in sorted(source.rglob("*.py")):
-        own = path.relative_to(source).parts[0].removesuffix(".py")
-        for room in imported_rooms(path):
-            known = own in place and room in place
-            assert not known or room == own or place[room] < place[own], f"{page_name(path)} imports footfall.{room}"
 
 
 @cache

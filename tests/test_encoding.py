@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,31 +16,35 @@ from transformers import PreTrainedTokenizerFast
 from footfall.encoding import Template, check_round_trip, encode, fingerprint, template_for
 from footfall.types import Message, Problem, Step, Trajectory
 
-CHAT = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+CHAT = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+fast_tokenizer: Any = PreTrainedTokenizerFast
 PLAIN = Template()
 PROBLEM = Problem("p1", "What is 3 + 4?", "7")
 TRACE = Trajectory("t1", PROBLEM, (Step("3 + 4 = 7."), Step("The answer is 7.")))
 
 
-def byte_level(*merges: tuple[str, str], chat: str | None = None) -> PreTrainedTokenizerFast:
+def byte_level(*merges: tuple[str, str], chat: str | None = None) -> Any:
     """All bytes, and whatever tokens the merges make. `Ċ` is the line break, `Ġ` the space."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {piece: i for i, piece in enumerate([*alphabet, *(a + b for a, b in merges)])}
     inner = Tokenizer(models.BPE(vocabulary, list(merges)))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     inner.decoder = decoders.ByteLevel()
-    made = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    made: Any = fast_tokenizer(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
     made.chat_template = chat
     return made
 
 
 @cache
-def merging() -> PreTrainedTokenizerFast:
+def merging() -> Any:
     """A vocabulary in which the end of a sentence and a blank line are one token, as in many real ones."""
     return byte_level(("Ċ", "Ċ"), (".", "ĊĊ"), ("Ċ", "3"), (".ĊĊ", "T"))
 
 
-def ids_of(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+def ids_of(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
@@ -65,9 +70,10 @@ def test_a_trace_is_prompt_then_each_step_with_its_separator() -> None:
     parts = [[tokenizer.bos_token_id, *ids_of(tokenizer, "What is 3 + 4?\n")]]
     parts += [ids_of(tokenizer, step.text) + ids_of(tokenizer, "\n\n") for step in TRACE.steps]
     encoded = encode(tokenizer, TRACE, PLAIN)
-    assert list(encoded.ids) == sum(parts, [])
+    whole = [i for part in parts for i in part]
+    assert list(encoded.ids) == whole
     assert encoded.prompt_length == len(parts[0])
-    assert encoded.step_ends == (len(parts[0] + parts[1]) - 1, len(sum(parts, [])) - 1)
+    assert encoded.step_ends == (len(parts[0] + parts[1]) - 1, len(whole) - 1)
 
 
 def test_the_ids_of_a_prefix_begin_the_ids_of_the_trace() -> None:
@@ -139,7 +145,7 @@ def test_a_tokenizer_that_does_not_know_a_character_is_refused() -> None:
     words = Tokenizer(models.WordLevel({"3": 0, "[UNK]": 1}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(ValueError, match="the tokenizer of words turns"):
-        check_round_trip(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]"), "words")
+        check_round_trip(fast_tokenizer(tokenizer_object=words, unk_token="[UNK]"), "words")
 
 
 HOSTILE = st.one_of(
@@ -158,7 +164,7 @@ def test_every_step_ends_at_a_token_of_its_own(texts: list[str], separator: str,
     encoded = encode(tokenizer, trace, PLAIN)
     ends = (encoded.prompt_length - 1, *encoded.step_ends)
     assert len(encoded.step_ends) == len(texts)
-    assert all(a < b for a, b in zip(ends, ends[1:], strict=False))
+    assert all(a < b for a, b in pairwise(ends))
     assert ends[-1] == len(encoded.ids) - 1
     for text, begin, end in zip(texts, ends, encoded.step_ends, strict=False):
         assert tokenizer.decode(encoded.ids[begin + 1 : end + 1]) == text + separator

@@ -102,7 +102,9 @@ class Mine:
 def test_a_name_registered_twice_is_an_error_that_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = '@register("policy", "mine")\ndef {}() -> None:\n    """Writes."""\n'
     package_with(tmp_path, monkeypatch, one=part.format("first"), two=part.format("second"))
-    with pytest.raises(ValueError, match=r"policy 'mine' is registered twice: by footfall.one:first and by .*two:second"):
+    with pytest.raises(
+        ValueError, match=r"policy 'mine' is registered twice: by footfall.one:first and by .*two:second"
+    ):
         parts("policy")
     with pytest.raises(ValueError, match="registered twice"):
         parts("world")

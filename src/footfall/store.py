@@ -45,7 +45,7 @@ class Run:
     """One run directory, held by one process at a time. Use as a context manager."""
 
     def __init__(self, folder: Path, command: str, config: Mapping[str, Any], fresh: bool = False) -> None:
-        self.folder = folder
+        self.folder, self.fresh = folder, fresh
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = self._take_lock()
         try:

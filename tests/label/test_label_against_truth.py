@@ -21,7 +21,7 @@ STANDARD_ERRORS = 4.0
 def test_hard_labels_are_as_noisy_as_the_card_says(recovery: float, expected: float) -> None:
     """P(HE = 1) = 1 - (1 - recovery)^8: a wrong step often looks good, a right but hard one often looks bad."""
     assert 1 - (1 - recovery) ** 8 == pytest.approx(expected, abs=5e-5)
-    n = 2000
+    n = 1000
     coins = np.random.default_rng(0).random((n, 8)) < recovery
     drawn = iter(coins.ravel())
     policy = Scripted(lambda k, index: "right" if next(drawn) else "wrong")

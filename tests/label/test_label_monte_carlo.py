@@ -66,7 +66,11 @@ def test_the_last_step_is_labelled_by_the_outcome_and_never_completed(correct: b
     steps = ("First.", "Second.", "Third.", f"The answer is {'7' if correct else '9'}.")
     judgement = judge(MonteCarlo(policy), trace(*steps))
     assert judgement.values[-1] == last
-    assert {text for text, _ in policy.asked} == {"First.\n\n", "First.\n\nSecond.\n\n", "First.\n\nSecond.\n\nThird.\n\n"}
+    assert {text for text, _ in policy.asked} == {
+        "First.\n\n",
+        "First.\n\nSecond.\n\n",
+        "First.\n\nSecond.\n\nThird.\n\n",
+    }
 
 
 def test_an_outcome_that_came_with_the_trace_is_believed() -> None:
@@ -104,7 +108,10 @@ class TestFirstErrorMode:
 
     def test_every_trace_stops_at_its_own_first_error(self) -> None:
         policy = Scripted(lambda k, index: "wrong" if k == 2 else "right")
-        short, long = trace("A.", "The answer is 7.", id="short"), trace("B.", "C.", "D.", "The answer is 7.", id="long")
+        short, long = (
+            trace("A.", "The answer is 7.", id="short"),
+            trace("B.", "C.", "D.", "The answer is 7.", id="long"),
+        )
         a, b = MonteCarlo(policy, rollouts=2, until="first-error").judge([short, long])
         assert a.values == (1.0, 1.0) and b.values == (1.0, 0.0, None, None)
 
@@ -175,7 +182,10 @@ class TestAdaptiveBudget:
 class TestSharedPrefixes:
     def test_equal_prefixes_are_completed_once_and_charged_once(self) -> None:
         policy = successes(4, 2)
-        twins = [trace("Same.", "Left.", "The answer is 7.", id="a"), trace("Same.", "Right.", "The answer is 7.", id="b")]
+        twins = [
+            trace("Same.", "Left.", "The answer is 7.", id="a"),
+            trace("Same.", "Right.", "The answer is 7.", id="b"),
+        ]
         a, b = MonteCarlo(policy).judge(twins)
         assert len(policy.asked) == len(set(policy.asked)) == 3 * 8
         assert (a.values, b.values) == ((0.5, 0.25, 1.0), (0.5, 0.25, 1.0))
@@ -199,8 +209,9 @@ def test_judges_with_one_name_say_the_same() -> None:
         MonteCarlo(policy, half_width=0.1),
         MonteCarlo(policy, half_width=0.1, round=2),
         MonteCarlo(replace(policy, name="another")),
-        *(MonteCarlo(policy, params=replace(SamplingParams(), **{name: value})) for name, value in [
-            ("seed", 1), ("temperature", 0.7), ("top_p", 0.9), ("top_k", 5), ("max_tokens", 64)]),
+        *(MonteCarlo(policy, params=params) for params in [
+            SamplingParams(seed=1), SamplingParams(temperature=0.7), SamplingParams(top_p=0.9),
+            SamplingParams(top_k=5), SamplingParams(max_tokens=64)]),
     ]  # fmt: skip
     assert len({labeller.name for labeller in variants}) == len(variants)
     assert judge(variants[0], trace("A.", "The answer is 7.")).judge == variants[0].name

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from tokenizers import pre_tokenizers
@@ -19,18 +21,21 @@ from footfall.types import Problem, Trajectory
 
 gguf = pytest.importorskip("gguf")
 
+Weight: TypeAlias = npt.NDArray[np.float32]
+
 TOKENS = ["<|im_start|>", "<|im_end|>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "ĊĊ"]
 CHAT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 
 
-def tiny_llama() -> LlamaForCausalLM:
+def tiny_llama() -> Any:
     torch.manual_seed(0)
     shape = LlamaConfig(
         vocab_size=len(TOKENS), hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=256, rope_parameters={"rope_type": "default", "rope_theta": 5e4},
-        tie_word_embeddings=True,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=256,
+        rope_parameters={"rope_type": "default", "rope_theta": 5e4}, tie_word_embeddings=True,
     )  # fmt: skip
-    return LlamaForCausalLM(shape)
+    make: Any = LlamaForCausalLM
+    return make(shape)
 
 
 NAMES = {
@@ -40,13 +45,14 @@ NAMES = {
 }  # fmt: skip
 
 
-def side_by_side(weight: np.ndarray[tuple[int, ...], np.dtype[np.float32]], heads: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+def side_by_side(weight: Weight, heads: int) -> Weight:
     """The order in which converters to GGUF put the rows of a query or key projection."""
     halves = weight.reshape(heads, 2, weight.shape[0] // heads // 2, weight.shape[1])
-    return halves.swapaxes(1, 2).reshape(weight.shape)
+    order: Weight = halves.swapaxes(1, 2).reshape(weight.shape)
+    return order
 
 
-def write_gguf(path: Path, model: LlamaForCausalLM, architecture: str = "llama") -> None:
+def write_gguf(path: Path, model: Any, architecture: str = "llama") -> None:
     config = model.config
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(config.max_position_embeddings)
@@ -75,7 +81,7 @@ def write_gguf(path: Path, model: LlamaForCausalLM, architecture: str = "llama")
     writer.close()
 
 
-def _tensor(name: str, weight: np.ndarray[tuple[int, ...], np.dtype[np.float32]], config: LlamaConfig) -> tuple[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+def _tensor(name: str, weight: Weight, config: LlamaConfig) -> tuple[str, Weight]:
     top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
     if name in top:
         return top[name], weight
@@ -113,9 +119,10 @@ def test_the_model_can_be_saved_and_loaded_as_a_plain_folder(file: Path, tmp_pat
     model, tokenizer = load_gguf(file, "<|im_end|>", "cpu")
     model.save_pretrained(tmp_path / "plain")
     tokenizer.save_pretrained(tmp_path / "plain")
-    assert TorchPolicy.load(tmp_path / "plain", "cpu").name.replace("plain", "tiny") == TorchPolicy(
-        model, tokenizer, label="tiny"
-    ).name
+    assert (
+        TorchPolicy.load(tmp_path / "plain", "cpu").name.replace("plain", "tiny")
+        == TorchPolicy(model, tokenizer, label="tiny").name
+    )
 
 
 def test_files_that_cannot_be_read_are_refused_with_the_reason(tmp_path: Path, file: Path) -> None:
@@ -141,7 +148,7 @@ def test_smollm2_takes_turns_as_its_chat_template_says() -> None:
     assert policy.engine.eos == {2} and policy.template.kind == "chat"
     prefix = Trajectory("t", Problem("p", "What is the capital of France? Answer in one short sentence.", "Paris"))
     encoded = encode(policy.tokenizer, prefix, policy.template)
-    prompt = policy.tokenizer.decode(encoded.ids)
+    prompt = str(policy.tokenizer.decode(list(encoded.ids)))
     assert prompt.startswith("<|im_start|>system\n") and prompt.endswith("<|im_end|>\n<|im_start|>assistant\n")
     ((completion,),) = policy.sample([prefix], 1, SamplingParams(temperature=0, max_tokens=60))
     assert completion.finish == "end", "it ends its turn itself"

@@ -20,7 +20,9 @@ STRADDLING = [*ALIGNED, "\n\nT", "\n}\n", "\nx", "\n\n \n\ny\n\nz"]
 class Pieces:
     """A tokenizer whose token i is the text `vocabulary[i]`."""
 
-    bos_token_id = eos_token_id = chat_template = None
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+    chat_template: Any = None
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self.vocabulary = vocabulary
@@ -124,7 +126,9 @@ def test_the_steps_joined_by_separators_say_what_was_written(tokens: list[int], 
 def test_where_separators_end_tokens_each_steps_text_is_that_of_its_ids(tokens: list[int], separator: str) -> None:
     for step in splitter(separator, ALIGNED).split(tokens, [0.0] * len(tokens)):
         assert separator not in step.text
-        assert said("".join(ALIGNED[i] for i in step.token_ids or ()), separator) == [step.text.strip()][: bool(step.text)]
+        assert (
+            said("".join(ALIGNED[i] for i in step.token_ids or ()), separator) == [step.text.strip()][: bool(step.text)]
+        )
 
 
 @given(tokens_of(ALIGNED), SEPARATORS)
@@ -138,5 +142,7 @@ def test_stopping_after_each_step_gives_the_steps_of_one_go(tokens: list[int], s
             (step,) = made.split(tokens[start:end], [0.0] * (end - start))
             step_by_step.append(step.text.strip())
             start = end
-    step_by_step += [step.text.strip() for step in made.split(tokens[start:], [0.0] * (len(tokens) - start)) if step.text]
+    step_by_step += [
+        step.text.strip() for step in made.split(tokens[start:], [0.0] * (len(tokens) - start)) if step.text
+    ]
     assert step_by_step == one_go

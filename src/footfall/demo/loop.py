@@ -134,7 +134,7 @@ class Demo:
             device="cpu",
         )
         folder = self.run.folder / "prm"
-        result = train_prm(rows, str(EMBEDDED), config, folder, against=test)
+        result = train_prm(rows, str(EMBEDDED), config, folder, against=test, resume=not self.run.fresh)
         self.cost["train"] = result.cost
         judge: Judge = create("reward", "step-head", path=str(result.folder), device="cpu")
         return judge

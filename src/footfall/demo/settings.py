@@ -19,8 +19,8 @@ class DemoSettings:
     test_problems: int = 250
     n: int = 16
     """Candidates for each test problem."""
-    epochs: int = 3
-    lr: float = 2e-3
+    epochs: int = 2
+    lr: float = 3e-4
     aggregation: str = "min"
     quality_traces: int = 200
     """Training traces on which the labeller is measured against exact values."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from footfall.encoding import Template
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
 
-__all__ = ["EMBEDDED", "embedded", "smollm2"]
+__all__ = ["CHECKING", "EMBEDDED", "embedded", "smollm2"]
 
 EMBEDDED = Path(__file__).parent.parent / "models" / "embedded"
 """A Llama of about a million parameters that solves about half of the arithmetic world's problems."""
+
+CHECKING = Template(prompt_end=" Check each step.\n")
+"""Asks the embedded model to proofread: it then catches most of its errors, and its inner state tells them apart."""
 
 
 @register("policy", "embedded")

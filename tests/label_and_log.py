@@ -1,0 +1,78 @@
+"""`footfall label`, but every rollout is written to a log once its sample call has returned.
+
+    python label_and_log.py LOG SECONDS SHARD label --data … --policy …
+
+A sample call takes SECONDS longer than it would. In the middle of writing its SHARDth Parquet file the process kills itself
+(0: in none). The rest of the line is the real command line, run by the real program.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow.parquet as pq
+
+from footfall.cli import main
+from footfall.policy.protocol import Completion, SamplingParams
+from footfall.types import Trajectory
+
+POLICIES = {
+    "scripted-arithmetic": ("footfall.worlds.arithmetic_policy", "ArithmeticPolicy"),
+    "embedded": ("footfall.policy.torch_policy", "TorchPolicy"),
+}
+
+
+def watch(policy: Any, log: Path, seconds: float) -> None:
+    """Make the class `policy` tell the log what it sampled: process, prefix and sample index, a line each."""
+    sample = policy.sample
+
+    def watched(
+        self: Any, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        time.sleep(seconds)
+        sampled: list[list[Completion]] = sample(self, prefixes, n, params, first)
+        lines = [
+            f"{os.getpid()} {prefix.key} {completion.index}\n"
+            for prefix, completions in zip(prefixes, sampled, strict=True)
+            for completion in completions
+        ]
+        with log.open("ab", buffering=0) as stream:
+            stream.write("".join(lines).encode())  # one write, so that a kill leaves all of it or nothing
+        return sampled
+
+    policy.sample = watched
+
+
+def die_in_shard(number: int) -> None:
+    """SIGKILL this process when half of its `number`th Parquet file has reached the disk."""
+    write_table = pq.write_table
+    left = iter(range(number - 1, -1, -1))
+
+    def fatal(table: Any, where: IO[bytes], **options: Any) -> None:
+        if next(left) > 0:
+            write_table(table, where, **options)
+            return
+        whole = io.BytesIO()
+        write_table(table, whole, **options)
+        where.write(whole.getvalue()[: len(whole.getvalue()) // 2])
+        where.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    pq.write_table = fatal
+
+
+if __name__ == "__main__":
+    log, seconds, shard, *words = sys.argv[1:]
+    if int(shard):
+        die_in_shard(int(shard))
+    module, name = POLICIES[words[words.index("--policy") + 1]]
+    watch(getattr(import_module(module), name), Path(log), float(seconds))
+    sys.exit(main(words))

@@ -1,0 +1,129 @@
+"""Dependencies point one way: a room knows itself and the rooms to its left, and nobody imports a recipe."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import footfall
+
+ROOT = Path(footfall.__file__).parent
+
+LAYERS = (
+    ("types", "registry", "encoding", "fingerprint", "progress", "__init__"),
+    ("segment", "answers", "formats", "store"),
+    ("loading", "policy", "tools", "worlds"),
+    ("label", "reward"),
+    ("train", "search", "rl"),
+    ("bench", "lab"),
+    ("demo", "serve", "scale", "cli", "commands"),
+    ("recipes",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+
+LIGHT = (
+    "types", "registry", "encoding", "fingerprint", "progress", "segment", "answers", "formats", "store", "worlds",
+    "label", "search", "bench", "lab", "cli", "commands",
+)  # fmt: skip
+"""Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
+
+
+def room_of(module: str) -> str:
+    """`footfall.policy.torch_policy` is in the room `policy`; a private module beside a room belongs to it."""
+    name = (module.split(".") + ["__init__"])[1]
+    return name.split("_")[1] if name.startswith("_") and not name.startswith("__") else name
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in ROOT.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    return ".".join(("footfall", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and module of every import from the package, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            names = [str(node.module)]
+            if node.module == "footfall":
+                own = [
+                    alias.name
+                    for alias in node.names
+                    if (ROOT / f"{alias.name}.py").exists() or (ROOT / alias.name).is_dir()
+                ]
+                names = [f"footfall.{name}" for name in own] or names
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "footfall":
+                yield node.lineno, name
+
+
+def test_every_room_has_its_place() -> None:
+    unknown = {room_of(module_name(path)) for path in modules()} - LEVEL.keys()
+    assert not unknown, f"say in LAYERS (and in the design) where {unknown} stand"
+
+
+@pytest.mark.parametrize("room", [room for room in LEVEL if (ROOT / room).exists() or (ROOT / f"{room}.py").exists()])
+def test_a_room_imports_only_rooms_to_its_left(room: str) -> None:
+    paths = [path for path in modules() if room_of(module_name(path)) == room]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in paths
+        for line, name in imported(path)
+        if LEVEL[room_of(name)] > LEVEL[room]
+    ]
+    assert paths and not wrong, "\n".join(wrong)
+
+
+def test_nobody_imports_a_recipe() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in modules()
+        for line, name in imported(path)
+        if name.startswith("footfall.recipes")
+    ]
+    assert not found
+
+
+def test_rooms_of_one_layer_do_not_need_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in modules():
+        room = room_of(module_name(path))
+        graph.setdefault(room, set()).update(room_of(name) for _, name in imported(path))
+        graph[room] -= {room, "__init__"}
+    del graph["__init__"]
+    assert set(TopologicalSorter(graph).static_order()) >= graph.keys()
+
+
+def test_the_checker_sees_imports_wherever_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "sly.py"
+    path.write_text("from footfall import cli\ndef f() -> None:\n    import footfall.search\nimport os\n")
+    assert list(imported(path)) == [(1, "footfall.cli"), (3, "footfall.search")]
+    assert [room_of(name) for _, name in imported(path)] == ["cli", "search"]
+    assert room_of("footfall._answers_worker") == "answers" and room_of("footfall") == "__init__"
+
+
+def test_light_rooms_load_neither_torch_nor_transformers() -> None:
+    names = [module_name(path) for path in modules() if room_of(module_name(path)) in LIGHT]
+    names += ["footfall.policy", "footfall.policy.protocol", "footfall.policy.http", "footfall.train.config"]
+    script = f"""
+import importlib, sys
+for name in {names!r}:
+    importlib.import_module(name)
+    heavy = {{"torch", "transformers", "accelerate"}} & set(sys.modules)
+    assert not heavy, f"{{name}} loads {{heavy}}"
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
