@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,11 +76,14 @@ def make_tokenizer(pairs: list[Pair], vocab_size: int) -> PreTrainedTokenizerFas
         show_progress=False,
     )
     tokenizer.train_from_iterator(("".join(pair) for pair in pairs[:40_000]), trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BEGIN, eos_token=END, pad_token=PAD)
+    make: Any = PreTrainedTokenizerFast
+    made: PreTrainedTokenizerFast = make(tokenizer_object=tokenizer, bos_token=BEGIN, eos_token=END, pad_token=PAD)
+    return made
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int) -> LlamaForCausalLM:
-    return LlamaForCausalLM(
+    make: Any = LlamaForCausalLM
+    model: LlamaForCausalLM = make(
         LlamaConfig(
             vocab_size=len(tokenizer),
             hidden_size=hidden,
@@ -94,6 +98,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int) -> 
             pad_token_id=tokenizer.pad_token_id,
         )
     )
+    return model
 
 
 def batches(
@@ -121,7 +126,7 @@ def batches(
                 yield torch.from_numpy(ids), torch.from_numpy(labels)
 
 
-def train(model: LlamaForCausalLM, data: Iterator[tuple[torch.Tensor, torch.Tensor]], steps: int, peak: float) -> None:
+def train(model: Any, data: Iterator[tuple[torch.Tensor, torch.Tensor]], steps: int, peak: float) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.05)
@@ -171,7 +176,7 @@ def main() -> None:
     pairs = corpus(args.traces, args.seed, args.workers)
     sys.stderr.write(f"{len(pairs)} traces, for example:\n{''.join(pairs[0])}\n")
     tokenizer = make_tokenizer(pairs, args.vocab)
-    model = make_model(tokenizer, args.hidden, args.layers)
+    model: Any = make_model(tokenizer, args.hidden, args.layers)
     train(model, batches(pairs, tokenizer, args.batch, np.random.default_rng(args.seed)), args.steps, args.lr)
     model.half().save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)

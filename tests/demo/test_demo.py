@@ -10,7 +10,10 @@ import pytest
 
 from footfall.cli import main
 
-TINY = ["--train-problems", "6", "--traces", "2", "--rollouts", "2", "--test-problems", "8", "--n", "4", "--epochs", "1", "--quality-traces", "6"]
+TINY = [
+    *("--train-problems", "6", "--traces", "2", "--rollouts", "2", "--epochs", "1"),
+    *("--test-problems", "8", "--n", "4", "--quality-traces", "6"),
+]
 
 
 def run_demo(out: Path, *more: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tiny_models import ARCHITECTURES, random_prompts, tiny_model
@@ -22,7 +24,7 @@ def requests(prompts: list[tuple[int, ...]], n: int = 1, new: int = 20, shared: 
 def test_greedy_tokens_equal_those_of_generate(architecture: str, device: str) -> None:
     prompts = random_prompts([5, 12, 30, 1])
     engine = Engine(tiny_model(architecture, device), [], rows=3)
-    plain = tiny_model(architecture, device)
+    plain: Any = tiny_model(architecture, device)
     for ids, written in zip(prompts, engine.generate(requests(prompts), GREEDY), strict=True):
         expected = plain.generate(
             torch.tensor([ids], device=device), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0

@@ -52,8 +52,8 @@ def test_a_token_of_probability_zero_is_never_drawn_even_at_the_edges() -> None:
 def test_uniform_numbers_are_uniform_and_differ_by_seed_and_position() -> None:
     seeds = torch.arange(1000).repeat_interleave(20) * 7919
     u = uniform(seeds, torch.arange(20).repeat(1000))
-    assert u.unique().numel() > 19_900
-    assert 0 <= u.min() and u.max() < 1
+    assert len(set(u.tolist())) > 19_900
+    assert u.min() >= 0 and u.max() < 1
     counts = torch.histc(u, 10, 0, 1)
     assert (counts - 2000).abs().max() < 250
     assert torch.equal(u, uniform(seeds, torch.arange(20).repeat(1000)))

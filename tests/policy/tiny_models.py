@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import (
     Gemma2Config,
@@ -48,12 +50,13 @@ def tiny_model(architecture: str, device: str = "cpu") -> PreTrainedModel:
     """Random weights, made larger than usual so that greedy decoding does not fall into one token."""
     config_class, model_class, more = ARCHITECTURES[architecture]
     torch.manual_seed(0)
-    model: PreTrainedModel = model_class(config_class(**_SHAPE, **more))
+    make: Any = model_class
+    model: PreTrainedModel = make(config_class(**_SHAPE, **more)).to(device).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(3)
-    return model.to(device).eval()
+    return model
 
 
 def random_prompts(lengths: list[int], seed: int = 1) -> list[tuple[int, ...]]:

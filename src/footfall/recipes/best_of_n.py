@@ -31,7 +31,8 @@ RECIPE = Recipe(
     year=2024,
     stage="search",
     world="arithmetic",
-    scale="Embedded Llama of 1.1M parameters as policy and as PRM backbone, 200 held-out problems a seed, N = 16.",
+    scale="Embedded Llama of 1.1M parameters as policy and as PRM backbone; a seed has 600 training traces and 150 "
+    "held-out problems; N = 16.",
     claims=(
         Claim(
             "A PRM-weighted vote beats the majority vote.",
@@ -50,12 +51,12 @@ N = 16
 
 def measure(trial: Trial) -> Outcome:
     world, policy, params = ArithmeticWorld(), embedded(), SamplingParams(max_tokens=200, seed=trial.seed)
-    prefixes = [world.prefix(p) for p in world.problems(trial.size(400, 20), trial.seed)]
-    sampled = policy.sample(prefixes, trial.size(2, 1), params)
+    prefixes = [world.prefix(p) for p in world.problems(trial.size(150, 20), trial.seed)]
+    sampled = policy.sample(prefixes, trial.size(4, 1), params)
     traces = [grade(c.after(prefix, policy.name)) for prefix, row in zip(prefixes, sampled, strict=True) for c in row]
     labels = MonteCarlo(ArithmeticPolicy(), rollouts=8, params=params).judge(traces)
-    held_out = world.problems(trial.size(200, 3), trial.seed, split="test")
-    config = TrainConfig(lr=2e-3, epochs=trial.size(3, 1), seed=trial.seed, device="cpu")
+    held_out = world.problems(trial.size(150, 3), trial.seed, split="test")
+    config = TrainConfig(lr=3e-4, epochs=trial.size(2, 1), seed=trial.seed, device="cpu")
     prm = train_prm(list(map(Judged, traces, labels)), EMBEDDED, config, trial.folder, against=held_out)
     search = BestOfN(policy, step_head(prm.folder, device="cpu"), N, "weighted", "min", params, "\n")
     results = search.solve(held_out)
