@@ -479,10 +479,15 @@ def test_ctrl_c_cancels_what_is_in_flight_and_leaves_no_thread_behind(loopback: 
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        policy.sample(PREFIXES)
-    thread.join()
+    # A shell that starts the suite in the background leaves SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            policy.sample(PREFIXES)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not [t for t in threading.enumerate() if t.name.startswith("footfall-http")]
     assert sum(loopback.took().values()) == 8
 

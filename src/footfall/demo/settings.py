@@ -11,12 +11,12 @@ __all__ = ["DemoSettings"]
 class DemoSettings:
     """Sizes of the demo; the defaults fit into a few minutes on two cores."""
 
-    train_problems: int = 160
+    train_problems: int = 140
     traces: int = 4
     """Sampled for each training problem."""
     rollouts: int = 8
     """Completions of each prefix, for its label."""
-    test_problems: int = 250
+    test_problems: int = 200
     n: int = 16
     """Candidates for each test problem."""
     epochs: int = 2
