@@ -86,8 +86,8 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
         (["score", "traces.jsonl", "--judge", "."], "is no PRM"),
         (["score", "traces.jsonl", "--judge", "random", "--set", "sead=1"], "takes no --sead; did you mean seed?"),
         (["score", "traces.jsonl", "--judge", "random", "--policy", "embedded"], "takes no --policy"),
-        (["score", "traces.jsonl", "--judge", "random", "--out", "traces.jsonl"], "pass --fresh"),
-        (["score", "traces.jsonl", "--judge", "random", "--out", "x.csv"], ".parquet is expected"),
+        (["score", "traces.jsonl", "--judge", "random", "--to", "traces.jsonl"], "pass --fresh"),
+        (["score", "traces.jsonl", "--judge", "random", "--to", "x.csv"], ".parquet is expected"),
         (["label", "--data", "traces.jsonl"], "needs --policy"),
         (["label", "--data", "traces.jsonl", "--method", "random", "--rollouts", "4"], "takes no --rollouts"),
         (["label", "--data", "traces.jsonl", "--method", "random", "--temperature", "0"], "takes no --temperature"),
@@ -156,7 +156,7 @@ def test_the_table_shows_steps_values_and_the_first_error(capsys: pytest.Capture
 @pytest.mark.parametrize("name", ["scored.jsonl", "scored.parquet"])
 def test_scores_go_to_a_file_that_can_be_read_again(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("traces.jsonl").write_text(TRACE, encoding="utf-8")
-    words = ["score", "traces.jsonl", "--judge", "random", "--seed", "3", "--out", name]
+    words = ["score", "traces.jsonl", "--judge", "random", "--seed", "3", "--to", name]
     assert cli.main(words) == 0
     assert cli.main(words) == 2
     assert cli.main([*words, "--fresh"]) == 0

@@ -30,19 +30,24 @@ class RunConfig(Protocol):
     def run(self) -> RunOptions: ...
 
 
-def run_settings(config: RunConfig) -> dict[str, Any]:
-    """What decides the result, as JSON: all fields, those of option groups beside the command's own."""
+def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, Any]:
+    """What decides the result, as JSON: all fields, those of option groups beside the command's own.
+
+    Fields `for_show` decide only what is printed of it.
+    """
     flat: dict[str, Any] = {}
     for name, value in asdict(config).items():
         flat.update(value if isinstance(value, dict) else {name: value})
-    kept = {name: value for name, value in flat.items() if name not in _NOT_SETTINGS}
+    kept = {name: value for name, value in flat.items() if name not in (*_NOT_SETTINGS, *for_show)}
     settings: dict[str, Any] = json.loads(json.dumps(kept, default=str))
     return settings
 
 
-def open_run(command: str, config: RunConfig, more: Mapping[str, Any] | None = None) -> Run:
+def open_run(
+    command: str, config: RunConfig, more: Mapping[str, Any] | None = None, for_show: Sequence[str] = ()
+) -> Run:
     """The run directory of this configuration. `more` are facts that must agree too, but do not name the folder."""
-    settings = run_settings(config)
+    settings = run_settings(config, for_show)
     folder = config.run.out or Path("runs") / f"{command}-{content_key(command, settings)[:8]}"
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.text import Text
 from tyro.conf import Positional
 
-from footfall.commands._judges import as_trained, asks, judge_name, offers, open_judge
-from footfall.commands._options import JudgeOptions, PolicyOptions, SamplingOptions
+from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
+from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, note, spent
+from footfall.commands._running import open_run
 from footfall.search.aggregate import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
 
@@ -29,12 +30,13 @@ class ScoreConfig:
         echo '{"problem": "2 + 3 * 4 = ?", "steps": ["3 * 4 = 12", "2 + 12 = 15"]}' | footfall score
 
     With the PRM that `footfall train` wrote, all values to a file:
-        footfall score traces.jsonl --judge runs/train-…/model --out scored.jsonl
+        footfall score traces.jsonl --judge runs/train-…/model --to scored.jsonl
 
     With any registered judge (`footfall list labeller`):
         footfall score traces.jsonl --judge monte-carlo --policy embedded --set rollouts=16
 
-    Without --judge, the PRM of `footfall demo` is used if runs/demo is here.
+    Without --judge, the PRM of `footfall demo` is used if runs/demo is here. Judgements are kept in a run directory, so
+    that scoring a large file can be stopped and goes on with the same command line.
     """
 
     data: Positional[str] = "-"
@@ -46,65 +48,64 @@ class ScoreConfig:
     threshold: float = 0.5
     """A step valued below is an error; the first one is marked."""
     show: int = 20
-    """Traces to print; --json and --out give all."""
+    """Traces to print; --json and --to give all."""
+    to: Path | None = None
+    """Also write the judged traces to this file: .parquet, or .jsonl with every field."""
+    chunk: int = 64
+    """Traces between two savings."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
-    seed: int = 0
-    """Of judges that draw something."""
-    out: Path | None = None
-    """Write the judged traces here: .parquet, or .jsonl with every field."""
-    fresh: bool = False
-    """Write over a file that is already there."""
-    json: bool = False
-    """Print one JSON object on standard output and nothing else there."""
+    run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: ScoreConfig) -> int:
     """Judge, print, and write where asked."""
     from footfall.formats import read
 
-    _check_out(config)
+    _check_file(config)
     judge_name(config.judge)  # an error about the judge should not wait for the data
     if config.data == "-" and sys.stdin.isatty():
         note("reading traces from standard input; end with Ctrl-D")
     rows = read(config.data, config.format)
     if not rows:
         raise ValueError(f"{config.data}: there is no trace in it")
-    drawing = (config.policy, config.sampling, config.seed)
+    drawing = (config.policy, config.sampling, config.run.seed)
     judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
     trajectories = [row.trajectory for row in rows]
-    said = [j.check(t) for j, t in zip(judge.judge(as_trained(judge, trajectories)), trajectories, strict=True)]
-    judged = [Judged(t, j) for t, j in zip(trajectories, said, strict=True)]
-    _write(config.out, judged)
-    result = {
-        "judge": judge.name,
-        "aggregate": config.aggregate,
-        "threshold": config.threshold,
-        "rows": [_row(j, config) for j in said],
-        "cost": Cost.total(j.cost for j in said).to_dict(),
-    }
-    emit(result, config.json, lambda console: _show(console, config, judged, judge.name))
+    with open_run("score", config, for_show=("aggregate", "threshold", "show", "to", "chunk")) as run:
+        said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
+        judged = [Judged(t, j) for t, j in zip(trajectories, said, strict=True)]
+        _write(config.to, judged)
+        result = {
+            "judge": judge.name,
+            "aggregate": config.aggregate,
+            "threshold": config.threshold,
+            "rows": [_row(j, config) for j in said],
+            "cost": Cost.total(j.cost for j in said).to_dict(),
+        }
+        run.finish(result)
+    emit(result, config.run.json, lambda console: _show(console, config, judged, judge.name))
     return 0
 
 
-def _check_out(config: ScoreConfig) -> None:
+def _check_file(config: ScoreConfig) -> None:
     """Before any work is done."""
-    out = config.out
-    if out is None:
+    file = config.to
+    if file is None:
         return
-    if not out.name.endswith((".parquet", ".jsonl", ".jsonl.gz")):
-        raise ValueError(f"--out {out}: a file that ends in .jsonl, .jsonl.gz or .parquet is expected")
-    if out.exists() and not config.fresh:
-        raise ValueError(f"--out {out} is already there; pass --fresh to write over it")
+    if not file.name.endswith((".parquet", ".jsonl", ".jsonl.gz")):
+        raise ValueError(f"--to {file}: a file that ends in .jsonl, .jsonl.gz or .parquet is expected")
+    if file.exists() and not config.run.fresh:
+        raise ValueError(f"--to {file} is already there; pass --fresh to write over it")
 
 
-def _write(out: Path | None, judged: Sequence[Judged]) -> None:
+def _write(file: Path | None, judged: Sequence[Judged]) -> None:
     from footfall.formats import write
 
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write(out, judged, "parquet" if out.suffix == ".parquet" else "jsonl")
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(file, judged, "parquet" if file.suffix == ".parquet" else "jsonl")
 
 
 def _row(judgement: Judgement, config: ScoreConfig) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], judge
         "traces": f"{len(judged)}" + (f", the first {config.show} shown" if len(judged) > config.show else ""),
         "judge": judge,
         "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
-        "file": config.out,
+        "file": config.to,
     })  # fmt: skip
 
 
