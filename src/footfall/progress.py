@@ -24,6 +24,7 @@ class Progress:
         self.stream = stream or sys.stderr
         self.started = self.last_line = time.monotonic()
         self._bar: Bar | None = None
+        self._told = 0
 
     def __enter__(self) -> Progress:
         if self.stream.isatty():
@@ -38,7 +39,7 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif kind is None and self.done > self.at_start:
+        elif kind is None and self.done > max(self.at_start, self._told):
             self._line()
 
     def advance(self, n: int) -> None:
@@ -54,7 +55,7 @@ class Progress:
         return (self.done - self.at_start) / max(time.monotonic() - self.started, 1e-9)
 
     def _line(self) -> None:
-        self.last_line = time.monotonic()
+        self.last_line, self._told = time.monotonic(), self.done
         left = (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
         self.stream.write(f"{self.label}: {self.done}/{self.total}, {self.rate:.1f}/s, {_clock(left)} left\n")
         self.stream.flush()
