@@ -78,11 +78,17 @@ class Run:
         chunk: int,
         per_item: int = 1,
         made_by: str = "",
+        forgetful: Sequence[object] = (),
     ) -> list[B]:
         """`work` over the items, chunk by chunk, `per_item` results each; finished chunks are read from their shards.
 
-        `made_by` names whatever else decides the result (the policy, the judge): another name, another shard.
+        `made_by` names whatever else decides the result (the policy, the judge): another name, another shard. Whoever is
+        `forgetful` and has a `forget` drops its caches before each chunk: a chunk must not depend on which chunks this
+        process did before it, or a run that was killed and resumed would not be the same to the bit.
         """
+        if chunk < 1:
+            raise ValueError(f"a chunk of {chunk} items: at least 1 is needed")
+        self.log("plan", stage=stage, items=len(items), chunks=-(-len(items) // chunk))
         (self.folder / stage).mkdir(exist_ok=True)
         results: list[B] = []
         with Progress(stage, len(items)) as progress:
@@ -95,6 +101,8 @@ class Run:
                     progress.at_start += len(part)
                 else:
                     begun = time.monotonic()
+                    for owner in forgetful:
+                        getattr(owner, "forget", lambda: None)()
                     done = list(work(part))
                     if len(done) != len(part) * per_item:
                         raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from footfall.encoding import Template, encode
-from footfall.policy.embedded import EMBEDDED, embedded
+from footfall.policy.embedded import CHECKING, EMBEDDED, embedded
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.torch_policy import TorchPolicy, load_model
 from footfall.types import Step, Trajectory
@@ -198,6 +198,15 @@ class TestEmbeddedModel:
             solved += bool(WORLD.graded(completion.after(prefix, policy().name)).correct)
         error = math.sqrt(0.25 / len(prefixes))
         assert 0.40 - 2 * error < solved / len(prefixes) < 0.60 + 2 * error
+
+    def test_asked_to_check_each_step_it_corrects_itself_and_solves_far_more(self) -> None:
+        careful = TorchPolicy.load(EMBEDDED, "cpu", template=CHECKING)
+        prefixes = [WORLD.prefix(problem) for problem in WORLD.problems(100, seed=17, split="test")]
+        solved = [
+            bool(WORLD.graded(completion.after(prefix, careful.name)).correct)
+            for prefix, (completion,) in zip(prefixes, careful.sample(prefixes, 1, DRAWN), strict=True)
+        ]
+        assert sum(solved) > 75
 
     def test_its_steps_are_those_of_the_world(self) -> None:
         for prefix, (completion,) in zip(PREFIXES, policy().sample(PREFIXES, 1, GREEDY), strict=True):

@@ -11,7 +11,6 @@ from typing import Any
 from footfall.commands._options import JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
-from footfall.commands._running import in_chunks
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
 from footfall.store import Run
@@ -115,8 +114,8 @@ class JudgeInRun:
             said = self.inner.judge(part)
             return [judgement.check(t) for judgement, t in zip(said, part, strict=True)]
 
-        return in_chunks(
-            self.run, "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
+        return self.run.map(
+            "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
             chunk=self.chunk, made_by=self.name, forgetful=(self.inner, getattr(self.inner, "policy", None)),
         )  # fmt: skip
 

@@ -1,21 +1,18 @@
-"""How commands run: a run directory named by its settings, and work in chunks that can be resumed."""
+"""How commands run: a run directory named by the settings that decide its result."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from footfall.commands._options import RunOptions
 from footfall.store import Run
 from footfall.types import content_key
 
-__all__ = ["in_chunks", "open_run", "run_settings"]
-
-A = TypeVar("A")
-B = TypeVar("B")
+__all__ = ["open_run", "run_settings"]
 
 _NOT_SETTINGS = ("out", "fresh", "json", "url", "api_key_env")
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
@@ -52,37 +49,3 @@ def open_run(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
     return Run(folder, command, {**settings, **(more or {})}, fresh=config.run.fresh)
-
-
-def in_chunks(
-    run: Run,
-    stage: str,
-    items: Sequence[A],
-    work: Callable[[Sequence[A]], Sequence[B]],
-    *,
-    key: Callable[[A], str],
-    kind: str,
-    chunk: int,
-    per_item: int = 1,
-    made_by: str = "",
-    forgetful: Sequence[object] = (),
-) -> list[B]:
-    """`Run.map`, with the plan in the log, and with caches dropped before each chunk.
-
-    A chunk must not depend on which chunks this process did before it: only then is a run that was killed and resumed
-    the same to the bit as one that was not.
-    """
-    if chunk < 1:
-        raise ValueError(f"--chunk {chunk}: at least 1 is needed")
-    run.log("plan", stage=stage, items=len(items), chunks=-(-len(items) // chunk))
-
-    def clean_work(part: Sequence[A]) -> Sequence[B]:
-        for owner in forgetful:
-            forget = getattr(owner, "forget", None)
-            if callable(forget):
-                forget()
-        return work(part)
-
-    return run.map(
-        stage, items, clean_work, key=key, kind=kind, chunk=chunk, per_item=per_item, made_by=made_by
-    )  # fmt: skip

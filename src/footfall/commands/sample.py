@@ -13,7 +13,7 @@ from rich.console import Console
 from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import open_policy, separator_of
-from footfall.commands._running import in_chunks, open_run
+from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Trajectory, content_key
@@ -58,8 +58,8 @@ def main(config: SampleConfig) -> int:
     params = config.sampling.params(config.run.seed)
     policy = open_policy(config.policy)
     with open_run("sample", config) as run:
-        drawn = in_chunks(
-            run, "traces", prefixes, lambda part: _sampled(policy, part, config.n, params),
+        drawn = run.map(
+            "traces", prefixes, lambda part: _sampled(policy, part, config.n, params),
             key=lambda prefix: content_key(prefix.key, prefix.problem.answer), kind="trajectory",
             chunk=config.chunk, per_item=config.n, made_by=policy.name, forgetful=(policy,),
         )  # fmt: skip

@@ -13,7 +13,7 @@ from footfall.commands._judges import judge_name, offers, open_judge
 from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, figures, spent
 from footfall.commands._parts import make_part, open_policy, separator_of
-from footfall.commands._running import in_chunks, open_run
+from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy
 from footfall.registry import load
@@ -64,8 +64,8 @@ def main(config: SearchConfig) -> int:
     searcher = _searcher(config, policy, judge)
     with open_run("search", config) as run:
         made_by = content_key(config.method, policy.name, judge.name if judge else None, config.n, config.aggregate)
-        results = in_chunks(
-            run, "results", problems, searcher.solve, key=_problem_key, kind="search-result", chunk=config.chunk,
+        results = run.map(
+            "results", problems, searcher.solve, key=_problem_key, kind="search-result", chunk=config.chunk,
             made_by=made_by, forgetful=(policy, judge),
         )  # fmt: skip
         file = run.folder / "results.parquet"

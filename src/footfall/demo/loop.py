@@ -8,7 +8,7 @@ scripted policy, against which the labeller is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,7 +94,6 @@ class Demo:
         params = SamplingParams(max_tokens=self.settings.max_tokens, seed=self.seed)
 
         def work(part: Sequence[Problem]) -> list[Trajectory]:
-            self.policy.forget()
             prefixes = [self.world.prefix(problem) for problem in part]
             written = self.policy.sample(prefixes, n, params)
             return [
@@ -105,8 +104,9 @@ class Demo:
 
         made_by = f"{self.policy.name},{params}"
         traces = self.run.map(
-            stage, problems, work, key=lambda p: p.id, kind="trajectory", chunk=64, per_item=n, made_by=made_by
-        )
+            stage, problems, work, key=lambda p: p.id, kind="trajectory", chunk=64, per_item=n, made_by=made_by,
+            forgetful=(self.policy,),
+        )  # fmt: skip
         self._charge(stage, traces)
         return traces
 
@@ -116,11 +116,7 @@ class Demo:
         params = SamplingParams(max_tokens=settings.max_tokens, seed=self.seed + 1)
         labeller = MonteCarlo(self.policy, settings.rollouts, params=params)
 
-        def work(part: Sequence[Trajectory]) -> list[Judgement]:
-            self.policy.forget()
-            return labeller.judge(part)
-
-        return self._judge("label", labeller.name, traces, work, chunk=64)
+        return self._judge("label", labeller, traces, chunk=64)
 
     def train(self, rows: Sequence[Judged], test: Sequence[Problem]) -> Judge:
         """A step head on the embedded model, trained on soft labels; test problems must not be among its problems."""
@@ -140,7 +136,7 @@ class Demo:
         return judge
 
     def score(self, stage: str, judge: Judge, traces: Sequence[Trajectory]) -> list[Judgement]:
-        return self._judge(stage, judge.name, traces, judge.judge, chunk=512)
+        return self._judge(stage, judge, traces, chunk=512)
 
     def label_quality(self, traces: Sequence[Trajectory]) -> LabelQuality:
         """The same labeller with the scripted policy as completer, whose exact values are known."""
@@ -179,15 +175,11 @@ class Demo:
             for i, problem in enumerate(problems)
         )
 
-    def _judge(
-        self,
-        stage: str,
-        name: str,
-        traces: Sequence[Trajectory],
-        work: Callable[[Sequence[Trajectory]], list[Judgement]],
-        chunk: int,
-    ) -> list[Judgement]:
-        judgements = self.run.map(stage, traces, work, key=lambda t: t.key, kind="judgement", chunk=chunk, made_by=name)
+    def _judge(self, stage: str, judge: Judge, traces: Sequence[Trajectory], chunk: int) -> list[Judgement]:
+        judgements = self.run.map(
+            stage, traces, judge.judge, key=lambda t: t.key, kind="judgement", chunk=chunk, made_by=judge.name,
+            forgetful=(self.policy,),
+        )  # fmt: skip
         self._charge(stage, judgements)
         return judgements
 
