@@ -43,6 +43,8 @@ class Report:
     resamples: int
     seed: int
     cost: Cost
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the data."""
 
     def value(self, split: str, figure: str) -> float:
         """One number, e.g. `report.value("gsm8k", "f1")`."""
@@ -68,7 +70,7 @@ class Report:
             row.name: {"n": row.n, **{name: _to_json(figure) for name, figure in row.figures.items()}}
             for row in self.splits
         }
-        return {**given, "cost": self.cost.to_dict()}
+        return {**given, "notes": list(self.notes), "cost": self.cost.to_dict()}
 
     def table(self) -> list[list[str]]:
         """A header and one row a split, as text; figures in [0, 1] are shown in percent with their interval."""

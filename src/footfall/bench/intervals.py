@@ -64,16 +64,29 @@ def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Interval:
     return Interval(p, max(0.0, centre - half), min(1.0, centre + half))
 
 
-def case_weights(strata: Sequence[str], seed: int = 0, resamples: int = RESAMPLES) -> Floats:
-    """(1 + resamples) × cases: ones, then how often each case is drawn. Each stratum keeps its size."""
+def case_weights(
+    strata: Sequence[str], seed: int = 0, resamples: int = RESAMPLES, groups: Sequence[str] | None = None
+) -> Floats:
+    """(1 + resamples) × cases: ones, then how often each case is drawn. Each stratum keeps its size.
+
+    Cases of one stratum that share a group (the candidates of one problem, say) are drawn together.
+    """
     rng = np.random.default_rng(seed)
     names = np.asarray(strata)
     weights_RN = np.ones((1 + resamples, len(names)))
     for name in dict.fromkeys(strata):
         columns = np.flatnonzero(names == name)
-        even = np.full(len(columns), 1 / len(columns))
-        weights_RN[1:, columns] = rng.multinomial(len(columns), even, size=resamples)
+        units = np.arange(len(columns)) if groups is None else _units([groups[int(i)] for i in columns])
+        count = int(units.max()) + 1
+        drawn = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
+        weights_RN[1:, columns] = drawn[:, units]
     return weights_RN
+
+
+def _units(groups: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The number of each case's group, counted from 0 in the order of appearance."""
+    order = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+    return np.asarray([order[group] for group in groups])
 
 
 def from_resamples(figures_R: Floats) -> Interval:

@@ -29,6 +29,10 @@ class Case(NamedTuple):
     split: str
     trajectory: Trajectory
     truth: Judgement
+    """Step truth in `values` (None: not known), outcome truth in `value` (1.0: the right or chosen one)."""
+    group: str = ""
+    """Cases of one split and group (the candidates of one problem) are compared with each other and resampled together;
+    without a group a case stands alone."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,9 @@ class Benchmark:
     threshold: float = 0.5
     """The benchmark's own."""
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Figures of others to stand beside the measured ones: model -> split -> value."""
+    """Figures of others to stand beside the measured ones: model -> row -> `objective` in percent."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the data: rows left out or mended, and how many."""
 
 
 class Tuned(NamedTuple):
@@ -69,14 +75,19 @@ def run(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Report:
-    """Measure a judge. `threshold=None` takes the benchmark's own."""
+    """Measure a judge. `threshold=None` takes the judge's own (`judge.threshold`) or else the benchmark's."""
     cases, judgements = _judged(benchmark, judge)
-    value, policy, tuned_on = _threshold(benchmark, cases, judgements, threshold)
+    own: float | None = getattr(judge, "threshold", None)
+    if threshold is None and own is not None:
+        value, policy, tuned_on = own, "the judge's own", None
+    else:
+        value, policy, tuned_on = _threshold(benchmark, cases, judgements, threshold)
     kept = [i for i, case in enumerate(cases) if case.split != tuned_on]
     if not kept:
         raise ValueError(f"{benchmark.name}: every case is in the split {tuned_on!r} that the threshold was tuned on")
     shown, said = [cases[i] for i in kept], [judgements[i] for i in kept]
-    weights_RN = case_weights([case.split for case in shown], seed, resamples)
+    groups = [case.group or f"case {i}" for i, case in enumerate(shown)]
+    weights_RN = case_weights([case.split for case in shown], seed, resamples, groups)
     figures = benchmark.measure(shown, said, value, weights_RN)
     sizes = {name: sum(case.split == name for case in shown) for name in figures}
     return Report(
@@ -93,6 +104,7 @@ def run(
         unjudged_steps=sum(value is None for judgement in said for value in judgement.values),
         resamples=resamples,
         seed=seed,
+        notes=benchmark.notes,
         cost=Cost.total(judgement.cost for judgement in judgements),
     )
 
