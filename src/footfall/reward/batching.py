@@ -14,10 +14,9 @@ __all__ = ["Batch", "pack", "pad"]
 
 
 class Batch(NamedTuple):
-    """Right-padded: ids and mask are (N, T) for N traces of T tokens, positions (N, S) for S steps."""
+    """Right-padded: ids are (N, T) for N traces of T tokens, positions (N, S) for S steps."""
 
     input_ids: Tensor
-    attention_mask: Tensor
     positions: Tensor
 
 
@@ -42,14 +41,12 @@ def pack(lengths: Sequence[int], token_budget: int, max_waste: float = 0.25) -> 
 
 
 def pad(readings: Sequence[Reading], pad_id: int, device: torch.device | str = "cpu") -> Batch:
-    """Ids padded on the right and masked; positions padded with 0, which the caller does not look at."""
+    """Ids padded on the right, positions with 0; the caller looks at neither."""
     longest = max(len(r.ids) for r in readings)
     most = max(len(r.positions) for r in readings)
     ids = torch.full((len(readings), longest), pad_id, dtype=torch.long)
-    mask = torch.zeros((len(readings), longest), dtype=torch.long)
     positions = torch.zeros((len(readings), most), dtype=torch.long)
     for n, reading in enumerate(readings):
         ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-        mask[n, : len(reading.ids)] = 1
         positions[n, : len(reading.positions)] = torch.tensor(reading.positions)
-    return Batch(ids.to(device), mask.to(device), positions.to(device))
+    return Batch(ids.to(device), positions.to(device))

@@ -1,19 +1,20 @@
-"""A step-head PRM as a judge: one forward pass a trace, batches of like length, no silent cut."""
+"""A step model as a judge: one forward pass a trace, batches of like length, no silent cut."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from footfall.registry import register
-from footfall.reward.batching import pack
+from footfall.reward.incremental import PrefixCache
 from footfall.reward.reading import Reading
 from footfall.reward.step_head import StepHeadModel
+from footfall.reward.step_model import StepModel
 from footfall.types import Cost, Judgement, Trajectory
 
 __all__ = ["StepHeadJudge", "TooLong", "step_head"]
@@ -29,81 +30,114 @@ def step_head(
     token_budget: int | None = None,
     base: str | None = None,
     check: bool = True,
+    cache_tokens: int = 0,
 ) -> StepHeadJudge:
     """A PRM that reads each step's value from a linear head on a decoder."""
     model = StepHeadModel.load(path, device=device, base=base, check=check)
-    return StepHeadJudge(model, too_long=too_long, token_budget=token_budget)
+    return StepHeadJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens)
+
+
+class _Read(NamedTuple):
+    """One trace: the sequences that are scored, how many steps they read, and where the others would have been read."""
+
+    readings: list[Reading]
+    late: list[int]
 
 
 class StepHeadJudge:
-    """Values each step of a trace by the probability that it is good."""
+    """Values each step of a trace by what the model's head says where the step ends.
 
-    def __init__(self, model: StepHeadModel, *, too_long: TooLong = "error", token_budget: int | None = None) -> None:
+    `cache_tokens` keeps keys and values of that many tokens, so that a trace that grew by a step costs one step.
+    """
+
+    def __init__(
+        self,
+        model: StepModel,
+        *,
+        too_long: TooLong = "error",
+        token_budget: int | None = None,
+        cache_tokens: int = 0,
+    ) -> None:
         if too_long not in ("error", "partial"):
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
         self.model = model.eval()
         self.too_long = too_long
         self.token_budget = token_budget or (65536 if model.device.type == "cuda" else 2048)
-        self._name = f"step-head@{model.fingerprint()}"
+        self._name = f"{model.kind}@{model.fingerprint()}"
         self._size = model.size
+        self._cache = PrefixCache(model, cache_tokens) if cache_tokens else None
 
     @property
     def name(self) -> str:
         """Kind and content of the weights."""
         return self._name
 
+    @property
+    def threshold(self) -> float | None:
+        """The model's own: a step valued below is an error."""
+        return self.model.threshold
+
+    def forget(self) -> None:
+        """Drop what is cached."""
+        if self._cache is not None:
+            self._cache.forget()
+
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One judgement a trace, in order. A trace without steps costs nothing and gets no values."""
-        whole = [self.model.read(t) for t in trajectories]
-        read = [self._fit(t, r) for t, r in zip(trajectories, whole, strict=True)]
-        probabilities, seconds = self._score(read)
-        return [
-            self._judgement(t, whole[i], read[i], probabilities[i], seconds[i]).check(t)
-            for i, t in enumerate(trajectories)
-        ]
+        read = [self._fit(t) for t in trajectories]
+        logits, tokens, seconds = self._score([reading for r in read for reading in r.readings])
+        judgements = []
+        at = 0
+        for trajectory, r in zip(trajectories, read, strict=True):
+            own = slice(at, at + len(r.readings))
+            at = own.stop
+            cost = self._cost(sum(tokens[own]), sum(seconds[own]), len(r.readings))
+            judgements.append(self._judgement(trajectory, r.late, logits[own], cost).check(trajectory))
+        return judgements
 
-    def _fit(self, trajectory: Trajectory, reading: Reading) -> Reading:
-        limit = self.model.step_config.max_length
-        if len(reading.ids) <= limit:
-            return reading
-        if self.too_long == "error":
-            raise ValueError(
-                f"trajectory {trajectory.id!r} has {len(reading.ids)} tokens, {self.name} takes {limit}; "
-                'use too_long="partial" to judge the steps that fit'
-            )
-        return reading.fitting(limit)
+    def _fit(self, trajectory: Trajectory) -> _Read:
+        if not trajectory.steps:
+            return _Read([], [])
+        readings: list[Reading] = []
+        late: list[int] = []
+        limit = self.model.max_length
+        for reading in self.model.reads(trajectory):
+            if len(reading.ids) <= limit:
+                readings.append(reading)
+                continue
+            if self.too_long == "error":
+                raise ValueError(
+                    f"trajectory {trajectory.id!r} has {len(reading.ids)} tokens, {self.name} takes {limit}; "
+                    'use too_long="partial" to judge the steps that fit'
+                )
+            fitting = reading.fitting(limit)
+            late += reading.positions[len(fitting.positions) :]
+            readings += [fitting] if fitting.positions else []
+        return _Read(readings, late)
 
-    def _score(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[float]]:
-        """Class probabilities (S, K) and seconds of each trace."""
-        nothing = torch.zeros(0, self.model.step_config.outputs)
-        probabilities, seconds = [nothing] * len(readings), [0.0] * len(readings)
-        todo = [i for i, r in enumerate(readings) if r.positions]
-        for group in pack([len(readings[i].ids) for i in todo], self.token_budget):
-            members = [todo[j] for j in group]
-            start = time.perf_counter()
-            batch_NSK = self.model.probabilities(self.model.logits([readings[i] for i in members])).cpu()
-            each = (time.perf_counter() - start) / len(members)
-            for n, i in enumerate(members):
-                probabilities[i], seconds[i] = batch_NSK[n, : len(readings[i].positions)], each
-        return probabilities, seconds
+    def _score(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[int], list[float]]:
+        """Logits (S, K), tokens read and seconds of each sequence."""
+        start = time.perf_counter()
+        if self._cache is not None:
+            logits, tokens = self._cache.each_logits(readings, self.token_budget)
+        else:
+            logits = self.model.each_logits(readings, self.token_budget)
+            tokens = [len(r.ids) for r in readings]
+        each = (time.perf_counter() - start) / max(1, sum(tokens))
+        return logits, tokens, [each * n for n in tokens]
+
+    def _cost(self, tokens: int, seconds: float, calls: int) -> Cost:
+        return Cost(scored_tokens=tokens, flops=2.0 * self._size * tokens, seconds=seconds, calls=calls)
 
     def _judgement(
-        self, trajectory: Trajectory, whole: Reading, read: Reading, probabilities_SK: Tensor, seconds: float
+        self, trajectory: Trajectory, late: Sequence[int], logits: Sequence[Tensor], cost: Cost
     ) -> Judgement:
-        config = self.model.step_config
-        unread = len(whole.positions) - len(read.positions)
-        good = config.good_index if config.classes else [0]
-        values = tuple(probabilities_SK[:, good].sum(dim=-1).tolist()) + (None,) * unread
-        aspects = {
-            name: tuple(probabilities_SK[:, k].tolist()) + (None,) * unread for k, name in enumerate(config.classes)
-        }
-        late = whole.positions[len(read.positions) :]
-        reasons = tuple(f"ends at token {p + 1}, the context holds {config.max_length}" for p in late)
-        tokens = len(read.ids) if read.positions else 0
-        cost = Cost(
-            scored_tokens=tokens, flops=2.0 * self._size * tokens, seconds=seconds, calls=1 if read.positions else 0
-        )
+        logits_SK = torch.cat(list(logits)) if logits else torch.zeros(0, self.model.readout.outputs)
+        values, aspects = self.model.columns(logits_SK)
+        missing = (None,) * len(late)
+        reasons = tuple(f"ends at token {p + 1}, the context holds {self.model.max_length}" for p in late)
         return Judgement(
-            trajectory.id, values, self.name, aspects=aspects,
-            failures=(None,) * len(read.positions) + reasons if reasons else (), cost=cost,
+            trajectory.id, values + missing, self.name,
+            aspects={name: column + missing for name, column in aspects.items()},
+            failures=(None,) * len(values) + reasons if reasons else (), cost=cost,
         )  # fmt: skip

@@ -24,10 +24,11 @@ from footfall.fingerprint import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, quiet
 from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone
-from footfall.reward.batching import pack, pad
 from footfall.reward.canary import Canary, check_canary, default_pair, make_canary
 from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
 from footfall.reward.reading import PlainText, Reading, read_trace
+from footfall.reward.readout import Readout
+from footfall.reward.step_model import StepModel
 from footfall.types import Trajectory, content_key
 
 __all__ = ["StepHeadModel"]
@@ -38,19 +39,22 @@ TOLERANCE = {torch.float32: 1e-3}
 ROUGH_TOLERANCE = 0.05
 
 
-class StepHeadModel(nn.Module):
+class StepHeadModel(StepModel):
     """Backbone, head and tokenizer of a PRM. `step_config` says how to read them; `config` is the backbone's own."""
 
     def __init__(self, backbone: Backbone, tokenizer: Any, step_config: StepHeadConfig, seed: int = 0) -> None:
         super().__init__()
         self.backbone: Backbone = backbone
         self.step_config = step_config
+        self.readout = Readout("good" if step_config.classes else "sigmoid", step_config.classes, step_config.good)
         self.tokenizer = tokenizer
         self.text = PlainText(tokenizer, step_config.marker if step_config.marker_added else None)
         self.marker_id = None if step_config.marker is None else _single_id(tokenizer, step_config.marker)
         self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         width: int = backbone.config.get_text_config().hidden_size
-        self.head = nn.Linear(width, step_config.outputs, dtype=torch.float32, device="meta").to_empty(device="cpu")
+        self.head: nn.Linear = nn.Linear(width, step_config.outputs, dtype=torch.float32, device="meta").to_empty(
+            device="cpu"
+        )
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             self.head.weight.normal_(0.0, 0.02, generator=generator)
@@ -156,58 +160,22 @@ class StepHeadModel(nn.Module):
         return self.backbone.config
 
     @property
-    def device(self) -> torch.device:
-        device: torch.device = next(self.backbone.parameters()).device
-        return device
+    def max_length(self) -> int:
+        return self.step_config.max_length
 
     @property
-    def size(self) -> int:
-        """Number of parameters, head included."""
-        return sum(p.numel() for p in self.parameters())
+    def threshold(self) -> float | None:
+        """Chosen on held-out traces when the model was trained, if it was."""
+        found = self.step_config.training.get("threshold")
+        return float(found) if isinstance(found, int | float) else None
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
-        """Logits (N, S, K) at `positions` (N, S), in float32 whatever the backbone's type."""
-        output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-        hidden_NTH: Tensor = output.last_hidden_state
-        index_NSH = positions.unsqueeze(-1).expand(-1, -1, hidden_NTH.shape[-1])
-        read_NSH = hidden_NTH.gather(1, index_NSH)
-        with torch.autocast(hidden_NTH.device.type, enabled=False):
-            logits_NSK: Tensor = self.head(read_NSH.float())
-        return logits_NSK
-
-    def probabilities(self, logits_NSK: Tensor) -> Tensor:
-        """Of each class, or of the one logit."""
-        return logits_NSK.softmax(dim=-1) if self.step_config.classes else logits_NSK.sigmoid()
-
-    def values(self, logits_NSK: Tensor) -> Tensor:
-        """One value a step: the probability that it is good."""
-        probabilities_NSK = self.probabilities(logits_NSK)
-        if not self.step_config.classes:
-            return probabilities_NSK.squeeze(-1)
-        return probabilities_NSK[..., self.step_config.good_index].sum(dim=-1)
+    @property
+    def kind(self) -> str:
+        return "step-head"
 
     def read(self, trajectory: Trajectory) -> Reading:
         """The ids this model sees for a trace, and where it reads each step."""
         return read_trace(self.text, trajectory, self.step_config.template, self.marker_id)
-
-    @torch.inference_mode()
-    def logits(self, readings: Sequence[Reading]) -> Tensor:
-        """Logits (N, S, K) of readings that fit in one batch; entries past a trace's own steps mean nothing."""
-        batch = pad(readings, self.pad_id, self.device)
-        logits_NSK: Tensor = self(*batch)
-        return logits_NSK
-
-    def score(self, readings: Sequence[Reading], token_budget: int = 2048) -> list[tuple[float, ...]]:
-        """Values of each reading's steps, in order; batches are made of traces of like length."""
-        was_training = self.training
-        self.eval()
-        scores: list[tuple[float, ...]] = [()] * len(readings)
-        for group in pack([len(r.ids) for r in readings], token_budget):
-            values_NS = self.values(self.logits([readings[i] for i in group])).tolist()
-            for i, values in zip(group, values_NS, strict=True):
-                scores[i] = tuple(values[: len(readings[i].positions)])
-        self.train(was_training)
-        return scores
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
         """Passed on to the backbone, for the Trainer."""

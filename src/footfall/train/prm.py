@@ -23,7 +23,7 @@ from footfall.reward.config import CONFIG_FILE
 from footfall.reward.step_head import StepHeadModel
 from footfall.train.config import TrainConfig
 from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
-from footfall.train.decontaminate import Overlap, find_overlaps
+from footfall.train.decontaminate import Overlap, find_overlaps, normalise
 from footfall.train.metrics import evaluate
 from footfall.train.objectives import Objective, make_objective
 from footfall.train.trainer import Progress, StepTrainer, callbacks_for, last_checkpoint, training_arguments
@@ -78,29 +78,34 @@ class TrainResult:
 
 def train_prm(
     rows: Sequence[Judged],
-    backbone: str | Path,
+    backbone: str | Path | StepHeadModel,
     config: TrainConfig,
     out: str | Path,
     *,
+    held_out: Sequence[Judged] = (),
     against: Sequence[Problem] = (),
     resume: bool = True,
     progress: Progress | None = None,
 ) -> TrainResult:
-    """Fit a step head to the rows' judgements. `backbone` is a decoder, or a step-head folder to go on from.
+    """Fit a step head to the rows' judgements. `backbone` is a decoder, a step-head folder to go on from, or a model
+    that was made in memory and is trained in place (its own reading and adapter hold, not the config's).
 
-    `against` are evaluation problems: rows about them are refused or dropped, as the config says. With `resume` the
-    same call continues an interrupted run and returns the stored result of a finished one.
+    `held_out` rows take the place of a held-out share of `rows`; the two must not share a problem. `against` are
+    evaluation problems: rows about them are refused or dropped, as the config says. With `resume` the same call
+    continues an interrupted run and returns the stored result of a finished one.
     """
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
-    plan = {"version": footfall.__version__, "backbone": str(backbone), "data": data_key(rows)}
+    name = backbone.step_config.backbone if isinstance(backbone, StepHeadModel) else str(backbone)
+    plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows)}
+    plan |= {"held_out": data_key(held_out)} if held_out else {}
     plan["config"] = json.loads(json.dumps(config.to_dict()))
     finished = _open(out, plan, resume)
     if finished is not None:
         return TrainResult.from_dict(finished, out)
     objective = make_objective(config.objective, config.objective_options)
     model = _fresh_model(backbone, config, objective)
-    train_rows, held_rows = split_by_problem(rows, config.eval_share, config.seed)
+    train_rows, held_rows = _split(rows, held_out, config)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     _refuse_nothing_to_learn(train, objective)
@@ -175,7 +180,24 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     partial.replace(path)
 
 
-def _fresh_model(backbone: str | Path, config: TrainConfig, objective: Objective) -> StepHeadModel:
+def _split(
+    rows: Sequence[Judged], held_out: Sequence[Judged], config: TrainConfig
+) -> tuple[Sequence[Judged], Sequence[Judged]]:
+    """Training and held-out rows: those given, or a share of the problems."""
+    if not held_out:
+        return split_by_problem(rows, config.eval_share, config.seed)
+    texts = {normalise(row.trajectory.problem.text) for row in rows}
+    for row in held_out:
+        if normalise(row.trajectory.problem.text) in texts:
+            raise ValueError(f"the held-out row {row.trajectory.id!r} is about a problem that is trained on too")
+    return rows, held_out
+
+
+def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, objective: Objective) -> StepHeadModel:
+    if isinstance(backbone, StepHeadModel):
+        if backbone.step_config.classes != objective.classes:
+            raise ValueError(f"the model has the classes {backbone.step_config.classes}, not those of {objective.name}")
+        return backbone
     if (Path(backbone) / CONFIG_FILE).is_file():
         return _continued(Path(backbone), config, objective)
     # A frozen base may be half precision; weights that are trained stay float32 under autocast.

@@ -100,7 +100,7 @@ class StepTrainer(Trainer):
     ) -> Any:
         """Sum over this batch's labelled steps, over the number of labelled steps in the update."""
         targets, mask = inputs["targets"], inputs["mask"]
-        logits = model(inputs["input_ids"], inputs["attention_mask"], inputs["positions"])
+        logits = model(inputs["input_ids"], inputs["positions"])
         loss = self.step_objective.loss(logits, targets, mask)
         if num_items_in_batch is not None:
             loss = loss * mask.sum() * self.accelerator.num_processes / num_items_in_batch

