@@ -132,7 +132,7 @@ def test_a_comparison_needs_two_different_runs(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_figures_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no finished run of a benchmark.*measure the judge there again"):
+    with pytest.raises(ValueError, match=r"no finished run of a benchmark.*measure the judge there again"):
         read_kept(tmp_path)
     kept(tmp_path, "inner", RandomJudge(1))
     with pytest.raises(ValueError, match=r"there are .*inner"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from footfall.bench import Case, wilson
 from footfall.bench.diagnostics import Confusion, diagnose
@@ -98,6 +100,23 @@ def test_one_value_for_all_steps_still_gives_a_curve() -> None:
 def test_without_step_truth_there_is_nothing_to_diagnose() -> None:
     assert diagnose(*diagnosed([((None, None), (0.5, 0.5))]), threshold=0.5) is None
     assert diagnose(*diagnosed([((1.0, 0.0), (None, None))]), threshold=0.5) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([k / 20 for k in range(21)])), min_size=1, max_size=30
+    )
+)
+def test_the_curve_is_what_counting_at_each_threshold_gives(steps: list[tuple[float, float]]) -> None:
+    truth, values = zip(*steps, strict=True)
+    found = diagnose(*diagnosed([(truth, values)]), threshold=0.5)
+    assert found is not None
+    for point in found.curve:
+        called = [value < point.threshold for value in values]
+        hits = sum(c and t == 0 for c, t in zip(called, truth, strict=True))
+        assert point.precision == (hits / sum(called) if any(called) else None)
+        assert point.recall == (hits / truth.count(0.0) if 0.0 in truth else None)
 
 
 def test_it_is_plain_json() -> None:

@@ -1,4 +1,4 @@
-"""Records of benchmarks that compare responses: any number of JSON, JSON lines or Parquet files, gzipped or not.
+"""Records of benchmarks that compare responses: JSON, JSON lines (gzipped or not), Parquet or Arrow.
 
 Every error names file, line (row) and field. What some data sets store as a JSON string inside JSON is unpacked here.
 """
@@ -12,9 +12,10 @@ from pathlib import Path
 from footfall.formats import Fields, FormatError, iter_fields
 from footfall.types import Json, Message, Step
 
-__all__ = ["Names", "as_text", "data_files", "messages", "name_of", "nested", "objects", "records", "response_steps"]
+__all__ = ["Names", "as_text", "data_files", "messages", "name_of", "nested",
+           "no_records", "objects", "records", "response_steps", "tools_of"]  # fmt: skip
 
-_SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".parquet")
+_SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".parquet", ".arrow")
 
 
 def data_files(data: str | Path) -> list[Path]:
@@ -30,16 +31,27 @@ def data_files(data: str | Path) -> list[Path]:
 
 def records(path: Path) -> Iterator[Fields]:
     """The records of one file, each with its line (or row)."""
-    if path.suffix != ".parquet":
+    if path.suffix not in (".parquet", ".arrow"):
         yield from iter_fields(path)
         return
-    import pyarrow.parquet as parquet
+    for row, record in enumerate(_table_rows(path), start=1):
+        yield Fields(record, str(path), row, unit="row")
 
-    row = 0
-    for batch in parquet.ParquetFile(path).iter_batches():
-        for record in batch.to_pylist():
-            row += 1
-            yield Fields(record, str(path), row, unit="row")
+
+def _table_rows(path: Path) -> Iterator[dict[str, Json]]:
+    """The rows of a Parquet file, or of an Arrow stream as the Hub's `datasets` keeps them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix == ".parquet":
+            batches = pq.ParquetFile(path).iter_batches()
+        else:
+            batches = iter(pa.ipc.open_stream(pa.memory_map(str(path))))
+        for batch in batches:
+            yield from batch.to_pylist()
+    except pa.ArrowInvalid as error:
+        raise FormatError(str(path), "a whole table file", got=str(error).splitlines()[0]) from error
 
 
 class Names:

@@ -40,7 +40,7 @@ PUBLISHED = {
     "GPT-5.2-Thinking, medium (critic)": (72.3, 70.9, 64.9, 75.2, 71.0),
     "Qwen3-8B-Thinking (critic)": (59.7, 45.9, 70.8, 66.4, 63.3),
     "Llama-3.3-70B-Instruct (critic)": (46.3, 36.5, 64.6, 56.9, 54.4),
-    "Llama-3.1-8B-Instruct (critic)": (34.6, 26.8, 61.2, 61.2, 52.3),
+    "Llama-3.1-8B-Instruct (critic)": (34.6, 26.8, 61.2, 61.1, 52.3),
 }
 """step_acc in percent of each part and pooled, computed here from the labels that the authors released for these judges."""
 

@@ -1,6 +1,6 @@
 """Best-of-N pools: candidates that were drawn once, chosen among by a judge (card: best-of-n).
 
-A pool is JSON lines, one problem a line, in either schema:
+A pool is JSON lines, one problem a line, in either schema (a folder may hold several such files, each a split):
 
     {"id", "problem", "answer"?, "candidates": [{"steps": [text, …] or "text": text, "answer"?, "correct": bool}, …]}
     {"problem_id", "question", "gold_answer"?, "candidates": [{"steps", "answer", "is_correct", "is_correct_regraded"}, …]}
@@ -60,8 +60,8 @@ def best_of_n_pool(
     for how in (*aggregations, vote):
         if how not in AGGREGATIONS:
             raise ValueError(f"no aggregation is called {how!r}; there are {', '.join(AGGREGATIONS)}")
-    files = data_files(data)
-    pools = [pool for path in files for pool in read_pools(path, labels)]
+    files, names = data_files(data), Names()
+    pools = [pool for path in files for pool in read_pools(path, labels, names)]
     if not pools:
         raise no_records(data, "problem with candidates")
     smallest, largest = min(len(p.cases) for p in pools), max(len(p.cases) for p in pools)
@@ -92,9 +92,9 @@ class Pool:
         return group([case.trajectory.answer for case in self.cases], problem.domain)
 
 
-def read_pools(path: Path, labels: Labels = "regraded") -> Iterator[Pool]:
-    """The pools of one file, one a record."""
-    split, names = path.name.partition(".")[0], Names()
+def read_pools(path: Path, labels: Labels = "regraded", names: Names | None = None) -> Iterator[Pool]:
+    """The pools of one file, one a record; `names` keep the problem ids of several files apart."""
+    split, names = path.name.partition(".")[0], names or Names()
     for fields in records(path):
         read = _released if "problem_id" in fields else _neutral
         problem, candidates = read(fields, names, labels)
@@ -114,7 +114,7 @@ def _neutral(fields: Fields, names: Names, labels: Labels) -> tuple[Problem, lis
     problem = Problem(names.unique(name_of(fields)), fields.text("problem"), fields.text_or_none("answer"))
     candidates = []
     for given in fields.records("candidates"):
-        steps = tuple(map(Step, given.texts("steps"))) if "steps" in given else response_steps(given.text("text"))
+        steps = _steps(given) if "steps" in given else response_steps(given.text("text"))
         answer = given.text_or_none("answer")
         stated = extract(_text(steps)) if answer is None else answer
         candidates.append(_Candidate(steps, stated, given.boolean("correct")))
@@ -127,10 +127,17 @@ def _released(fields: Fields, names: Names, labels: Labels) -> tuple[Problem, li
     problem = Problem(name, fields.text("question"), fields.text_or_none("gold_answer"))
     candidates = []
     for given in fields.records("candidates"):
-        steps = tuple(map(Step, given.texts("steps")))
+        steps = _steps(given)
         stated = extract(_text(steps)) or given.text_or_none("answer")
         candidates.append(_Candidate(steps, stated, given.boolean(verdict)))
     return problem, candidates
+
+
+def _steps(given: Fields) -> tuple[Step, ...]:
+    texts = given.texts("steps")
+    if not texts:
+        raise given.wrong("steps", "at least one step")
+    return tuple(map(Step, texts))
 
 
 def _text(steps: Sequence[Step]) -> str:
@@ -154,23 +161,24 @@ class _Settings(NamedTuple):
 
 
 def _measure(pools: Sequence[Pool], settings: _Settings) -> Measure:
-    """Over whole pools: a candidate that was not scored (or is not in the scores file) is still a candidate."""
-    place = {case.trajectory.id: (p, i) for p, pool in enumerate(pools) for i, case in enumerate(pool.cases)}
+    pool_of = {pool.cases[0].group: pool for pool in pools}
+    several = len({pool.cases[0].split for pool in pools}) > 1
 
     def measure(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
-        said: dict[int, list[Judgement | None]] = {}
-        first: dict[int, int] = {}
-        for number, (case, judgement) in enumerate(zip(cases, judgements, strict=True)):
-            p, i = place[case.trajectory.id]
-            said.setdefault(p, [None] * len(pools[p].cases))[i] = judgement
-            first.setdefault(p, number)
-        figures = _figures([pools[p] for p in said], list(said.values()), settings)
-        weights_RP = weights_RN[:, list(first.values())]
-        rows = {
-            f"N={n}": {name: _mean(table_NP[k], weights_RP) for name, table_NP in figures.items()}
-            for k, n in enumerate(settings.ns)
-        }
-        return {cases[0].split: dict(rows[f"N={settings.ns[-1]}"]), **rows}
+        members: dict[str, dict[str, list[int]]] = {}
+        for i, case in enumerate(cases):
+            members.setdefault(case.split, {}).setdefault(case.group, []).append(i)
+        rows: Rows = {}
+        for split, groups in members.items():
+            said = [[judgements[i] for i in inside] for inside in groups.values()]
+            figures = _figures([pool_of[group] for group in groups], said, settings)
+            weights_RP = weights_RN[:, [inside[0] for inside in groups.values()]]
+            by_n = [
+                {name: _mean(table[k], weights_RP) for name, table in figures.items()} for k in range(len(settings.ns))
+            ]
+            rows[split] = dict(by_n[-1])
+            rows |= {f"{split} N={n}" if several else f"N={n}": by_n[k] for k, n in enumerate(settings.ns)}
+        return rows
 
     return measure
 
@@ -180,7 +188,7 @@ def _mean(values_P: Floats, weights_RP: Floats) -> Floats:
     return ratio(weights_RP[:, known] @ values_P[known], weights_RP[:, known].sum(axis=1))
 
 
-Said = Sequence[Sequence["Judgement | None"]]
+Said = Sequence[Sequence[Judgement]]
 """problem -> candidate -> what the judge said."""
 
 
@@ -194,14 +202,14 @@ def _figures(pools: Sequence[Pool], said: Said, settings: _Settings) -> dict[str
         found["majority"] = _vote(pools, ones, settings)
     found["pass"] = _table(pools, settings, lambda p, n: pass_at_k(len(pools[p].cases), sum(pools[p].correct), n))
     found["one_sample"] = _table(pools, settings, lambda p, n: sum(pools[p].correct) / len(pools[p].cases))
-    if _any(said, lambda j: None in j.values) or any(None in row for row in said):
-        shares = [sum(j is None or None in j.values for j in row) / len(row) for row in said]
+    shares = [sum(j.value is None and (not j.values or None in j.values) for j in row) / len(row) for row in said]
+    if any(shares):
         found["unscored"] = _table(pools, settings, lambda p, n: shares[p])
     return found
 
 
 def _any(said: Said, true_of: Callable[[Judgement], bool]) -> bool:
-    return any(judgement is not None and true_of(judgement) for row in said for judgement in row)
+    return any(true_of(judgement) for row in said for judgement in row)
 
 
 Scored = Sequence[Sequence["float | None"]]
@@ -209,11 +217,15 @@ Scored = Sequence[Sequence["float | None"]]
 
 def _scores(said: Said, how: str) -> Scored | None:
     """problem -> candidate -> score; nothing if a product is asked for and a value is negative."""
-    if how == "own":
-        return [[None if j is None else j.value for j in row] for row in said]
     if how == "prod" and _any(said, lambda j: any(v is not None and v < 0 for v in j.values)):
         return None
-    return [[None if j is None else aggregate(j.values, how) for j in row] for row in said]
+    return [[_score(judgement, how) for judgement in row] for row in said]
+
+
+def _score(judgement: Judgement, how: str) -> float | None:
+    """The step values as asked; the judge's own value if it is asked for, or if steps were not judged."""
+    folded = None if how == "own" else aggregate(judgement.values, how)
+    return judgement.value if folded is None else folded
 
 
 def _best(pools: Sequence[Pool], scores: Scored | None, settings: _Settings) -> Floats:

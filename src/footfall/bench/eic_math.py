@@ -35,6 +35,14 @@ TYPES = (
 )  # fmt: skip
 _CASES = 100
 
+PUBLISHED = {
+    "gpt-4-1106-preview (critic)": ((55, 92, 95, 88, 92, 94, 93, 72, 78), (56, 71, 82, 69, 74, 86, 79, 59, 67)),
+    "glm-4 (critic)": ((23, 50, 69, 70, 83, 74, 75, 69, 68), (29, 63, 65, 47, 48, 60, 70, 51, 61)),
+    "gemini-pro (critic)": ((10, 24, 49, 32, 33, 15, 49, 44, 67), (8, 31, 25, 14, 26, 11, 29, 29, 42)),
+    "gpt-3.5-turbo-1106 (critic)": ((7, 9, 7, 32, 13, 11, 18, 18, 17), (9, 18, 10, 35, 16, 11, 15, 18, 24)),
+}
+"""Steps found of a hundred, by source and type, from the result files that the authors released (zero-shot prompt)."""
+
 
 @register("benchmark", "eic-math")
 def eic_math(data: str | Path) -> Benchmark:
@@ -52,10 +60,18 @@ def eic_math(data: str | Path) -> Benchmark:
         protocol="the error is at the first step valued strictly below the threshold; no aggregation",
         objective="acc_step",
         revision=file_revision(files.values()),
+        published={model: _published(rows) for model, rows in PUBLISHED.items()},
         notes=counted(more, f"rows after the first {_CASES} of their file are left out, as in the authors' evaluation")
         + counted(lost, "cases name a wrong step past the end of the solution; they count in acc_present alone")
         + counted(other, "cases state another error type than their folder's; the folder is taken"),
     )
+
+
+def _published(rows: Sequence[Sequence[int]]) -> dict[str, float]:
+    found = {f"{source}/{kind}": float(n) for source, row in zip(SOURCES, rows, strict=True)
+             for kind, n in zip(TYPES, row, strict=True)}  # fmt: skip
+    means = {source: sum(row) / len(row) for source, row in zip(SOURCES, rows, strict=True)}
+    return {**found, **means, "mean": sum(means.values()) / len(means)}
 
 
 def _files(data: Path) -> dict[str, Path]:

@@ -45,7 +45,7 @@ def fc_rewardbench(data: str | Path) -> Benchmark:
     return Benchmark(
         name="fc-rewardbench",
         cases=cases,
-        measure=measure_by(cases, response_score, summary=_all),
+        measure=measure_by(response_score, summary=_all),
         protocol="right call strictly above the wrong one by the judge's own value, else the value of its one step",
         objective="accuracy",
         revision=file_revision(files),

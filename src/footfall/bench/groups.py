@@ -5,7 +5,8 @@
     swapped   a pairwise judge asked in both orders: 1 if it names the preferred one twice, 0 if never, else 1/2
 
 The members of one comparison share `split` and `group`; the weight of a comparison is that of its first member. One with
-a member that has no score (or that a scores file does not hold) is left out, and the figure `unscored` says what share.
+a member that has no score is left out, and the figure `unscored` says what share; the runner leaves out those of which a
+scores file does not hold all members, and counts them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from footfall.search.aggregate import Aggregation, aggregate
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 __all__ = [
-    "Compared", "Measure", "Rows", "accuracy", "compare", "group_sizes", "last_step_score", "mean_row", "measure_by",
+    "Compared", "Measure", "Rows", "accuracy", "compare", "last_step_score", "mean_row", "measure_by",
     "pooled_row", "response_case", "response_score", "score_rule", "size_notes", "strict_credit", "swapped_score",
     "tie_credit",
 ]  # fmt: skip
@@ -81,11 +82,6 @@ def response_case(
     return Case(split, trajectory, Judgement(name, (None,) * len(steps), "reference", float(right)), group)
 
 
-def group_sizes(cases: Sequence[Case]) -> Counter[tuple[str, str]]:
-    """How many members each comparison has in the whole data."""
-    return Counter((case.split, case.group) for case in cases)
-
-
 @dataclass(frozen=True)
 class Compared:
     """The comparisons among some cases."""
@@ -98,18 +94,17 @@ class Compared:
 
 
 def compare(
-    cases: Sequence[Case], judgements: Sequence[Judgement], sizes: Mapping[tuple[str, str], int], score: Score,
-    credit: Credit = strict_credit,
-) -> Compared:  # fmt: skip
-    """Each comparison with its credit; `sizes` are those of the whole data, to know when a member is missing."""
+    cases: Sequence[Case], judgements: Sequence[Judgement], score: Score, credit: Credit = strict_credit
+) -> Compared:
+    """Each comparison with its credit."""
     members: dict[tuple[str, str], list[int]] = {}
     for i, case in enumerate(cases):
         members.setdefault((case.split, case.group), []).append(i)
     credits = []
-    for key, inside in members.items():
+    for inside in members.values():
         right = [score(judgements[i]) for i in inside if cases[i].truth.value == 1.0]
         wrong = [score(judgements[i]) for i in inside if cases[i].truth.value != 1.0]
-        credits.append(_credit(right, wrong, len(inside) == sizes[key], credit))
+        credits.append(_credit(right, wrong, credit))
     return Compared(
         np.asarray([split for split, _ in members]),
         np.asarray([inside[0] for inside in members.values()], dtype=np.int64),
@@ -117,9 +112,9 @@ def compare(
     )
 
 
-def _credit(right: Sequence[float | None], wrong: Sequence[float | None], whole: bool, credit: Credit) -> float:
+def _credit(right: Sequence[float | None], wrong: Sequence[float | None], credit: Credit) -> float:
     scored_right, scored_wrong = [s for s in right if s is not None], [s for s in wrong if s is not None]
-    if not whole or len(scored_right) < len(right) or len(scored_wrong) < len(wrong):
+    if len(scored_right) < len(right) or len(scored_wrong) < len(wrong):
         return float("nan")
     return credit(scored_right, scored_wrong)
 
@@ -154,16 +149,14 @@ def ratio(over: Floats, under: Floats) -> Floats:
 
 
 def measure_by(
-    cases: Sequence[Case],
     score: Score,
     credit: Credit = strict_credit,
     summary: Callable[[Rows, Compared, Floats], Rows] | None = None,
 ) -> Measure:
     """A benchmark's `measure`: accuracy of each split, then the rows that `summary` makes of them."""
-    sizes = group_sizes(cases)
 
-    def measure(shown: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
-        compared = compare(shown, judgements, sizes, score, credit)
+    def measure(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
+        compared = compare(cases, judgements, score, credit)
         rows = {s: pooled_row(compared, weights_RN, [s]) for s in dict.fromkeys(compared.splits.tolist())}
         return rows if summary is None else {**rows, **summary(rows, compared, weights_RN)}
 
@@ -172,6 +165,6 @@ def measure_by(
 
 def size_notes(cases: Sequence[Case], published: Mapping[str, int], what: str) -> tuple[str, ...]:
     """A note for data that does not have the published number of comparisons in each split."""
-    found = Counter(split for split, _ in group_sizes(cases))
+    found = Counter(split for split, _ in {(case.split, case.group) for case in cases})
     odd = [f"{s} {found[s]} of {n}" for s, n in published.items() if found[s] != n]
     return (f"{what} that differ in number from the published data: {', '.join(odd)}",) if odd else ()

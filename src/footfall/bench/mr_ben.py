@@ -42,7 +42,7 @@ def mr_ben(data: str | Path) -> Benchmark:
     cases = [
         case for subject, path in files.items() for fields in iter_fields(path) for case in _cases(subject, fields)
     ]
-    lost = sum(c.truth.value == 0 and c.split != "coding" and c.truth.first_below(0.5) is None for c in cases)
+    lost = sum(case.split != "coding" and case.truth.first_below(0.5) is None for case in cases)
     return Benchmark(
         name="mr-ben",
         cases=cases,
@@ -78,6 +78,8 @@ def _case(subject: str, question: str, name: str, row: Fields) -> Case:
     right, code = verdict == "correct", subject == "coding"
     steps = _code_lines(row) if code else merged_steps(row.texts("Model_Solution_Steps"))
     truth: Sequence[float | None] = first_error_truth(None, len(steps))
+    if right and row.text("Model_Solution_First_Error_Step") != "N/A":
+        raise row.wrong("Model_Solution_First_Error_Step", "'N/A', as the solution is correct")
     if not right:
         first = None if code else step_number(row, "Model_Solution_First_Error_Step")
         if first is None and not code:
@@ -88,8 +90,9 @@ def _case(subject: str, question: str, name: str, row: Fields) -> Case:
     answer = row.text_or_none("Ground_Truth_Answer_Modified") or row.text_or_none("Ground_Truth_Answer")
     trajectory, judgement = traced(
         name, Problem(problem_id(prompt), prompt, answer or None, domain=subject), steps, truth, "mr-ben",
-        correct=right, author=row.text("Sampled_Model"), separator="\n",
+        author=row.text("Sampled_Model"), separator="\n",
     )  # fmt: skip
+    # No truth of the whole: that would make the solutions of a question candidates to be compared with each other.
     return Case(subject, trajectory, judgement, group=question)
 
 
@@ -137,8 +140,8 @@ def _counts(case: Case, judgement: Judgement, threshold: float) -> tuple[float, 
     low = judgement.first_below(threshold)
     said = None if low is None else low == -1
     said = judgement.value >= threshold if judgement.value is not None else said
-    right = case.truth.value == 1
     first = case.truth.first_below(0.5)
+    right = first == -1
     located = not right and said is False and low is not None and low == first
     return (
         right and said is True, not right and said is not False, not right and said is False, right and said is not True,

@@ -71,7 +71,7 @@ def rewardbench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark
     return Benchmark(
         name="rewardbench",
         cases=cases,
-        measure=measure_by(cases, lambda judgement: response_score(judgement, aggregation), summary=sections),
+        measure=measure_by(lambda judgement: response_score(judgement, aggregation), summary=sections),
         protocol=f"chosen strictly above rejected by the {score_rule(aggregation)}; sections weigh their subsets "
         "(math-prm 984), overall is the plain mean of the sections",
         objective="accuracy",

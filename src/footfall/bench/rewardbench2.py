@@ -22,7 +22,6 @@ from footfall.bench.groups import (
     Measure,
     Rows,
     compare,
-    group_sizes,
     mean_row,
     pooled_row,
     ratio,
@@ -69,7 +68,7 @@ def rewardbench2(data: str | Path, aggregation: Aggregation = "min") -> Benchmar
     return Benchmark(
         name="rewardbench2",
         cases=cases,
-        measure=_measure(cases, aggregation),
+        measure=_measure(aggregation),
         protocol=f"highest of four by the {score_rule(aggregation)}, credit 1/k when k share it; Ties by the weighted "
         "accuracy, margin and spread of its prompts; overall is the plain mean of the subsets",
         objective="score",
@@ -99,31 +98,24 @@ def _responses(fields: Fields, names: Names) -> Iterator[Case]:
             yield response_case(subset, group, trajectory, problem, response_steps(text), which == "chosen")
 
 
-def _measure(whole: Sequence[Case], aggregation: Aggregation) -> Measure:
-    sizes, prompts = group_sizes(whole), _prompt_sizes(whole)
+def _measure(aggregation: Aggregation) -> Measure:
+    def score(judgement: Judgement) -> float | None:
+        return response_score(judgement, aggregation)
 
     def measure(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
-        scores = [response_score(judgement, aggregation) for judgement in judgements]
         plain = [i for i, case in enumerate(cases) if case.split != TIES]
-        compared = compare([cases[i] for i in plain], [judgements[i] for i in plain], sizes,
-                           lambda judgement: response_score(judgement, aggregation), tie_credit)  # fmt: skip
+        compared = compare([cases[i] for i in plain], [judgements[i] for i in plain], score, tie_credit)
+        weights_RP = weights_RN[:, plain]
         rows: Rows = {}
         for split in dict.fromkeys(case.split for case in cases):
             if split == TIES:
-                rows[split] = _ties_row(cases, scores, prompts, weights_RN)
+                rows[split] = _ties_row(cases, list(map(score, judgements)), weights_RN)
             else:
-                row = pooled_row(compared, weights_RN[:, plain], [split])
+                row = pooled_row(compared, weights_RP, [split])
                 rows[split] = {"score": row.pop("accuracy"), **row}
         return {**rows, "overall": mean_row(rows, name="score")}
 
     return measure
-
-
-def _prompt_sizes(cases: Sequence[Case]) -> dict[str, int]:
-    ids = [case.trajectory.problem.id for case in cases]
-    return {
-        name: ids.count(name) for name in dict.fromkeys(i for i, c in zip(ids, cases, strict=True) if c.split == TIES)
-    }
 
 
 class Spread(NamedTuple):
@@ -171,9 +163,7 @@ def _relative_margin(margin: float, apart: float) -> float:
     return float(np.tanh(margin / apart - 1))
 
 
-def _ties_row(
-    cases: Sequence[Case], scores: Sequence[float | None], sizes: Mapping[str, int], weights_RN: Floats
-) -> dict[str, Floats]:
+def _ties_row(cases: Sequence[Case], scores: Sequence[float | None], weights_RN: Floats) -> dict[str, Floats]:
     members: dict[str, list[int]] = {}
     for i, case in enumerate(cases):
         if case.split == TIES:
@@ -184,9 +174,9 @@ def _ties_row(
         correct = [score for i in inside if cases[i].truth.value == 1.0 and (score := scores[i]) is not None]
         wrong = [score for i in inside if cases[i].truth.value != 1.0 and (score := scores[i]) is not None]
         kind, _, number = name.partition(":")
-        if len(correct) + len(wrong) == sizes[name]:
+        if len(correct) + len(wrong) == len(inside):
             found[kind][number] = spread(correct, wrong)
             weights[number] = weights_RN[:, inside[0]]
     row = {"score": ties_score(found["ref"], found["tied"], weights) if weights else np.full(len(weights_RN), np.nan)}
-    unscored = len(members) - len(found["ref"]) - len(found["tied"])
-    return {**row, "unscored": np.full(len(weights_RN), unscored / len(members))} if unscored else row
+    unscored = 1 - (len(found["ref"]) + len(found["tied"])) / len(members)
+    return {**row, "unscored": np.full(len(weights_RN), unscored)} if unscored else row

@@ -39,7 +39,7 @@ def toolcomp(data: str | Path) -> Benchmark:
     return Benchmark(
         name="toolcomp",
         cases=cases,
-        measure=measure_by(cases, last_step_score, summary=_all),
+        measure=measure_by(last_step_score, summary=_all),
         protocol=f"preferred strictly above dispreferred by the {LAST_STEP_RULE}; a pair is named by its place in the file",
         objective="accuracy",
         revision=file_revision(files),
@@ -58,7 +58,7 @@ def _pair(fields: Fields, name: str) -> Iterator[Case]:
     prompt = fields.text("prompt")
     problem = Problem(
         name,
-        prompt if date is None else f"{prompt}\n\nThe current date is {date}.",
+        f"{prompt}\n\nThe current date is {date}." if date else prompt,
         domain="agent",
         tools=tuple({"name": tool} for tool in _tool_names(fields)),
     )

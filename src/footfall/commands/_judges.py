@@ -39,7 +39,7 @@ def open_judge(options: JudgeOptions, asked: Mapping[str, Any], offered: Mapping
 
 
 def make_judge(name: str, asked: Mapping[str, Any], offered: Mapping[str, Any]) -> Judge:
-    """A judge from a PRM's folder (or the run that trained it) or from its registered name.
+    """A judge from a PRM's folder (or the run that trained it), a published PRM's folder or hub id, or a registered name.
 
     What is asked for must fit the judge; what is offered is used if it does.
     """
@@ -49,13 +49,25 @@ def make_judge(name: str, asked: Mapping[str, Any], offered: Mapping[str, Any]) 
         made: Judge = make_part(kinds[name], name, asked, offered)
     elif folder is not None:
         made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered)
+    elif _is_checkpoint(name):
+        made = make_part("reward", "checkpoint", {**asked, "path": name}, offered)
     elif Path(name).exists():
-        raise ValueError(f"{name} is no PRM: it has no {CONFIG_FILE}; `footfall train` writes one that has")
+        raise ValueError(
+            f"{name} is no PRM: it has neither a {CONFIG_FILE} (`footfall train` writes it) nor a config.json"
+        )
     else:
         near = difflib.get_close_matches(name, kinds, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(kinds)}"
         raise ValueError(f"no judge and no folder is called {name!r}; {hint}")
     return made
+
+
+def _is_checkpoint(name: str) -> bool:
+    """A folder as hubs hold it, or a hub id (owner/name)."""
+    folder = Path(name)
+    if folder.exists():
+        return any((folder / file).is_file() for file in ("config.json", "adapter_config.json"))
+    return name.count("/") == 1 and name[0] not in "./~" and not name.endswith("/")
 
 
 def asks(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[str, Any]:

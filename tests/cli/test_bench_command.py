@@ -1,0 +1,202 @@
+"""`footfall bench` from the command line: thresholds, scores, the oracle, pages, all benchmarks, comparisons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from footfall import cli
+from footfall.bench.sanity import Constant
+from footfall.commands._bench_all import find_data
+
+LABELS = {"gsm8k": (1, -1, 0, -1), "math": (2, -1)}
+"""By split, the index of the first error of each solution of three steps."""
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder `data/processbench` with two splits; the working directory is beside it."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data" / "processbench"
+    folder.mkdir(parents=True)
+    for split, labels in LABELS.items():
+        rows = [
+            {"id": f"{split}-{i}", "generator": "g", "problem": "1 + 1?", "steps": [f"{split} {i} {k}" for k in range(3)],
+             "final_answer_correct": label < 0, "label": label}
+            for i, label in enumerate(labels)
+        ]  # fmt: skip
+        (folder / f"{split}.json").write_text(json.dumps(rows), encoding="utf-8")
+    return folder
+
+
+BENCH = ["bench", "processbench", "--data", "data/processbench"]
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    """What a command prints with --json, and nothing else there."""
+    capsys.readouterr()
+    assert cli.main([*words, "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a user gets who has something to mend."""
+    capsys.readouterr()
+    assert cli.main(words) == 2
+    return capsys.readouterr().err
+
+
+def write_scores(path: str, **values: list[float | None]) -> None:
+    """Keys are gsm8k_0 for gsm8k-0."""
+    rows = [json.dumps({"id": name.replace("_", "-"), "scores": given}) for name, given in values.items()]
+    Path(path).write_text("\n".join(rows), encoding="utf-8")
+
+
+def test_a_sanity_judge_gets_its_figures_and_the_run_its_files(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told([*BENCH, "--judge", "always-right", "--out", "run"], capsys)
+    assert (found["threshold"], found["threshold_policy"], found["used"]) == (0.5, "the benchmark's own", 6)
+    split = found["splits"]["gsm8k"]
+    assert [split[name]["value"] for name in ("acc_err", "acc_cor", "f1")] == [0.0, 1.0, 0.0]
+    # Known steps of gsm8k: 2 + 3 + 1 + 3, of math: 3 + 3; each erroneous solution has one wrong step.
+    assert found["diagnostics"]["confusion"] == {
+        "wrong_found": 0, "right_flagged": 0, "right_passed": 12, "wrong_missed": 3}  # fmt: skip
+    assert [(p["label"], p["found"]) for p in found["diagnostics"]["positions"]] == [("0", 0), ("1", 0), ("2", 0)]
+    assert found["diagnostics"]["no_error"]["accuracy"] == 1.0
+    assert found["published"]["Qwen2.5-Math-PRM-7B"]["gsm8k"] == 82.4
+    assert json.loads(Path("run/report.json").read_text()) == found
+    root = ElementTree.fromstring(Path("run/report.html").read_text(encoding="utf-8"))
+    assert "always-right" in "".join(root.itertext())
+    with np.load("run/resamples.npz", allow_pickle=False) as held:
+        assert held["values"].shape == (7, 2001)  # three figures of two splits and the mean
+
+
+def test_people_see_threshold_policy_and_where_the_page_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*BENCH, "--judge", "always-wrong", "--threshold", "0.25", "--out", "run"]) == 0
+    shown = capsys.readouterr().out
+    assert "0.25 (fixed)" in shown and "run/report.html" in shown and "published f1" in shown
+
+
+def test_scores_of_elsewhere_are_measured_and_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    write_scores("s.jsonl", gsm8k_0=[0.9, 0.1, None], gsm8k_1=[0.9, 0.8, 0.7], gsm8k_2=[0.6, 0.2, 0.2], nobody=[0.5])
+    found = told([*BENCH, "--scores", "s.jsonl"], capsys)
+    assert [found["splits"]["gsm8k"][name]["value"] for name in ("acc_err", "acc_cor")] == [0.5, 1.0]
+    assert (found["left_out"], found["left_out_ids"]) == (3, ["gsm8k/gsm8k-3", "math/math-0", "math/math-1"])
+    assert (found["unknown"], found["unknown_ids"], found["unjudged_steps"]) == (1, ["nobody"], 1)
+
+
+def test_bad_scores_are_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("nan.jsonl").write_text('{"id": "gsm8k-0", "scores": [0.5, NaN, 1]}\n', encoding="utf-8")
+    assert "nan.jsonl, line 1, field scores, step 2" in refused([*BENCH, "--scores", "nan.jsonl"], capsys)
+    write_scores("same.jsonl", gsm8k_0=[0.5, 0.5, 0.5], gsm8k_1=[0.5, 0.5, 0.5])
+    assert "every score is 0.5" in refused([*BENCH, "--scores", "same.jsonl"], capsys)
+    allowed = told([*BENCH, "--scores", "same.jsonl", "--allow-constant"], capsys)
+    assert allowed["splits"]["gsm8k"]["acc_cor"]["value"] == 1.0
+    both = [*BENCH, "--scores", "same.jsonl", "--judge", "random"]
+    assert "either --scores or --judge" in refused(both, capsys)
+
+
+def test_the_threshold_is_fixed_own_or_tuned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*BENCH, "--judge", "always-right", "--threshold"]
+    assert "always-right declares no threshold of its own" in refused([*words, "own"], capsys)
+    assert "a finite number is needed" in refused([*words, "nan"], capsys)
+    assert told([*words, "0.75"], capsys)["threshold_policy"] == "fixed"
+    tuned = told([*BENCH, "--judge", "random", "--tune-on", "gsm8k"], capsys)
+    assert tuned["threshold_policy"] == "tuned for f1 on gsm8k, which is not reported"
+    assert list(tuned["splits"]) == ["math"] and tuned["tuned_away"] == 4
+    monkeypatch.setattr(Constant, "threshold", 0.125, raising=False)
+    for more in ([], ["--threshold", "own"]):
+        found = told([*BENCH, "--judge", "always-right", *more], capsys)
+        assert (found["threshold"], found["threshold_policy"]) == (0.125, "the judge's own")
+
+
+def test_the_oracle_finds_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told([*BENCH, "--judge", "oracle"], capsys)
+    assert [found["splits"][row]["f1"]["value"] for row in ("gsm8k", "math", "mean")] == [1.0, 1.0, 1.0]
+    assert found["judge"].startswith("oracle@")
+    assert "takes no --set" in refused([*BENCH, "--judge", "oracle", "--set", "x=1"], capsys)
+
+
+def test_judges_are_compared_in_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    for judge in ("always-right", "oracle"):
+        told([*BENCH, "--judge", judge, "--out", judge], capsys)
+    found = told(["bench", "compare", "always-right", "oracle", "--out", "c"], capsys)
+    (against,) = found["differences"].values()
+    assert list(against) == ["gsm8k", "math", "mean"]
+    assert against["gsm8k"]["difference"] == {"value": 1.0, "ci95": [1.0, 1.0]}
+    assert against["gsm8k"]["p"] < 0.2
+    assert json.loads(Path("c/report.json").read_text()) == found
+    ElementTree.fromstring(Path("c/report.html").read_text(encoding="utf-8"))
+    assert cli.main(["bench", "compare", "always-right", "oracle", "--out", "c"]) == 0
+    assert "+100.0 [100.0, 100.0]" in capsys.readouterr().out
+
+
+def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    told([*BENCH, "--judge", "random", "--out", "one"], capsys)
+    told([*BENCH, "--judge", "random", "--seed", "1", "--out", "two"], capsys)
+    assert "their seeds differ: 0 and 1" in refused(["bench", "compare", "one", "two"], capsys)
+    assert "two runs or more" in refused(["bench", "compare", "one"], capsys)
+    assert "nowhere is no finished run" in refused(["bench", "compare", "one", "nowhere"], capsys)
+    assert "no --judge" in refused(["bench", "compare", "one", "two", "--judge", "random"], capsys)
+    assert "only `footfall bench compare` takes runs" in refused([*BENCH, "one"], capsys)
+
+
+def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["bench", "all", "--data", "data", "--judge", "random", "--out", "all"]
+    found = told(words, capsys)
+    assert list(found["benchmarks"]) == ["processbench"] and found["failed"] == {}
+    assert found["not_run"]["steps"] == "there is no steps/ in data"
+    said = "".join(ElementTree.fromstring(Path("all/report.html").read_text(encoding="utf-8")).itertext())
+    assert "processbench" in said and "there is no steps/ in data" in said
+    alone = told([*BENCH, "--judge", "random", "--out", "alone"], capsys)
+    assert found["benchmarks"]["processbench"] == alone
+
+    def again(*_: object) -> None:
+        raise AssertionError("what was judged is judged again")
+
+    monkeypatch.setattr("footfall.bench.sanity.RandomJudge.judge", again)
+    assert told(words, capsys) == found
+    assert told(["bench", "compare", "all/processbench", "alone"], capsys)["benchmark"] == "processbench"
+
+
+def test_a_benchmark_with_bad_data_does_not_stop_the_others(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data.parent / "PRM_Bench").mkdir()
+    (data.parent / "PRM_Bench" / "broken.jsonl").write_text("{", encoding="utf-8")
+    found = told(["bench", "all", "--data", "data", "--judge", "always-wrong", "--out", "all"], capsys, code=1)
+    assert list(found["benchmarks"]) == ["processbench"] and list(found["failed"]) == ["prmbench"]
+    said = "".join(ElementTree.fromstring(Path("all/report.html").read_text(encoding="utf-8")).itertext())
+    assert "Failed" in said and found["failed"]["prmbench"] in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "needs --data DIR"),
+        (["--data", "nowhere"], "needs --data DIR"),
+        (["--data", "data/processbench"], "has no data of a benchmark"),
+        (["--data", "data", "--scores", "s.jsonl"], "--scores is for one benchmark"),
+        (["--data", "data", "--tune-on", "gsm8k"], "--tune-on is for one benchmark"),
+    ],
+)
+def test_all_says_what_it_needs(more: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in refused(["bench", "all", "--judge", "random", *more], capsys)
+
+
+def test_data_is_found_by_the_benchmarks_name_with_either_sign(tmp_path: Path) -> None:
+    for name in ("socratic_prmbench", "mr-ben", "Best_of_N"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "steps.jsonl").touch()
+    found = {
+        name: find_data(tmp_path, name) for name in ("socratic-prmbench", "mr-ben", "best-of-n", "steps", "prmbench")
+    }
+    assert [path and path.name for path in found.values()] == [
+        "socratic_prmbench", "mr-ben", "Best_of_N", "steps.jsonl", None]  # fmt: skip
