@@ -48,7 +48,8 @@ PUBLISHED = {
 @register("benchmark", "agentprocessbench")
 def agent_process_bench(data: str | Path) -> Benchmark:
     """AgentProcessBench: good, neutral and bad steps of tool-using agents; `data` is its folder or one part's file."""
-    files = benchmark_files(data, SPLITS, "AgentProcessBench")
+    place = Path(data)
+    files = benchmark_files(place / "data" if (place / "data").is_dir() else place, SPLITS, "AgentProcessBench")
     absent = [split for split in SPLITS if split not in files]
     return Benchmark(
         name="agentprocessbench",

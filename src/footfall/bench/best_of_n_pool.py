@@ -60,7 +60,8 @@ def best_of_n_pool(
     for how in (*aggregations, vote):
         if how not in AGGREGATIONS:
             raise ValueError(f"no aggregation is called {how!r}; there are {', '.join(AGGREGATIONS)}")
-    files, names = data_files(data), Names()
+    files, others = _pool_files(data)
+    names = Names()
     pools = [pool for path in files for pool in read_pools(path, labels, names)]
     if not pools:
         raise no_records(data, "problem with candidates")
@@ -74,8 +75,26 @@ def best_of_n_pool(
         "weighted vote needs values that are not negative",
         objective=f"best_{aggregations[0]}" if aggregations else "majority",
         revision=file_revision(files),
-        notes=() if smallest == largest else (f"pools have {smallest} to {largest} candidates; N ends at {smallest}",),
+        notes=_notes(smallest, largest, others),
     )
+
+
+def _pool_files(data: str | Path) -> tuple[list[Path], list[Path]]:
+    """The files with pools, and those of a folder that hold something else."""
+    files = data_files(data)
+    if Path(data).is_file():
+        return files, []
+    pools = [path for path in files if (first := next(iter(records(path)), None)) is not None and "candidates" in first]
+    if not pools:
+        raise no_records(data, "problem with candidates")
+    return pools, [path for path in files if path not in pools]
+
+
+def _notes(smallest: int, largest: int, others: Sequence[Path]) -> tuple[str, ...]:
+    notes = [] if smallest == largest else [f"pools have {smallest} to {largest} candidates; N ends at {smallest}"]
+    if others:
+        notes.append(f"files without candidates are left out: {', '.join(path.name for path in others)}")
+    return tuple(notes)
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def _tune(benchmark: Benchmark, cases: list[Case], judgements: list[Judgement], 
     """Tries the midpoints between neighbouring values, at most 200 of them; the lowest of equals."""
     values = np.unique([v for j in judgements for v in j.values if v is not None])
     if len(values) < 2:
-        return benchmark.threshold
+        raise ValueError(f"{benchmark.name}: all steps of {split!r} have one value, there is no threshold to choose")
     middles = (values[1:] + values[:-1]) / 2
     tried = middles[np.linspace(0, len(middles) - 1, min(200, len(middles))).astype(int)]
     one = np.ones((1, len(cases)))

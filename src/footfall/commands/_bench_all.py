@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["find_data", "run_all"]
 
+_ALSO_CALLED = {"mr-math": "reasoneval"}
+"""Benchmarks whose authors ship them in a folder of another name."""
+
 
 def run_all(config: BenchConfig) -> int:
     """Measure on each benchmark; 1 if one of them failed."""
@@ -60,7 +63,8 @@ def run_all(config: BenchConfig) -> int:
 def find_data(folder: Path, name: str) -> Path | None:
     """The folder (or file) of a benchmark in `folder`: its name with - or _, in any case; folders go first."""
     there = sorted(folder.iterdir(), key=lambda path: (not path.is_dir(), path.name))
-    return next((path for path in there if _plain(path.name.partition(".")[0]) == _plain(name)), None)
+    names = {_plain(name), _plain(_ALSO_CALLED.get(name, name))}
+    return next((path for path in there if _plain(path.name.partition(".")[0]) in names), None)
 
 
 def _plain(name: str) -> str:

@@ -13,7 +13,7 @@ from footfall.bench.runner import Benchmark, Tuned, measured
 from footfall.bench.sanity import Oracle
 from footfall.bench.scores import Scores
 from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
-from footfall.commands._parts import make_part
+from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import world_rows, world_source
 from footfall.store import write_json
@@ -36,15 +36,6 @@ class Done(NamedTuple):
     folder: Path
 
 
-class _Kept(JudgeInRun):
-    """A judge whose judgements are kept, with the threshold that it declares."""
-
-    @property
-    def threshold(self) -> float | None:
-        found: float | None = getattr(self.inner, "threshold", None)
-        return found
-
-
 def make_benchmark(config: BenchConfig) -> Benchmark:
     """The benchmark with its data; nothing is judged yet."""
     asked: dict[str, Any] = {}
@@ -55,6 +46,7 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
         asked["data"] = config.data if world is None else world_rows(world, config.policy, config.run.seed)
     if config.format is not None:
         asked["format"] = config.format
+    asked |= settings(config.option)
     made: Benchmark = make_part("benchmark", config.name, asked)
     return made
 
@@ -82,7 +74,7 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
     known = Oracle(benchmark.cases) if judge is None else judge
     threshold = config.threshold if config.tune_on is None else Tuned(config.tune_on)
     with open_run("bench", config, for_show=("runs",)) as run:
-        kept = known if isinstance(known, Scores) else _Kept(run, known, config.chunk)
+        kept = known if isinstance(known, Scores) else JudgeInRun(run, known, config.chunk)
         found = measured(benchmark, kept, threshold, seed=config.run.seed)
         diagnostics = diagnose(found.cases, found.judgements, found.report.threshold)
         view = BenchView(found.report, diagnostics, benchmark.published)

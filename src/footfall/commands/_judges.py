@@ -121,6 +121,12 @@ class JudgeInRun:
     def name(self) -> str:
         return self.inner.name
 
+    @property
+    def threshold(self) -> float | None:
+        """The one that the judge declares, if any."""
+        found: float | None = getattr(self.inner, "threshold", None)
+        return found
+
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         def work(part: Sequence[Trajectory]) -> list[Judgement]:
             said = self.inner.judge(part)

@@ -47,6 +47,8 @@ class BenchConfig:
     world:arithmetic:N[:SPLIT], of the split test unless another is named."""
     format: str | None = None
     """The format of the data, for benchmarks that take any."""
+    option: tuple[str, ...] = ()
+    """The benchmark's own options as name=value, e.g. votes=false or aggregation=prod."""
     scores: Path | None = None
     """Step scores by id, instead of a judge."""
     allow_constant: bool = False
