@@ -9,12 +9,14 @@ import torch
 from transformers import AutoModel
 
 from footfall.loading import quiet
+from footfall.reward.tensors import TensorFiles
 
 __all__ = [
     "Backbone",
     "add_lora",
     "add_marker",
     "context_length",
+    "graft_adapter",
     "load_adapter",
     "load_backbone",
     "marker_id",
@@ -23,6 +25,7 @@ __all__ = [
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
 
+_IN_LM, _IN_DECODER = "base_model.model.model.", "base_model.model."
 _EXTRA = "LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
 
 
@@ -92,4 +95,23 @@ def load_adapter(backbone: Backbone, folder: Path, trainable: bool) -> Backbone:
     except ImportError as error:
         raise ImportError(f"{folder} holds a LoRA adapter. {_EXTRA}") from error
     adapted: Backbone = PeftModel.from_pretrained(backbone, folder, is_trainable=trainable)
+    return adapted
+
+
+def graft_adapter(backbone: Backbone, folder: Path) -> Backbone:
+    """The decoder with an adapter that was trained on the whole language model around it.
+
+    There every name has one more `model.`; peft would find none of them and go on with an adapter of zeros.
+    """
+    try:
+        from peft import PeftConfig, PeftModel, get_peft_model_state_dict
+    except ImportError as error:
+        raise ImportError(f"{folder} holds a LoRA adapter. {_EXTRA}") from error
+    stored = {name.replace(_IN_LM, _IN_DECODER, 1) for name in TensorFiles(folder).names}
+    config = PeftConfig.from_pretrained(str(folder))
+    config.task_type = None
+    adapted: Backbone = PeftModel.from_pretrained(backbone, folder, config=config, key_mapping={r"^model\.": ""})
+    lost = sorted(stored - set(get_peft_model_state_dict(adapted)))
+    if lost:
+        raise ValueError(f"{folder} adapts what is not part of a {type(backbone).__name__}: {lost[0]}")
     return adapted

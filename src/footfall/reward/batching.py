@@ -40,9 +40,9 @@ def pack(lengths: Sequence[int], token_budget: int, max_waste: float = 0.25) -> 
     return groups
 
 
-def pad(readings: Sequence[Reading], pad_id: int, device: torch.device | str = "cpu") -> Batch:
-    """Ids padded on the right, positions with 0; the caller looks at neither."""
-    longest = max(len(r.ids) for r in readings)
+def pad(readings: Sequence[Reading], pad_id: int, device: torch.device | str = "cpu", multiple: int = 1) -> Batch:
+    """Ids padded on the right, to a `multiple` of tokens, and positions with 0; the caller looks at neither."""
+    longest = -(-max(len(r.ids) for r in readings) // multiple) * multiple
     most = max(len(r.positions) for r in readings)
     ids = torch.full((len(readings), longest), pad_id, dtype=torch.long)
     positions = torch.zeros((len(readings), most), dtype=torch.long)

@@ -19,7 +19,7 @@ from footfall.encoding import check_round_trip
 from footfall.fingerprint import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.registry import register
-from footfall.reward.backbone import Backbone, context_length, load_adapter
+from footfall.reward.backbone import Backbone, context_length, graft_adapter
 from footfall.reward.canary import default_pair, refuse_constant
 from footfall.reward.family import Evidence, Family, recognise
 from footfall.reward.judge import StepHeadJudge, TooLong
@@ -46,6 +46,14 @@ class Options:
     base: str | None = None
     """Replaces the base model that an adapter names, or the reference of an implicit PRM."""
     check: bool = True
+    compile: bool | None = None
+
+    def judge(self, model: StepModel) -> StepHeadJudge:
+        """A model of one pass as a judge that is run this way."""
+        return StepHeadJudge(
+            model, too_long=self.too_long, token_budget=self.token_budget, cache_tokens=self.cache_tokens,
+            compile=self.compile,
+        )  # fmt: skip
 
 
 @register("reward", "checkpoint")
@@ -58,15 +66,15 @@ def checkpoint(
     cache_tokens: int = 0,
     base: str | None = None,
     check: bool = True,
+    compile: bool | None = None,
 ) -> Judge:
     """A published PRM of any known family, from a folder or a hub id."""
     seen = evidence(path, base)
     found = recognise(seen, family)
-    options = Options(device, None, too_long, token_budget, cache_tokens, base, check)
+    options = Options(device, None, too_long, token_budget, cache_tokens, base, check, compile)
     if found.open is not None:
         return found.open(seen, found, options)
-    model = CheckpointModel.load(seen, found, options)
-    return StepHeadJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens)
+    return options.judge(CheckpointModel.load(seen, found, options))
 
 
 def evidence(path: str | Path, base: str | None = None) -> Evidence:
@@ -75,12 +83,12 @@ def evidence(path: str | Path, base: str | None = None) -> Evidence:
 
     def tokenizer() -> Any:
         own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json"))
-        source = str(folder) if own or not (folder / _ADAPTER).is_file() else str(_base_of(folder, base))
+        source = str(folder) if own or not _is_adapter(folder) else str(_base_of(folder, base))
         loaded = load_tokenizer(source)
         check_round_trip(loaded, source)
         return loaded
 
-    return Evidence(folder, str(path), tokenizer)
+    return Evidence(folder, str(path), tokenizer, (lambda: _base_of(folder, base)) if _is_adapter(folder) else None)
 
 
 class CheckpointModel(StepModel):
@@ -104,9 +112,7 @@ class CheckpointModel(StepModel):
         backbone = load_native(seen.folder, options.dtype or pick_dtype(place), family.keys, options.base)
         width: int = backbone.config.get_text_config().hidden_size
         tensors = (
-            seen.tensors
-            if "config.json" in _files(seen.folder)
-            else evidence(_base_of(seen.folder, options.base)).tensors
+            seen.tensors if not _is_adapter(seen.folder) else evidence(_base_of(seen.folder, options.base)).tensors
         )
         head = family.head.build(tensors, writer, width, family.readout.outputs)
         model = cls(backbone, head, writer, family)
@@ -157,8 +163,8 @@ class CheckpointModel(StepModel):
 
 def load_native(folder: Path, dtype: torch.dtype, keys: Mapping[str, str] | None, base: str | None) -> Backbone:
     """The decoder of a checkpoint in transformers' own code; of an adapter, its base with the adapter in it."""
-    if (folder / _ADAPTER).is_file() and "config.json" not in _files(folder):
-        return load_adapter(load_native(_base_of(folder, base), dtype, keys, None), folder, trainable=False)
+    if _is_adapter(folder):
+        return graft_adapter(load_native(_base_of(folder, base), dtype, keys, None), folder)
     with quiet():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model, info = AutoModel.from_pretrained(
@@ -179,5 +185,6 @@ def _base_of(folder: Path, base: str | None) -> Path:
     return local_folder(name)
 
 
-def _files(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+def _is_adapter(folder: Path) -> bool:
+    """A bare adapter: its base model is elsewhere."""
+    return (folder / _ADAPTER).is_file() and not (folder / "config.json").is_file()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,12 +38,16 @@ class Evidence:
     name: str
     """As the user named it, which may hold the family's name."""
     load_tokenizer: Callable[[], Any]
+    base: Callable[[], Path] | None = None
+    """Where the base model of a bare adapter is: its config says what the adapter belongs to."""
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
         path = self.folder / "config.json"
         if not path.is_file():
-            return {}
+            if self.base is None:
+                return {}
+            path = self.base() / "config.json"
         parsed = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(parsed, dict):
             raise ValueError(f"{path}: expected an object, found {type(parsed).__name__}")
@@ -77,6 +81,8 @@ class Match:
     tensors: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     """Tensors that it must not have."""
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """Rows of stored matrices, which tells heads of one name but other widths apart."""
     tokens: tuple[str, ...] = ()
     """Texts that are one token each."""
     files: tuple[str, ...] = ()
@@ -101,6 +107,11 @@ class Match:
         for tensor in self.absent:
             if tensor in seen.tensors:
                 return f"it has a tensor {tensor}"
+        for tensor, rows in self.rows.items():
+            if tensor not in seen.tensors:
+                return f"it has no tensor {tensor}"
+            if seen.tensors.shape(tensor)[0] != rows:
+                return f"its {tensor} has {seen.tensors.shape(tensor)[0]} rows, not {rows}"
         for token in self.tokens:
             if not seen.knows(token):
                 return f"{token!r} is not one token of its vocabulary"

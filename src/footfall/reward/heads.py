@@ -86,16 +86,28 @@ class VocabularyRows:
 
 @dataclass(frozen=True)
 class MeanOfRows:
-    """One logit: the mean of the outputs of a matrix of `rows` rows, which is the output of its mean row."""
+    """One logit: the mean of the outputs of a matrix of `rows` rows, which is the output of its mean row.
+
+    The matrix may repeat these rows down to the size of a vocabulary, which leaves the mean as it is.
+    """
 
     rows: int
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
         name = output_matrix(tensors)
-        rows = tensors.shape(name)[0]
-        if rows != self.rows:
-            raise ValueError(f"{tensors.folder}: {name} has {rows} rows, its family has {self.rows}")
-        return _fitting(linear(tensors.load(name).mean(dim=0, keepdim=True)), width, name)
+        stored = tensors.shape(name)[0]
+        first_RH = tensors.rows(name, list(range(min(self.rows, stored))))
+        # All rows are alike or none is: a language model's own matrix shows it at once.
+        repeats = stored % self.rows == 0 and all(
+            torch.equal(tensors.rows(name, list(range(start, start + self.rows))), first_RH)
+            for start in {0, min(self.rows, stored - self.rows), stored - self.rows}
+        )
+        if not repeats:
+            raise ValueError(
+                f"{tensors.folder}: {name} has {stored} rows that do not repeat {self.rows}; "
+                "its family has one reward head of that many rows there"
+            )
+        return _fitting(linear(first_RH.mean(dim=0, keepdim=True)), width, name)
 
 
 def output_matrix(tensors: TensorFiles) -> str:

@@ -3,6 +3,9 @@
 A trace is kept under each of its read positions. A later trace that begins with the same ids (a search has added a step,
 or several that differ) takes the keys, values and logits from there and runs only its new tokens. Pasts of different
 lengths share a batch: they are padded on the left and masked, and every token keeps its true position.
+
+What a batch leaves is kept in one piece, all layers together, and its traces point into it: a few large copies instead
+of thousands of small ones. The piece goes when the last of its traces is forgotten.
 """
 
 from __future__ import annotations
@@ -21,15 +24,22 @@ from footfall.reward.step_model import StepModel
 
 __all__ = ["PrefixCache"]
 
-Layers = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values (heads, T, D) of each layer."""
+Ids = tuple[int, ...]
 
 
 class _Entry(NamedTuple):
-    ids: tuple[int, ...]
-    layers: Layers
-    logits_SK: Tensor
+    """One trace: its row of a batch's keys and values (2, layers, N, heads, T, D), which begins at `start`."""
+
+    ids: Ids
     positions: tuple[int, ...]
+    logits_SK: Tensor
+    kept: Tensor
+    row: int
+    start: int
+
+    def past(self, length: int) -> Tensor:
+        """Keys and values (2, layers, heads, length, D) of the first `length` tokens."""
+        return self.kept[:, :, self.row, :, self.start : self.start + length]
 
 
 class _Job(NamedTuple):
@@ -52,9 +62,9 @@ class PrefixCache:
     def __init__(self, model: StepModel, tokens: int) -> None:
         self.model = model
         self.tokens = tokens
-        self._entries: OrderedDict[tuple[int, ...], _Entry] = OrderedDict()
+        self._entries: OrderedDict[Ids, _Entry] = OrderedDict()
         self._held = 0
-        self._at: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._at: dict[Ids, Ids] = {}
         """Ids up to a read position -> ids of the entry that begins with them."""
 
     def forget(self) -> None:
@@ -67,8 +77,7 @@ class PrefixCache:
         jobs = [self._job(reading) for reading in readings]
         logits: list[Tensor] = [torch.zeros(0, self.model.readout.outputs)] * len(jobs)
         for group in pack([len(job.reading.ids) for job in jobs], token_budget, max_waste=1.0):
-            members = [jobs[i] for i in group]
-            for i, found in zip(group, self._run(members), strict=True):
+            for i, found in zip(group, self._run([jobs[i] for i in group]), strict=True):
                 logits[i] = found
         return logits, [job.new for job in jobs]
 
@@ -76,7 +85,7 @@ class PrefixCache:
         for k in reversed(range(len(reading.positions))):
             length = reading.positions[k] + 1
             kept = self._at.get(reading.ids[:length])
-            if kept is not None and kept in self._entries:
+            if kept is not None:
                 self._entries.move_to_end(kept)
                 entry = self._entries[kept]
                 if length == len(reading.ids):
@@ -87,9 +96,8 @@ class PrefixCache:
 
     @torch.inference_mode()
     def _run(self, jobs: Sequence[_Job]) -> list[Tensor]:
-        cache, deepest = self._past(jobs)
-        longest = max(job.new for job in jobs)
-        device = self.model.device
+        deepest, longest = max(job.past for job in jobs), max(job.new for job in jobs)
+        cache = self._past(jobs, deepest)
         ids = torch.full((len(jobs), longest), self.model.pad_id)
         where = torch.zeros((len(jobs), longest), dtype=torch.long)
         mask = torch.zeros((len(jobs), deepest + longest), dtype=torch.long)
@@ -97,33 +105,32 @@ class PrefixCache:
             ids[n, : job.new] = torch.tensor(job.reading.ids[job.past :])
             where[n] = torch.arange(job.past, job.past + longest)
             mask[n, deepest - job.past : deepest + job.new] = 1
+        device = self.model.device
         output: Any = self.model.backbone(
             input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=where.to(device),
             past_key_values=cache, use_cache=True,
         )  # fmt: skip
         found = self._logits(jobs, output.last_hidden_state)
+        kept = torch.stack([torch.stack([layer.keys for layer in cache.layers]),
+                            torch.stack([layer.values for layer in cache.layers])])  # fmt: skip
         for n, job in enumerate(jobs):
-            first, last = deepest - job.past, deepest + job.new
-            layers = tuple((layer.keys[n, :, first:last].clone(), layer.values[n, :, first:last].clone())
-                           for layer in cache.layers)  # fmt: skip
-            self._keep(_Entry(job.reading.ids, layers, found[n], job.reading.positions))
+            self._keep(_Entry(job.reading.ids, job.reading.positions, found[n], kept, n, deepest - job.past))
         return found
 
-    def _past(self, jobs: Sequence[_Job]) -> tuple[Any, int]:
+    def _past(self, jobs: Sequence[_Job], deepest: int) -> Any:
         """The jobs' pasts as one cache, padded on the left."""
-        deepest = max(job.past for job in jobs)
         cache: Any = DynamicCache()
-        shape = next((job.entry.layers for job in jobs if job.entry is not None), None)
-        if shape is None or deepest == 0:
-            return cache, 0
-        for number, (like, _) in enumerate(shape):
-            keys, values = (like.new_zeros(len(jobs), like.shape[0], deepest, like.shape[2]) for _ in range(2))
-            for n, job in enumerate(jobs):
-                if job.entry is not None and job.past:
-                    keys[n, :, deepest - job.past :] = job.entry.layers[number][0][:, : job.past]
-                    values[n, :, deepest - job.past :] = job.entry.layers[number][1][:, : job.past]
-            cache.update(keys, values, number)
-        return cache, deepest
+        like = next((job.entry.kept for job in jobs if job.entry is not None), None)
+        if like is None or deepest == 0:
+            return cache
+        _, layers, _, heads, _, width = like.shape
+        pasts = like.new_zeros(2, layers, len(jobs), heads, deepest, width)
+        for n, job in enumerate(jobs):
+            if job.entry is not None and job.past:
+                pasts[:, :, n, :, deepest - job.past :] = job.entry.past(job.past)
+        for number in range(layers):
+            cache.update(pasts[0, number], pasts[1, number], number)
+        return cache
 
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
@@ -140,14 +147,19 @@ class PrefixCache:
         return found
 
     def _keep(self, entry: _Entry) -> None:
-        old = self._entries.pop(entry.ids, None)
-        self._held += len(entry.ids) - (len(old.ids) if old else 0)
+        self._drop(entry.ids)
         self._entries[entry.ids] = entry
+        self._held += len(entry.ids)
         for position in entry.positions:
             self._at[entry.ids[: position + 1]] = entry.ids
         while self._held > self.tokens and len(self._entries) > 1:
-            _, gone = self._entries.popitem(last=False)
-            self._held -= len(gone.ids)
-            for position in gone.positions:
-                if self._at.get(gone.ids[: position + 1]) == gone.ids:
-                    del self._at[gone.ids[: position + 1]]
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, ids: Ids) -> None:
+        gone = self._entries.pop(ids, None)
+        if gone is None:
+            return
+        self._held -= len(ids)
+        for position in gone.positions:
+            if self._at.get(ids[: position + 1]) == ids:
+                del self._at[ids[: position + 1]]

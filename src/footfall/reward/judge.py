@@ -20,6 +20,8 @@ from footfall.types import Cost, Judgement, Trajectory
 __all__ = ["StepHeadJudge", "TooLong", "step_head"]
 
 TooLong = Literal["error", "partial"]
+WORTH_COMPILING = 1e16
+"""Parameters times tokens in one call from which half a minute of compiling is paid back on a GPU."""
 
 
 @register("reward", "step-head")
@@ -31,10 +33,13 @@ def step_head(
     base: str | None = None,
     check: bool = True,
     cache_tokens: int = 0,
+    compile: bool | None = None,
 ) -> StepHeadJudge:
     """A PRM that reads each step's value from a linear head on a decoder."""
     model = StepHeadModel.load(path, device=device, base=base, check=check)
-    return StepHeadJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens)
+    return StepHeadJudge(
+        model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile
+    )
 
 
 class _Read(NamedTuple):
@@ -48,6 +53,7 @@ class StepHeadJudge:
     """Values each step of a trace by what the model's head says where the step ends.
 
     `cache_tokens` keeps keys and values of that many tokens, so that a trace that grew by a step costs one step.
+    `compile` compiles the layers before the first call; None does so on CUDA once a call is large enough to pay it back.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class StepHeadJudge:
         too_long: TooLong = "error",
         token_budget: int | None = None,
         cache_tokens: int = 0,
+        compile: bool | None = None,
     ) -> None:
         if too_long not in ("error", "partial"):
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
@@ -66,6 +73,7 @@ class StepHeadJudge:
         self._name = f"{model.kind}@{model.fingerprint()}"
         self._size = model.size
         self._cache = PrefixCache(model, cache_tokens) if cache_tokens else None
+        self._compile = compile
 
     @property
     def name(self) -> str:
@@ -118,6 +126,7 @@ class StepHeadJudge:
     def _score(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[int], list[float]]:
         """Logits (S, K), tokens read and seconds of each sequence."""
         start = time.perf_counter()
+        self._fuse_if_worth(sum(len(r.ids) for r in readings))
         if self._cache is not None:
             logits, tokens = self._cache.each_logits(readings, self.token_budget)
         else:
@@ -125,6 +134,12 @@ class StepHeadJudge:
             tokens = [len(r.ids) for r in readings]
         each = (time.perf_counter() - start) / max(1, sum(tokens))
         return logits, tokens, [each * n for n in tokens]
+
+    def _fuse_if_worth(self, tokens: int) -> None:
+        large = self.model.device.type == "cuda" and tokens * self._size >= WORTH_COMPILING
+        if self._compile or (self._compile is None and large):
+            self.model.fuse()
+            self._compile = False
 
     def _cost(self, tokens: int, seconds: float, calls: int) -> Cost:
         return Cost(scored_tokens=tokens, flops=2.0 * self._size * tokens, seconds=seconds, calls=calls)

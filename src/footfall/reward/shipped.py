@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from footfall.encoding import check_round_trip
-from footfall.loading import pick_device, pick_dtype
+from footfall.loading import pick_device, pick_dtype, quiet
 from footfall.registry import register
 from footfall.reward.backbone import Backbone
 from footfall.reward.canary import Canary, Place, check_canary, default_pair, make_canary
@@ -57,7 +57,8 @@ def smol(
             "make it with scripts/train_smol.py, and name its folder with --set folder=…"
         )
     file = smollm2_file() if gguf is None else Path(gguf)
-    base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    with quiet():
+        base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
     model = load_shipped(folder, base.base_model, tokenizer, device=device, check=check)
     return StepHeadJudge(model, too_long=too_long, token_budget=token_budget)
 

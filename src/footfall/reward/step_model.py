@@ -27,6 +27,8 @@ class StepModel(nn.Module):
     head: nn.Module
     readout: Readout
     pad_id: int
+    multiple: int = 1
+    """Lengths are padded to a multiple of this; compiled code likes few shapes."""
 
     @property
     def kind(self) -> str:
@@ -78,6 +80,12 @@ class StepModel(nn.Module):
             logits_NSK: Tensor = self.head(read_NSH.float())
         return logits_NSK
 
+    def fuse(self) -> None:
+        """Compile the decoder's layers, which share one piece of code; the first batches are then slow, the rest faster."""
+        for layer in _layers(self.backbone):
+            layer.compile(dynamic=True)
+        self.multiple = 64
+
     def values(self, logits_NSK: Tensor) -> Tensor:
         """One value a step."""
         return self.readout.values(logits_NSK)
@@ -89,7 +97,7 @@ class StepModel(nn.Module):
     @torch.inference_mode()
     def logits(self, readings: Sequence[Reading]) -> Tensor:
         """Logits (N, S, K) of readings that fit in one batch; entries past a trace's own steps mean nothing."""
-        batch = pad(readings, self.pad_id, self.device)
+        batch = pad(readings, self.pad_id, self.device, self.multiple)
         logits_NSK: Tensor = self(*batch)
         return logits_NSK
 
@@ -113,3 +121,11 @@ class StepModel(nn.Module):
         scores = [tuple(self.values(logits).tolist()) for logits in self.each_logits(readings, token_budget)]
         self.train(was_training)
         return scores
+
+
+def _layers(backbone: Backbone) -> nn.ModuleList:
+    """The decoder's layers, wherever an adapter put them."""
+    for name, module in backbone.named_modules():
+        if name.rpartition(".")[2] == "layers" and isinstance(module, nn.ModuleList):
+            return module
+    raise ValueError(f"a {type(backbone).__name__} has no list of layers to compile")

@@ -1,0 +1,64 @@
+"""ReasonEval-7B and -34B: three classes (negative, neutral, positive) read at the end of each step, without a marker.
+
+    validity = p(neutral) + p(positive)        redundancy = p(neutral), a label above .15
+
+The authors' code keeps a separator between the steps while it tokenises (so steps are tokenised apart) and then drops it.
+For the 7B the separator is also bos: the bos it drops is put back but the positions are not moved along, so the model is
+read at the last but one token of a step. Their published scores were made that way.
+"""
+
+from __future__ import annotations
+
+from footfall.registry import register
+from footfall.reward.family import Family, Layout, Match
+from footfall.reward.heads import LinearHead
+from footfall.reward.pieces import BOS, CUT, Piece, Text, Writer
+from footfall.reward.readout import Readout
+from footfall.types import Trajectory
+
+__all__ = ["reasoneval_34b", "reasoneval_7b"]
+
+READOUT = Readout(
+    "good",
+    ("negative", "neutral", "positive"),
+    ("neutral", "positive"),
+    sums={"redundancy": ("neutral",)},
+    labels={"redundant": ("redundancy", 0.15)},
+)
+
+
+def steps_apart(read: int) -> Layout:
+    """Prompt and steps one after the other with nothing between them, each tokenised by itself."""
+
+    def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
+        prompt = f"Question:\n{trajectory.problem.text}\nAnswer:\nLet's think step by step.\n"
+        pieces: list[Piece] = [BOS, Text(prompt), CUT]
+        for step in trajectory.steps:
+            pieces += [Text(step.text, read=read), CUT]
+        return pieces
+
+    return layout
+
+
+def _family(size: str, model_type: str, read: int) -> Family:
+    return Family(
+        name=f"reasoneval-{size.lower()}",
+        published=(f"GAIR/ReasonEval-{size}",),
+        licence="not stated in the repository; see the model card",
+        match=Match(model_types=(model_type,), rows={"score_head.weight": 3}, names=("reasoneval",)),
+        layout=steps_apart(read),
+        head=LinearHead("score_head"),
+        readout=READOUT,
+    )
+
+
+@register("family", "reasoneval-7b")
+def reasoneval_7b() -> Family:
+    """GAIR/ReasonEval-7B (Mistral)."""
+    return _family("7B", "mistral", read=-1)
+
+
+@register("family", "reasoneval-34b")
+def reasoneval_34b() -> Family:
+    """GAIR/ReasonEval-34B (Llama)."""
+    return _family("34B", "llama", read=0)

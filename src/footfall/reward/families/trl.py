@@ -1,0 +1,67 @@
+"""PRMs trained with TRL: token classification, two labels, read at the last token of the separator after each step.
+
+Prompt, steps and separator are tokenised apart, as the trainer does it. The separator is not stored with the model:
+TRL's own is a newline; HuggingFaceH4's PRM-0.2 checkpoints have a blank line.
+"""
+
+from __future__ import annotations
+
+from footfall.registry import register
+from footfall.reward.family import Family, Layout, Match
+from footfall.reward.heads import LinearHead
+from footfall.reward.pieces import CUT, Piece, Text, Token, Writer
+from footfall.reward.readout import Readout
+from footfall.types import Trajectory
+
+__all__ = ["separated", "trl", "trl_blank_line"]
+
+ARCHITECTURES = tuple(
+    f"{decoder}ForTokenClassification"
+    for decoder in ("Qwen2", "Qwen3", "Llama", "Mistral", "Gemma", "Gemma2", "Phi", "Phi3", "Starcoder2", "StableLm")
+)
+
+
+def separated(separator: str, bos: bool) -> Layout:
+    """Prompt, then each step and the separator, all tokenised apart; `bos` in front if the tokenizer has one."""
+
+    def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
+        first = writer.tokenizer.bos_token if bos else None
+        pieces: list[Piece] = [*([Token(first)] if first else []), Text(trajectory.problem.text), CUT]
+        for step in trajectory.steps:
+            pieces += [Text(step.text), CUT, Text(separator, read=0), CUT]
+        return pieces
+
+    return layout
+
+
+@register("family", "trl")
+def trl(separator: str = "\n") -> Family:
+    """Any PRM trained with TRL's PRMTrainer and its default separator, a newline."""
+    return Family(
+        name="trl",
+        published=(),
+        licence="that of the checkpoint",
+        match=Match(architectures=ARCHITECTURES, rows={"score.weight": 2}),
+        layout=separated(separator, bos=True),
+        head=LinearHead("score"),
+        readout=Readout("good", ("bad", "good"), ("good",)),
+    )
+
+
+@register("family", "trl-blank-line")
+def trl_blank_line() -> Family:
+    """HuggingFaceH4/Qwen2.5-Math-1.5B- and 7B-Instruct-PRM-0.2, and TRL PRMs whose separator is a blank line."""
+    return Family(
+        name="trl-blank-line",
+        published=(
+            "HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2",
+            "HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2",
+        ),
+        licence="Apache-2.0 (see the model card)",
+        match=Match(
+            architectures=ARCHITECTURES, rows={"score.weight": 2}, names=("prm-0.2", "huggingfaceh4/"), named=True
+        ),
+        layout=separated("\n\n", bos=True),
+        head=LinearHead("score"),
+        readout=Readout("good", ("bad", "good"), ("good",)),
+    )

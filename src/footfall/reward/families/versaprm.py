@@ -1,0 +1,42 @@
+"""VersaPRM, Llama-PRM800K and Qwen-PRM800K: the causal LM says `-` or `+` at a mark of four newlines."""
+
+from __future__ import annotations
+
+from footfall.registry import register
+from footfall.reward.family import Family, Match
+from footfall.reward.heads import VocabularyRows
+from footfall.reward.pieces import BOS, CUT, Piece, Text, Token, Writer
+from footfall.reward.readout import Readout
+from footfall.types import Trajectory
+
+__all__ = ["versaprm"]
+
+MARK = " \n\n\n\n"
+
+
+def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
+    """Question and ` \\n\\n`, then each step and the mark; tokenised apart as in training, stripped as in the evaluation."""
+    pieces: list[Piece] = [BOS, Text(f"{trajectory.problem.text.strip()} \n\n"), CUT]
+    for step in trajectory.steps:
+        pieces += [Text(step.text.strip()), Token(MARK, read=0)]
+    return pieces
+
+
+@register("family", "versaprm")
+def versaprm() -> Family:
+    """UW-Madison-Lee-Lab's VersaPRM and its variants, Llama-PRM800K and Qwen-PRM800K."""
+    lab = "UW-Madison-Lee-Lab"
+    variants = ("VersaPRM", "VersaPRM-Aug", "VersaPRM-Base-8B", "VersaPRM-Base-3B", "Llama-PRM800K", "Qwen-PRM800K")
+    return Family(
+        name="versaprm",
+        published=tuple(f"{lab}/{variant}" for variant in variants),
+        licence="see the model cards; Llama 3.1 community licence, Qwen2.5-Math Apache-2.0",
+        match=Match(
+            model_types=("llama", "qwen2"), absent=("score.weight", "score.0.weight", "v_head.summary.weight"),
+            tokens=(MARK, "+", "-"), names=("versaprm", "llama-prm800k", "qwen-prm800k"), named=True,
+        ),
+        layout=layout,
+        # The authors list the pair as (12, 10): the negative token first.
+        head=VocabularyRows(("-", "+")),
+        readout=Readout("good", ("bad", "good"), ("good",)),
+    )  # fmt: skip

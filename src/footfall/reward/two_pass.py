@@ -1,0 +1,171 @@
+"""PRMs that look twice at a step: marks first, and where they are all good, a value given the marks.
+
+All steps of all traces are marked in one round of batches, and those that passed are valued in a second one. Both rounds
+begin with the same tokens, so a prefix cache makes the second nearly free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from footfall.reward.checkpoint import CheckpointModel
+from footfall.reward.incremental import PrefixCache
+from footfall.reward.judge import TooLong
+from footfall.reward.pieces import Piece, Writer
+from footfall.reward.reading import Reading
+from footfall.types import Cost, Judgement, Trajectory
+
+__all__ = ["AFTER_ERROR", "FAILED", "Passes", "TwoPassJudge"]
+
+FAILED = -1.0
+"""The value of a step with a bad mark."""
+AFTER_ERROR = "not judged after the first error"
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How the last step of a prefix is written in each pass; the first is read for each of `marks`, the second's last
+    read is the value."""
+
+    marks: tuple[str, ...]
+    first: Callable[[Writer, Trajectory], list[Piece]]
+    second: Callable[[Writer, Trajectory], list[Piece]]
+    value: str
+    """What the second pass tells, as an aspect."""
+
+
+class _Place(NamedTuple):
+    trace: int
+    step: int
+
+
+class _Step(NamedTuple):
+    """What is known of a step."""
+
+    marks: tuple[float, ...]
+    value: float | None = None
+
+
+class TwoPassJudge:
+    """A value in [0, 1] for a step whose marks are all good, −1 for one with a bad mark.
+
+    `judge_all` False leaves the steps after the first bad one without a value.
+    """
+
+    def __init__(
+        self,
+        model: CheckpointModel,
+        passes: Passes,
+        *,
+        judge_all: bool = True,
+        too_long: TooLong = "error",
+        token_budget: int | None = None,
+        cache_tokens: int = 0,
+    ) -> None:
+        if too_long not in ("error", "partial"):
+            raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
+        self.model = model.eval()
+        self.passes = passes
+        self.judge_all = judge_all
+        self.too_long = too_long
+        self.token_budget = token_budget or (65536 if model.device.type == "cuda" else 2048)
+        self._cache = PrefixCache(model, cache_tokens) if cache_tokens else None
+        self._name = f"{model.kind}@{model.fingerprint()}" + ("" if judge_all else ":first-error")
+
+    @property
+    def name(self) -> str:
+        """Kind and content of the weights."""
+        return self._name
+
+    @property
+    def threshold(self) -> float | None:
+        """The model's own: a step valued below is an error."""
+        return self.model.threshold
+
+    def forget(self) -> None:
+        """Drop what is cached."""
+        if self._cache is not None:
+            self._cache.forget()
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """One judgement a trace, in order."""
+        known: dict[_Place, _Step] = {}
+        costs = [Cost() for _ in trajectories]
+        places = [_Place(n, k) for n, t in enumerate(trajectories) for k in range(len(t.steps))]
+        for place, logits_SK in self._read(trajectories, places, self.passes.first, costs).items():
+            known[place] = _Step(tuple(self.model.values(logits_SK).tolist()))
+        passed = [place for place, step in known.items() if self._good(step)]
+        for place, logits_SK in self._read(trajectories, passed, self.passes.second, costs).items():
+            known[place] = known[place]._replace(value=float(self.model.values(logits_SK)[-1]))
+        return [self._judgement(n, t, known, costs[n]).check(t) for n, t in enumerate(trajectories)]
+
+    def _good(self, step: _Step) -> bool:
+        """No mark is more likely bad than good; the authors take the first of two equal ones, which is the good one."""
+        return all(mark >= 0.5 for mark in step.marks)
+
+    def _read(
+        self,
+        trajectories: Sequence[Trajectory],
+        places: Sequence[_Place],
+        layout: Callable[[Writer, Trajectory], list[Piece]],
+        costs: list[Cost],
+    ) -> dict[_Place, Tensor]:
+        """Logits of each place that fits in the context; what they took is added to the costs."""
+        readings: dict[_Place, Reading] = {}
+        for place in places:
+            trajectory = trajectories[place.trace]
+            name = f"trajectory {trajectory.id!r}"
+            reading = self.model.writer.read(layout(self.model.writer, trajectory.prefix(place.step + 1)), name)
+            if len(reading.ids) <= self.model.max_length:
+                readings[place] = reading
+            elif self.too_long == "error":
+                raise ValueError(
+                    f"{name}: step {place.step + 1} makes {len(reading.ids)} tokens, {self.name} takes "
+                    f'{self.model.max_length}; use too_long="partial" to judge the steps that fit'
+                )
+        start = time.perf_counter()
+        logits, tokens = self._logits(list(readings.values()))
+        each = (time.perf_counter() - start) / max(1, sum(tokens))
+        for place, n in zip(readings, tokens, strict=True):
+            flops = 2.0 * self.model.size * n
+            costs[place.trace] += Cost(scored_tokens=n, flops=flops, seconds=each * n, calls=1)
+        return dict(zip(readings, logits, strict=True))
+
+    def _logits(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[int]]:
+        if self._cache is not None:
+            return self._cache.each_logits(readings, self.token_budget)
+        return self.model.each_logits(readings, self.token_budget), [len(r.ids) for r in readings]
+
+    def _judgement(self, n: int, trajectory: Trajectory, known: dict[_Place, _Step], cost: Cost) -> Judgement:
+        values: list[float | None] = []
+        failures: list[str | None] = []
+        columns: dict[str, list[float | None]] = {name: [] for name in (*self.passes.marks, self.passes.value)}
+        failed = False
+        for k in range(len(trajectory.steps)):
+            step = known.get(_Place(n, k))
+            failure = self._failure(step, failed)
+            failed = failed or (step is not None and not self._good(step))
+            told = None if failure else step
+            marks = told.marks if told else (None,) * len(self.passes.marks)
+            for name, number in zip(columns, (*marks, told.value if told else None), strict=True):
+                columns[name].append(number)
+            values.append(None if told is None else FAILED if told.value is None else told.value)
+            failures.append(failure)
+        aspects = {name: tuple(column) for name, column in columns.items()}
+        return Judgement(
+            trajectory.id, tuple(values), self.name, aspects=aspects,
+            failures=tuple(failures) if any(failures) else (), cost=cost,
+        )  # fmt: skip
+
+    def _failure(self, step: _Step | None, failed: bool) -> str | None:
+        """Why a step gets no value, if it gets none."""
+        if failed and not self.judge_all:
+            return AFTER_ERROR
+        if step is None or (self._good(step) and step.value is None):
+            return f"with what stands before it, the step does not fit in a context of {self.model.max_length}"
+        return None

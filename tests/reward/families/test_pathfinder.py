@@ -1,0 +1,123 @@
+"""PathFinder-PRM: two marks a step, then a value for the steps whose marks are good, against the slow reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from footfall.registry import create
+from footfall.reward.checkpoint import checkpoint
+from footfall.reward.two_pass import AFTER_ERROR
+from tests.reward.families.reference import QUESTION, STEPS, TOLERANCE, next_logits, trace
+from tests.reward.tiny_checkpoints import qwen_tokenizer, random_linear, save_checkpoint
+
+torch.set_num_threads(1)
+
+TOKENS = ("<+>", "<->", "<extra>")
+LONG = (*STEPS, "But 16 - 3 - 4 = 8.", "Hmm <extra>, Consistency: <->", "", "So\n\nit is 9.")
+INSTRUCTION = (
+    "You are a Math Teacher. Given a question and a student's solution, evaluate the mathematical correctness, logic "
+    "consistency of the current step and whether it will lead to the correct final solution"
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    folder = tmp_path_factory.mktemp("pathfinder")
+    tokenizer = qwen_tokenizer(*TOKENS)
+    model = save_checkpoint(folder, "qwen2", tokenizer, seed=10)
+    return folder, model, tokenizer
+
+
+def before_holders(model: Any, tokenizer: Any, steps: list[str], end: str) -> list[float]:
+    """p(<+>) of the pair at the token before each place holder; user text has no place holders here."""
+    answer = "\n\n".join([*steps[:-1], f"Current Step: {steps[-1]}{end}"])
+    turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n Question: {QUESTION}"}, {"role": "assistant", "content": answer}]
+    ids = tokenizer.encode(tokenizer.apply_chat_template(turns, tokenize=False), add_special_tokens=False)
+    good, bad, holder = (tokenizer.convert_tokens_to_ids(t) for t in TOKENS)
+    at = [i - 1 for i, token in enumerate(ids) if token == holder]
+    return [float(p) for p in next_logits(model, ids)[at][:, [good, bad]].softmax(-1)[:, 0]]
+
+
+def reference(model: Any, tokenizer: Any, steps: list[str]) -> tuple[list[float], float]:
+    marks = before_holders(model, tokenizer, steps, " Math reasoning: <extra>, Consistency: <extra>")
+    if min(marks) < 0.5:
+        return marks, -1.0
+    end = " Math reasoning: <+>, Consistency: <+>, Correctness: <extra>"
+    return marks, before_holders(model, tokenizer, steps, end)[0]
+
+
+def clean(steps: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(s for s in steps if "<" not in s)
+
+
+def test_each_step_is_marked_and_valued_as_by_two_passes_over_its_prefix(tiny: tuple[Path, Any, Any]) -> None:
+    folder, model, tokenizer = tiny
+    steps = clean(LONG)
+    expected = [reference(model, tokenizer, list(steps[: k + 1])) for k in range(len(steps))]
+    judgement = checkpoint(folder).judge([trace(*steps)])[0]
+    assert {value == -1.0 for _, value in expected} == {True, False}, "the tiny model must both pass and fail steps"
+    assert judgement.values == pytest.approx([value for _, value in expected], abs=TOLERANCE)
+    for n, name in enumerate(("math", "consistency")):
+        assert judgement.aspects[name] == pytest.approx([marks[n] for marks, _ in expected], abs=TOLERANCE)
+    assert [c is None for c in judgement.aspects["correctness"]] == [value == -1.0 for _, value in expected]
+
+
+def test_the_threshold_lies_between_a_failed_step_and_any_value(tiny: tuple[Path, Any, Any]) -> None:
+    """The authors' ProcessBench script looks at the marks only: the first step with a bad one is the error."""
+    folder, *_ = tiny
+    judge: Any = checkpoint(folder)
+    judgement = judge.judge([trace(*LONG)])[0]
+    assert judge.threshold == 0.0
+    assert judgement.first_below(judge.threshold) == judgement.values.index(-1.0)
+
+
+def test_stopping_at_the_first_error_says_so_of_the_steps_after_it(tiny: tuple[Path, Any, Any]) -> None:
+    folder, *_ = tiny
+    every = checkpoint(folder).judge([trace(*LONG)])[0]
+    stopped = create("reward", "pathfinder", path=folder, judge_all=False).judge([trace(*LONG)])[0]
+    first = every.values.index(-1.0)
+    assert stopped.values[: first + 1] == every.values[: first + 1]
+    assert set(stopped.values[first + 1 :]) == {None} and set(stopped.failures[first + 1 :]) == {AFTER_ERROR}
+    assert stopped.judge != every.judge
+
+
+def test_batches_order_and_a_cache_change_nothing_and_the_cache_makes_the_second_pass_cheap(
+    tiny: tuple[Path, Any, Any],
+) -> None:
+    folder, *_ = tiny
+    traces = [trace(*LONG[: 1 + n], id=f"t{n}") for n in range(len(LONG))]
+    alone = [checkpoint(folder).judge([t])[0] for t in traces[:3]]
+    together = checkpoint(folder, token_budget=100_000).judge(traces[::-1])[::-1]
+    cached = checkpoint(folder, cache_tokens=100_000).judge(traces)
+    for one, many, kept in zip(alone, together, cached, strict=False):
+        assert one.values == pytest.approx(many.values, abs=TOLERANCE)
+        assert one.values == pytest.approx(kept.values, abs=TOLERANCE)
+    assert sum(j.cost.scored_tokens for j in cached) < 0.75 * sum(j.cost.scored_tokens for j in together)
+
+
+def test_a_step_that_does_not_fit_is_an_error_or_a_reason(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, "qwen2", qwen_tokenizer(*TOKENS), seed=5, max_position_embeddings=480)
+    steps = ("Short.", "x" * 200, "Never reached.")
+    with pytest.raises(ValueError, match="step 2 makes .* tokens, pathfinder-prm@.* takes 480"):
+        checkpoint(tmp_path).judge([trace(*steps)])
+    judgement = checkpoint(tmp_path, too_long="partial").judge([trace(*steps)])[0]
+    assert [v is None for v in judgement.values] == [False, True, True]
+    assert "does not fit in a context of 480" in str(judgement.failures[1])
+
+
+def test_a_trace_without_steps_gets_no_values(tiny: tuple[Path, Any, Any]) -> None:
+    folder, *_ = tiny
+    assert checkpoint(folder).judge([trace().prefix(0)])[0].values == ()
+
+
+def test_another_checkpoint_is_refused(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "plain", "qwen2", qwen_tokenizer())
+    with pytest.raises(ValueError, match="'<\\+>' is not one token"):
+        checkpoint(tmp_path / "plain", family="pathfinder-prm")
+    save_checkpoint(tmp_path / "head", "qwen2", qwen_tokenizer(*TOKENS), head={"score.weight": random_linear(2)})
+    with pytest.raises(ValueError, match=r"it has a tensor score\.weight"):
+        checkpoint(tmp_path / "head", family="pathfinder-prm")
