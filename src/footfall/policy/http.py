@@ -14,15 +14,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from footfall.encoding import Template, Tokenizer, check_round_trip, encode, fingerprint
-from footfall.policy._http_client import Outcome, Question, Server, ServerRefusedError, Session, run_in_thread
+from footfall.policy._http_client import (
+    AttemptError,
+    Outcome,
+    Question,
+    Server,
+    ServerRefusedError,
+    Session,
+    run_in_thread,
+)
 from footfall.policy._http_steps import Cutter, StepStop
 from footfall.policy._http_wire import Mode, Reply, messages, model_ids, read_reply, sampling_fields
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
@@ -32,6 +41,7 @@ from footfall.types import Cost, Json, Trajectory, content_key
 __all__ = ["HttpPolicy", "Server", "ServerRefusedError", "http_policy"]
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _PATHS: dict[Mode, str] = {"completions": "/completions", "chat": "/chat/completions"}
 _OWN_FIELDS = frozenset(
@@ -130,33 +140,58 @@ class HttpPolicy:
             return written
         model = self.served_model
         started = time.perf_counter()
-        outcomes = run_in_thread(lambda: self._run(jobs, params, model))
+        asked = [
+            (self._question(job, params, model), partial(self._parse, n=len(job.indices), until=params.until))
+            for job in jobs
+        ]
+        outcomes = run_in_thread(lambda: self._run(asked))
         # Requests overlap: each gets its share of the wall clock, so that the seconds of all add up to it.
         share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
         for job, outcome in zip(jobs, outcomes, strict=True):
             written[job.position].extend(self._completions(job, outcome, params, share))
         return written
 
-    async def _run(self, jobs: Sequence[_Job], params: SamplingParams, model: str) -> list[Outcome[Reply]]:
+    def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
+        """From the 20 likeliest next tokens; an option that is not among them takes the smallest of their logprobs.
+
+        All are `None` where the server gives no logprobs or no answer.
+        """
+        if len(set(options)) < len(options):
+            raise ValueError(f"the options {', '.join(map(repr, options))} must differ")
+        params = SamplingParams(max_tokens=1)
+        for prefix in prefixes:
+            _check(prefix, params)
+        if not prefixes or not self.logprobs:
+            return [(None,) * len(options) for _ in prefixes]
+        more = {"logprobs": 20} if self.mode == "completions" else {"logprobs": True, "top_logprobs": 20}
+        asked = []
+        for i, prefix in enumerate(prefixes):
+            question = self._question(_Job(i, prefix, (0,)), params, self.served_model)
+            asked.append((question._replace(body={**(question.body or {}), **more}), _likeliest))
+        outcomes = run_in_thread(lambda: self._run(asked))
+        for reason in {outcome.error for outcome in outcomes if outcome.error is not None}:
+            self._tell_once(f"a question about the next token was not answered: {reason}")
+        return [_among(outcome.value or {}, options) for outcome in outcomes]
+
+    async def _run(self, asked: Sequence[tuple[Question, Callable[[object], T]]]) -> list[Outcome[T]]:
         """As many workers as requests may be in flight; a worker that waits to retry asks nothing else meanwhile."""
-        outcomes: dict[int, Outcome[Reply]] = {}
-        queue: Iterator[tuple[int, _Job]] = iter(enumerate(jobs))
+        outcomes: dict[int, Outcome[T]] = {}
+        queue = iter(enumerate(asked))
         session = Session(self.server, self._accepted)
 
         async def work() -> None:
-            for i, job in queue:
-                parse = partial(self._parse, n=len(job.indices), until=params.until)
-                outcomes[i] = await session.ask(self._question(job, params, model), parse)
+            for i, (question, parse) in queue:
+                outcomes[i] = await session.ask(question, parse)
 
         async with session.client:
-            workers = [asyncio.ensure_future(work()) for _ in range(min(self.server.concurrency, len(jobs)))]
+            workers = [asyncio.ensure_future(work()) for _ in range(min(self.server.concurrency, len(asked)))]
             try:
                 await asyncio.gather(*workers)
             finally:
                 for worker in workers:
                     worker.cancel()
                 await asyncio.gather(*workers, return_exceptions=True)
-        return [outcomes[i] for i in range(len(jobs))]
+        return [outcomes[i] for i in range(len(asked))]
 
     def _question(self, job: _Job, params: SamplingParams, model: str) -> Question:
         # 31 bits: llama.cpp and numpy-based servers take no longer seed.
@@ -223,6 +258,44 @@ def _check(prefix: Trajectory, params: SamplingParams) -> None:
         raise ValueError(f"trajectory {prefix.id!r} has an empty separator, so no step can be told from the next")
     if prefix.problem.images or any(step.images for step in prefix.steps):
         raise ValueError(f"trajectory {prefix.id!r} has images; the http policy sends text only")
+
+
+def _likeliest(payload: object) -> dict[str, float]:
+    """Texts and logprobs of the likeliest first tokens of an answer; none if the server leaves them out.
+
+    Completions has an object for each token, chat (and llama.cpp everywhere) a list of rows.
+    """
+    found: object = payload
+    for key in ("choices", 0, "logprobs"):
+        found = _item(found, key)
+    rows = _item(_item(_item(found, "content"), 0), "top_logprobs")
+    table = _item(_item(found, "top_logprobs"), 0)
+    pairs = table.items() if isinstance(table, dict) else []
+    if isinstance(rows, list):
+        pairs = [(_item(row, "token"), _item(row, "logprob")) for row in rows]
+    for token, value in pairs:
+        if not isinstance(token, str) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise AttemptError(f"top_logprobs holds {token!r}: {value!r} where a token and a number belong")
+    return {token: float(value) for token, value in pairs}
+
+
+def _item(found: object, key: str | int) -> object:
+    """`found[key]`, or None if there is no such thing."""
+    if isinstance(key, int):
+        return found[key] if isinstance(found, list) and len(found) > key else None
+    return found.get(key) if isinstance(found, dict) else None
+
+
+def _among(listed: Mapping[str, float], options: Sequence[str]) -> tuple[float | None, ...]:
+    """The logprob of the longest listed token that this option alone begins with; the smallest one if there is none."""
+    if not listed:
+        return (None,) * len(options)
+    own: dict[str, float] = {}
+    for token in sorted(listed, key=len):
+        begun = [option for option in options if token and option.startswith(token)]
+        if len(begun) == 1:
+            own[begun[0]] = listed[token]
+    return tuple(own.get(option, min(listed.values())) for option in options)
 
 
 def _cost(outcome: Outcome[Reply], share: float) -> Cost:

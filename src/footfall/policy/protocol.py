@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from footfall.types import Cost, Step, Trajectory, content_key
 
-__all__ = ["Completion", "Policy", "SamplingParams", "sample_seed"]
+__all__ = ["Chooser", "Completion", "Policy", "SamplingParams", "sample_seed"]
 
 Finish = Literal["end", "step", "length", "error"]
 
@@ -74,6 +74,18 @@ class Policy(Protocol):
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions for each prefix, with sample indices `first`, `first + 1`, …"""
+        ...
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """A policy that can also say how likely given texts are to come next."""
+
+    def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
+        """For each prefix the log-probability of each option's first token as the next one, at temperature 1.
+
+        Options must differ in that token. `None` where nobody can say, as with a server that gives no logprobs.
+        """
         ...
 
 

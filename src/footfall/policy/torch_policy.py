@@ -14,12 +14,16 @@ from footfall.encoding import Template, check_round_trip, encode, fingerprint, t
 from footfall.fingerprint import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.policy._engine import Engine, Generated, Request
+from footfall.policy._slots import Slots, SlotView
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
 from footfall.registry import register
 from footfall.types import Cost, Trajectory, content_key
 
 __all__ = ["TorchPolicy", "load_model", "torch_policy"]
+
+_CHOICE_ROWS, _CHOICE_TOKENS = 16, 16384
+"""Prefixes and padded tokens in one pass of `choices`; logits are kept at each one's last token, in every row."""
 
 
 class TorchPolicy:
@@ -82,6 +86,40 @@ class TorchPolicy:
         ]
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
+    def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
+        """Log-probabilities of the options' first tokens right after each prefix, from float32 logits."""
+        firsts = [_first_token(self.tokenizer, option) for option in options]
+        if len(set(firsts)) < len(firsts):
+            raise ValueError(f"the options {', '.join(map(repr, options))} must begin with different tokens")
+        ids = [encode(self.tokenizer, prefix, self.template).ids for prefix in prefixes]
+        found: dict[int, tuple[float, ...]] = {}
+        waiting = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        while waiting:
+            n = max(1, min(_CHOICE_ROWS, _CHOICE_TOKENS // len(ids[waiting[-1]])))
+            waiting, rows = waiting[:-n], waiting[-n:]
+            logprobs_NV = self._next_logprobs([ids[i] for i in rows])
+            found.update(zip(rows, map(tuple, logprobs_NV[:, firsts].tolist()), strict=True))
+        return [found[i] for i in range(len(ids))]
+
+    @torch.inference_mode()
+    def _next_logprobs(self, ids: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        """(N, V) after each sequence, in one pass padded on the right."""
+        model: Any = self.engine.model
+        width = max(map(len, ids))
+        tokens = torch.zeros(len(ids), width, dtype=torch.long)
+        for row, sequence in enumerate(ids):
+            tokens[row, : len(sequence)] = torch.tensor(sequence)
+        positions = torch.arange(width, device=model.device).expand(len(ids), width)
+        view = SlotView(Slots(model, len(ids), width), positions, width)
+        ends = sorted({len(sequence) - 1 for sequence in ids})
+        own = [ends.index(len(sequence) - 1) for sequence in ids]
+        logits_NEV = model(
+            input_ids=tokens.to(model.device), position_ids=positions, use_cache=False, slots=view,
+            logits_to_keep=torch.tensor(ends, device=model.device),
+        ).logits  # fmt: skip
+        logprobs_NV: torch.Tensor = logits_NEV[range(len(ids)), own].float().log_softmax(dim=-1)
+        return logprobs_NV
+
     def forget(self) -> None:
         """Drop cached prefixes: the next call is then the same to the bit as in a new process."""
         self.engine.forget()
@@ -112,6 +150,16 @@ def load_model(source: str | Path, device: str | None = None) -> tuple[PreTraine
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=pick_dtype(place), use_safetensors=True)
     model.to(place).train(False)
     return model, tokenizer
+
+
+def _first_token(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """The token that `text` begins with in the middle of a line of text; alone, SentencePiece would put a space before."""
+    before: list[int] = tokenizer.encode("\n", add_special_tokens=False)
+    ids: list[int] = tokenizer.encode("\n" + text, add_special_tokens=False)
+    after = ids[len(before) :] if ids[: len(before)] == before else tokenizer.encode(text, add_special_tokens=False)
+    if not after:
+        raise ValueError(f"the option {text!r} has no token")
+    return after[0]
 
 
 def _template_name(template: Template) -> str:

@@ -1,0 +1,4 @@
+"""Judges that write: a language model reads a trace, says in words what is wrong with it, and a verdict is read off.
+
+`asking` puts questions to any policy, `critic` turns replies into judgements; each family is one small file.
+"""

@@ -1,0 +1,191 @@
+"""GenPRM (arXiv 2504.00891): for each step an analysis, Python that checks it, and Yes or No; the value is p(Yes).
+
+The turns, tags and forced openings are the format the models were trained with (RyanLiu112/GenPRM, MIT licence:
+src/prm_evaluation/genprm_inference.py, README). Where that code and the paper's method differ from the obvious:
+- no assistant header stands before `<analyze>` in the released inference code (`add_generation_prompt=False`), and its
+  published figures were made so; the same is done here wherever the dialogue is rendered here (a chat server adds one);
+- the README begins the first turn by `Question: `, a blank line and step 1; the repository's evaluation script leaves the
+  word out and joins by one newline. The README's form is used;
+- that code values a critique without a verdict 0.5. Here it has no opinion.
+Model code runs only in the `execute` that the caller brings. Without it the code part is left out, as the original does
+when its budget is spent, and the judge's name says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.reward.generative.asking import Reply, Request
+from footfall.reward.generative.critic import Critic, Opinion, Settled, settle
+from footfall.types import Cost, Judgement, Message, Trajectory
+
+__all__ = ["Execute", "GenPRM", "genprm"]
+
+Execute = Callable[[str], str]
+"""Runs one block of Python in a sandbox and gives what it printed, or what went wrong, as text."""
+
+SYSTEM = "You are a math teacher. Your task is to review and critique the paragraphs in solution step by step."
+ANALYZE, ANALYZED = "<analyze>\nLet's analyze the Paragraph {k} step by step: ", "</analyze>\n"
+VERIFY = "<verify>\nLet's use python code to find any potential error:\n```python\n"
+FENCE, PRINTED = "\n```\n", "[Code Output]\n\n```\n{printed}\n```\n"
+OUTPUT, ANSWERED = "<output>\n**Judgement**: $\\boxed", "</output>\n"
+ROUNDS = 3
+"""Of code and output, before the verdict is forced from the analysis alone."""
+VERDICT_TOKENS = 20
+
+_CODE = re.compile(r"```python\s*(.*?)\s*```", re.DOTALL)
+_VERDICT = re.compile(r"boxed\{(?:\\text\{)?(Yes|No)\}")
+
+
+@dataclass
+class _Path:
+    """One critique of one step as it grows. `analysis` and `text` are the assistant's turn from its beginning."""
+
+    request: Request
+    analysis: str = ""
+    text: str = ""
+    reason: str | None = None
+    written: int = 0
+    cost: Cost = field(default_factory=Cost)
+
+    def take(self, reply: Reply) -> None:
+        """Go on with a reply, its stop string included."""
+        self.cost += reply.cost
+        self.written += reply.cost.generated_tokens
+        if reply.failure is not None:
+            self.reason = reply.failure
+        self.text += reply.text + (reply.stop or "")
+
+    @property
+    def verdict(self) -> int | None:
+        """Where the last Yes or No stands in the text, after the analysis."""
+        found = [m.start(1) for m in _VERDICT.finditer(self.text, len(self.analysis))]
+        return found[-1] if found else None
+
+    @property
+    def open(self) -> bool:
+        return self.reason is None and self.verdict is None
+
+
+@dataclass
+class _Dialogue:
+    """One trace: the turns so far and what was settled of its steps."""
+
+    trajectory: Trajectory
+    messages: list[Message] = field(default_factory=lambda: [Message("system", SYSTEM)])
+    settled: list[Settled] = field(default_factory=list)
+
+    def show_next_step(self) -> Request:
+        k = len(self.settled)
+        question = f"Question: {self.trajectory.problem.text}\n\n" if k == 0 else ""
+        self.messages.append(Message("user", question + self.trajectory.steps[k].text))
+        return Request(tuple(self.messages), ANALYZE.format(k=k + 1), (ANALYZED,), header=False)
+
+    def hear(self, opinions: Sequence[Opinion]) -> None:
+        """The first critique with an opinion stays in the dialogue; without one it cannot go on."""
+        settled = settle(opinions)
+        self.settled.append(settled)
+        if settled.value is not None:
+            self.messages.append(Message("assistant", settled.rationale or ""))
+            return
+        k, rest = len(self.settled), len(self.trajectory.steps) - len(self.settled)
+        self.settled += [Settled(None, f"step {k} has no critique that the dialogue could go on from")] * rest
+
+    @property
+    def done(self) -> bool:
+        return len(self.settled) == len(self.trajectory.steps)
+
+
+class GenPRM(Critic):
+    """One turn a step, all traces at once."""
+
+    def __init__(self, policy: Policy, n: int, params: SamplingParams, execute: Execute | None = None) -> None:
+        self.kind = "genprm" if execute is not None else "genprm-without-code"
+        self.execute = execute
+        super().__init__(policy, n, params)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Steps in order, since each critique reads those before it; the mean p(Yes) of `n` critiques a step."""
+        dialogues = [_Dialogue(t) for t in trajectories]
+        while waiting := [d for d in dialogues if not d.done]:
+            paths = self._analyses([d.show_next_step() for d in waiting])
+            flat = [path for row in paths for path in row]
+            if self.execute is not None:
+                self._verify(flat, self.execute)
+            self._force([path for path in flat if path.open])
+            opinions = iter(self._opinions(flat))
+            for dialogue, row in zip(waiting, paths, strict=True):
+                dialogue.hear([next(opinions) for _ in row])
+        return [self.judgement(d.trajectory, d.settled) for d in dialogues]
+
+    def _analyses(self, requests: Sequence[Request]) -> list[list[_Path]]:
+        rows = []
+        for request, replies in zip(requests, self.ask(requests), strict=True):
+            row = [_Path(request, text=request.opening) for _ in replies]
+            for path, reply in zip(row, replies, strict=True):
+                path.take(reply)
+                # An analysis that its budget cut off is closed, and the verdict is asked for all the same.
+                path.text = path.text.removesuffix(ANALYZED) + ANALYZED
+                path.analysis = path.text
+            rows.append(row)
+        return rows
+
+    def _verify(self, paths: Iterable[_Path], execute: Execute) -> None:
+        """Code, what it printed, and so on to the verdict."""
+        active = [path for path in paths if path.open]
+        for path in active:
+            path.text += VERIFY
+        for _ in range(ROUNDS):
+            active = [path for path in active if path.open and path.written < self.params.max_tokens]
+            if not active:
+                return
+            left = self.params.max_tokens - min(path.written for path in active)
+            asked = [path.request.going_on(path.text, FENCE, ANSWERED) for path in active]
+            for path, (reply,) in zip(active, self.ask(asked, n=1, max_tokens=left), strict=True):
+                path.take(reply)
+                code = _CODE.findall(path.text)
+                if reply.stop == FENCE and path.open and code:
+                    path.text += PRINTED.format(printed=execute(code[-1]).strip())
+            active = [path for path in active if path.text.endswith(FENCE)]
+
+    def _force(self, paths: Sequence[_Path]) -> None:
+        """The verdict from the analysis alone."""
+        for path in paths:
+            path.text = path.analysis + OUTPUT
+        asked = [path.request.going_on(path.text, ANSWERED) for path in paths]
+        for path, (reply,) in zip(paths, self.ask(asked, n=1, max_tokens=VERDICT_TOKENS), strict=True):
+            path.take(reply)
+
+    def _opinions(self, paths: Sequence[_Path]) -> list[Opinion]:
+        """p(Yes) at the place of the last verdict."""
+        decided = [path for path in paths if path.reason is None and path.verdict is not None]
+        asked = [path.request.going_on(path.text[: path.verdict]) for path in decided]
+        found = iter(self.probabilities(asked, ("Yes", "No")))
+        opinions = []
+        for path in paths:
+            if path.reason is not None or path.verdict is None:
+                reason = path.reason or "unparsable: the critique ends without Yes or No in a box"
+                opinions.append(Opinion(None, reason, path.text, path.cost))
+                continue
+            said = next(found)
+            opinions.append(Opinion(said.value, said.reason, path.text, path.cost + said.cost))
+        return opinions
+
+
+@register("reward", "genprm")
+def genprm(
+    policy: Policy,
+    n: int = 1,
+    execute: Execute | None = None,
+    temperature: float = 0.6,
+    top_p: float = 0.95,
+    top_k: int = 20,
+    max_tokens: int = 2048,
+    seed: int = 0,
+) -> GenPRM:
+    """GenPRM: analyses each step in words (and code, given a sandbox), then p(Yes); `n` critiques are averaged."""
+    return GenPRM(policy, n, SamplingParams(temperature, top_p, top_k, max_tokens, seed=seed), execute)

@@ -1,0 +1,98 @@
+"""R-PRM (arXiv 2503.21295): five written analyses of a step, then p(Yes) to a fixed question; K critiques are averaged.
+
+The prompt that the model was trained with is 350 words long and its repository (NJUNLP/R-PRM) has no licence, so it is not
+shipped: `prompt` names a copy of src/prompts/GenPRM/GenPRM-evaluate-new-for-train3.txt, with a `{}` each for question,
+previous steps and now step. (The repository's `-qwen` copy of it writes the chat tokens out, with `\\n` as two characters,
+and was evaluated so; here the chat template does that.)
+
+Scored as there: the critique is cut right after the question, which is appended where it is missing, and the value is
+softmax over ` Yes` and ` No`. A critique cut at max_tokens has no opinion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.reward.generative.asking import Reply, Request
+from footfall.reward.generative.critic import Critic, Opinion, numbered, per_trace, say, settle, unusable
+from footfall.types import Judgement, Trajectory
+
+__all__ = ["PROMPT_SOURCE", "RPRM", "r_prm", "read_prompt"]
+
+PROMPT_SOURCE = "src/prompts/GenPRM/GenPRM-evaluate-new-for-train3.txt of NJUNLP/R-PRM"
+SYSTEM = "You are a helpful assistant."
+FIRST = "Since the Now Step is the first step, there are no Previous Steps."
+DECISION = "Is the step correct (Yes/No)?"
+MISSING = "\nBased on your analysis. "
+
+
+def read_prompt(path: str | Path) -> tuple[str, str, str, str]:
+    """The four parts of the prompt around question, previous steps and now step."""
+    text = Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    parts = text.split("{}")
+    if len(parts) != 4 or "<|im_start|>" in text:
+        raise ValueError(
+            f"{path}: R-PRM's prompt holds {{}} three times (question, previous steps, now step) and no chat tokens; "
+            f"take {PROMPT_SOURCE}"
+        )
+    return parts[0], parts[1], parts[2], parts[3]
+
+
+class RPRM(Critic):
+    """One question a step, all steps of all traces in one batch."""
+
+    kind = "r-prm"
+
+    def __init__(self, policy: Policy, prompt: str | Path, n: int, params: SamplingParams) -> None:
+        self.prompt = read_prompt(prompt)
+        super().__init__(policy, n, params, {"prompt": "{}".join(self.prompt)})
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The mean p(Yes) of `n` critiques of each step."""
+        requests = [self._request(t, k) for t in trajectories for k in range(len(t.steps))]
+        replies = self.ask(requests)
+        asked = [
+            request.going_on(_to_decision(reply))
+            for request, row in zip(requests, replies, strict=True)
+            for reply in row
+            if unusable(reply, self.params.max_tokens) is None
+        ]
+        found = iter(self.probabilities(asked, (" Yes", " No")))
+        settled = []
+        for row in replies:
+            opinions = []
+            for reply in row:
+                reason = unusable(reply, self.params.max_tokens)
+                said = Opinion(None, reason, reply.text) if reason is not None else next(found)
+                opinions.append(Opinion(said.value, said.reason, said.text, reply.cost + said.cost))
+            settled.append(settle(opinions))
+        rows = per_trace(trajectories, settled)
+        return [self.judgement(t, row) for t, row in zip(trajectories, rows, strict=True)]
+
+    def _request(self, trajectory: Trajectory, k: int) -> Request:
+        steps = numbered(trajectory)
+        filled = (trajectory.problem.text, "\n".join(steps[:k]) or FIRST, steps[k])
+        text = self.prompt[0] + "".join(value + part for value, part in zip(filled, self.prompt[1:], strict=True))
+        return Request(say(text, SYSTEM), stops=(DECISION,))
+
+
+def _to_decision(reply: Reply) -> str:
+    """The critique up to and including the question; one that ended without it is asked."""
+    return reply.text + ("" if reply.stop else MISSING) + DECISION
+
+
+@register("reward", "r-prm")
+def r_prm(
+    policy: Policy,
+    prompt: str | Path,
+    n: int = 10,
+    temperature: float = 0.95,
+    top_p: float = 0.95,
+    max_tokens: int = 4096,
+    seed: int = 0,
+) -> RPRM:
+    """R-PRM: five written analyses of a step, then p(Yes), averaged over `n` critiques; `prompt` is its text file."""
+    return RPRM(policy, prompt, n, SamplingParams(temperature, top_p, max_tokens=max_tokens, seed=seed))

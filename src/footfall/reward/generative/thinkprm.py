@@ -1,0 +1,169 @@
+"""ThinkPRM (arXiv 2504.16828): a long chain of thought that verifies a solution so far, then p(yes) to one question.
+
+One number a prefix: the value of step k is that of the solution up to step k. The words of the question are the format
+the models were trained with (mukhal/ThinkPRM, utils/helper.py and prm/thinkprm_api.py). As in that code the chain's stop
+string is left out and the decision question follows after a newline. Its server scores `? ` + `yes` tokenised as one
+text, that is the token ` yes` after `?`; that token is read here. A chain cut at max_tokens has no opinion here; that code
+asks it all the same, and gives a failed call the score 0.269.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.reward.generative.asking import Reply, Request
+from footfall.reward.generative.critic import Critic, Opinion, Settled, per_trace, say, settle, unusable
+from footfall.types import Judgement, Trajectory
+
+__all__ = ["ThinkPRM", "read_verdicts", "thinkprm"]
+
+QUESTION = """You are given a math problem and a proposed step-by-step solution:
+
+[Math Problem]
+
+{problem}
+
+[Solution]
+
+{solution}
+
+Review and critique each step in the proposed solution to determine whether each step is correct. \
+If the solution is incomplete, only verify the provided steps."""
+OPENING = "\nLet's verify step by step:"
+DECISION = "Is the solution correct?"
+AGAIN = ("Let me double check", "Let's verify again", "Did I miss something?")
+"""Put after a chain to make it longer, one before each further round."""
+
+_LABEL = re.compile(r"^\s*(##\s*)?Step \d+:")
+_VERDICT = re.compile(r"\\boxed\{(correct|incorrect)\}")
+
+
+def read_verdicts(text: str, steps: int) -> list[bool] | str:
+    """The boxed verdicts in order, up to the first error; a reason if they cannot be those of the steps."""
+    found = [verdict == "correct" for verdict in _VERDICT.findall(text)]
+    if not found:
+        return "unparsable: no step has a boxed verdict"
+    if len(found) > steps:
+        return f"unparsable: {len(found)} boxed verdicts for {steps} steps"
+    return found[: found.index(False) + 1] if False in found else found
+
+
+class ThinkPRM(Critic):
+    """`steps`: what a step's value is; `"prefixes"`: p(yes) of the solution up to it, `"verdicts"`: its boxed verdict."""
+
+    kind = "thinkprm"
+
+    def __init__(
+        self,
+        policy: Policy,
+        n: int,
+        params: SamplingParams,
+        steps: Literal["prefixes", "verdicts"] = "prefixes",
+        rounds: int = 1,
+    ) -> None:
+        if steps not in ("prefixes", "verdicts"):
+            raise ValueError(f'steps is "prefixes" or "verdicts", not {steps!r}')
+        if not 1 <= rounds <= 1 + len(AGAIN) or (rounds > 1 and (n > 1 or steps == "verdicts")):
+            raise ValueError(
+                f'rounds={rounds} is between 1 and {1 + len(AGAIN)}, and above 1 goes with n=1 and "prefixes"'
+            )
+        super().__init__(policy, n, params, {"steps": steps, "rounds": str(rounds)})
+        self.steps, self.rounds = steps, rounds
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """All prefixes (or all whole solutions) of all traces in one batch."""
+        if self.steps == "verdicts":
+            return self._judge_verdicts(trajectories)
+        requests = [_request(t, k) for t in trajectories for k in range(1, len(t.steps) + 1)]
+        replies = self._again(requests, self.ask(requests))
+        rows = per_trace(trajectories, [settle(opinions) for opinions in self._decide(requests, replies)])
+        return [
+            self.judgement(t, row, value=row[-1].value if row else None)
+            for t, row in zip(trajectories, rows, strict=True)
+        ]
+
+    def _again(self, requests: Sequence[Request], replies: list[list[Reply]]) -> list[list[Reply]]:
+        """Each chain gone on with, round by round; one that failed stays as it is."""
+        for trigger in AGAIN[: self.rounds - 1]:
+            whole = [i for i, (reply, *_) in enumerate(replies) if unusable(reply, self.params.max_tokens) is None]
+            longer = [requests[i].opening + replies[i][0].text + trigger for i in whole]
+            asked = [requests[i].going_on(text, *requests[i].stops) for i, text in zip(whole, longer, strict=True)]
+            for i, (more,) in zip(whole, self.ask(asked), strict=True):
+                before = replies[i][0]
+                text, cost = before.text + trigger + more.text, before.cost + more.cost
+                replies[i] = [replace(more, text=text, cost=cost)]
+        return replies
+
+    def _decide(self, requests: Sequence[Request], replies: Sequence[Sequence[Reply]]) -> list[list[Opinion]]:
+        """p(yes) after every chain that came to its end."""
+        asked = [
+            request.going_on(f"{request.opening}{reply.text}\n{DECISION}")
+            for request, row in zip(requests, replies, strict=True)
+            for reply in row
+            if unusable(reply, self.params.max_tokens) is None
+        ]
+        found = iter(self.probabilities(asked, (" yes", " no")))
+        return [[self._opinion(reply, found) for reply in row] for row in replies]
+
+    def _opinion(self, reply: Reply, found: Iterator[Opinion]) -> Opinion:
+        reason = unusable(reply, self.params.max_tokens)
+        if reason is not None:
+            return Opinion(None, reason, reply.text, reply.cost)
+        said = next(found)
+        return Opinion(said.value, said.reason, reply.text.strip(), reply.cost + said.cost)
+
+    def _judge_verdicts(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        asked = [t for t in trajectories if t.steps]
+        requests = [_request(t, len(t.steps)) for t in asked]
+        replies = self.ask(requests)
+        found = iter(zip(replies, self._decide(requests, replies), strict=True))
+        return [self._read(t, *next(found)) if t.steps else self.judgement(t, []) for t in trajectories]
+
+    def _read(self, trajectory: Trajectory, replies: Sequence[Reply], decided: Sequence[Opinion]) -> Judgement:
+        """The mean verdict of each step over the chains that reach it, and p(yes) as the value of the whole."""
+        n = len(trajectory.steps)
+        rows = [_verdicts(reply, n, self.params.max_tokens) for reply in replies]
+        steps: list[Settled] = [settle([row[k] for row in rows]) for k in range(n)]
+        whole = settle(decided)
+        return self.judgement(trajectory, steps, value=whole.value, cost=whole.cost)
+
+
+def _verdicts(reply: Reply, steps: int, max_tokens: int) -> list[Opinion]:
+    """One chain's opinion of each step; its text stands at the first."""
+    read = unusable(reply, max_tokens) or read_verdicts(reply.text, steps)
+    if isinstance(read, str):
+        return [Opinion(None, read, reply.text if k == 0 else "") for k in range(steps)]
+    after = "after the first error" if not read[-1] else "the critique has no verdict for it"
+    return [
+        Opinion(float(read[k]), None, reply.text.strip() if k == 0 else "") if k < len(read) else Opinion(None, after)
+        for k in range(steps)
+    ]
+
+
+def _request(trajectory: Trajectory, k: int) -> Request:
+    lines = [f"Step {i}: {_LABEL.sub('', step.text).strip()}" for i, step in enumerate(trajectory.steps[:k], 1)]
+    question = QUESTION.format(problem=trajectory.problem.text, solution="\n".join(lines))
+    # A step that is not there yet is not to be verified.
+    return Request(say(question), OPENING, ("</think>", DECISION, f"Step {k + 1}:"))
+
+
+@register("reward", "thinkprm")
+def thinkprm(
+    policy: Policy,
+    n: int = 1,
+    steps: Literal["prefixes", "verdicts"] = "prefixes",
+    rounds: int = 1,
+    temperature: float = 0.7,
+    max_tokens: int = 8172,
+    seed: int = 0,
+) -> ThinkPRM:
+    """ThinkPRM: verifies the solution so far in a long chain of thought, then p(yes); `n` chains are averaged.
+
+    `rounds` above 1 makes one chain look again instead of sampling several.
+    """
+    return ThinkPRM(policy, n, SamplingParams(temperature, max_tokens=max_tokens, seed=seed), steps, rounds)
