@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from footfall.bench.intervals import case_weights
+from footfall.bench.intervals import Floats, case_weights
 from footfall.bench.metrics import auc
 from footfall.bench.processbench import measure as first_error_figures
 from footfall.bench.runner import Benchmark, Case
@@ -46,14 +46,15 @@ SUBJECTS = ("math", "physics", "chemistry", "biology", "medicine")
 """Of MR-Ben; its coding solutions are programs, not steps."""
 BENCHMARKS = ("processbench", "prmbench")
 LICENCE = "adapter and head: Apache-2.0; trained on PRM800K, MR-Ben and GSM8K (MIT)"
-HEAVY = 0.05
+HEAVY = 0.1
 """A problem with more than this share of the rows is never held out: it would be most of the validation part."""
 
 Sources = dict[str, list[Judged]]
+Counts = dict[str, int]
 
 _MARK = re.compile(r"<<[^<>]*?=([^<>=]*)>>")
 _NUMBER = re.compile(r"(?<![\d.])\d[\d,]*(?:\.\d+)?")
-_STEP_NUMBER = re.compile(r"^\s*Step\s+\d+\s*[:.]\s*")
+_STEP_NUMBER = re.compile(r"\W*Step\s+(\d+)\s*[:.]\s*", re.IGNORECASE)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -88,19 +89,41 @@ def mr_ben_rows(data: Path, subjects: Sequence[str] = SUBJECTS) -> list[Judged]:
 
 
 def mr_ben_row(name: str, solution: Mapping[str, Any]) -> Judged | None:
-    """None if the first error lies outside the steps, or a wrong solution names none."""
-    steps = [_STEP_NUMBER.sub("", step).strip() for step in solution["Model_Solution_Steps"]]
+    """None if a wrong solution's first error is none of its steps, or the steps are not numbered one after the other."""
+    numbered = mr_ben_steps(solution["Model_Solution_Steps"])
     first = str(solution["Model_Solution_First_Error_Step"]).strip()
     options = str(solution.get("Options") or "").strip()
     question = solution["Question"].strip() + (f"\n{options}" if options else "")
-    if solution["Model_Solution_Correctness"] == "correct":
-        kept, values = steps, [1.0] * len(steps)
-    elif first.isdecimal() and 1 <= int(first) <= len(steps):
-        kept = steps[: int(first)]
-        values = [1.0] * (len(kept) - 1) + [0.0]
-    else:
+    numbers = [number for number, _ in numbered]
+    values = [1.0] * len(numbered)
+    if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         return None
-    return make_row(name, question, kept, values, "mr-ben") if kept and all(kept) else None
+    if solution["Model_Solution_Correctness"] != "correct":
+        if not first.isdecimal() or int(first) not in numbers:
+            return None
+        values = [1.0] * numbers.index(int(first)) + [0.0]
+    steps = [text for _, text in numbered[: len(values)]]
+    return make_row(name, question, steps, values, "mr-ben") if all(steps) else None
+
+
+def mr_ben_steps(lines: Sequence[str]) -> list[tuple[int, str]]:
+    """Steps with the numbers that they call themselves by, which the first error goes by; an introduction is step 0.
+
+    A solution is stored as lines: some are empty, and some belong to the "Step 3:" above them.
+    """
+    texts = [line.strip() for line in lines if line.strip()]
+    if not any(_STEP_NUMBER.match(text) for text in texts):
+        return list(enumerate(texts, start=1))
+    found: list[tuple[int, str]] = []
+    for text in texts:
+        label = _STEP_NUMBER.match(text)
+        if label:
+            found.append((int(label[1]), text[label.end() :]))
+        elif not found or text.lower().startswith("solution"):
+            found.append((found[-1][0] + 1 if found else 0, text))
+        else:
+            found[-1] = (found[-1][0], f"{found[-1][1]}\n{text}".strip())
+    return found
 
 
 def gsm8k_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Judged]]:
@@ -182,7 +205,7 @@ def evaluation_problems(data: Path, benchmarks: Iterable[Benchmark]) -> list[Pro
     return [Problem(f"evaluation {k}", text) for k, text in enumerate(sorted(texts))]
 
 
-def without(sources: Sources, problems: Sequence[Problem]) -> tuple[Sources, dict[str, int]]:
+def without(sources: Sources, problems: Sequence[Problem]) -> tuple[Sources, Counts]:
     """The rows about none of these problems, and how many of each source are."""
     found = find_overlaps((row.trajectory.problem for rows in sources.values() for row in rows), problems)
     bad = {overlap.train_id for overlap in found}
@@ -190,16 +213,18 @@ def without(sources: Sources, problems: Sequence[Problem]) -> tuple[Sources, dic
     return kept, {name: len(rows) - len(kept[name]) for name, rows in sources.items()}
 
 
-def hold_out(sources: Sources, share: float, seed: int) -> tuple[Sources, list[Judged], dict[str, int]]:
-    """A share of PRM800K's problems; rows of other sources about the same problems are left out and counted."""
-    rows = sources["prm800k"]
-    sizes = Counter(row.trajectory.problem.id for row in rows)
-    heavy = {problem for problem, size in sizes.items() if size > max(1, HEAVY * len(rows))}
-    light = [row for row in rows if row.trajectory.problem.id not in heavy]
-    _, held = split_by_problem(light, share, seed)
-    names = {row.trajectory.id for row in held}
-    kept = {**sources, "prm800k": [row for row in rows if row.trajectory.id not in names]}
-    kept, dropped = without(kept, [row.trajectory.problem for row in held])
+def hold_out(sources: Sources, names: Sequence[str], share: float, seed: int) -> tuple[Sources, list[Judged], Counts]:
+    """A share of the problems of the named sources, at least one; other rows about them are left out and counted."""
+    held: list[Judged] = []
+    for name in names:
+        rows = sources[name]
+        sizes = Counter(row.trajectory.problem.id for row in rows)
+        light = [row for row in rows if sizes[row.trajectory.problem.id] <= max(1, HEAVY * len(rows))]
+        least = 1 / max(1, len({row.trajectory.problem.id for row in light}))
+        held += split_by_problem(light, max(share, least), seed)[1]
+    ids = {row.trajectory.id for row in held}
+    others = {name: [row for row in rows if row.trajectory.id not in ids] for name, rows in sources.items()}
+    kept, dropped = without(others, [row.trajectory.problem for row in held])
     return kept, held, dropped
 
 
@@ -220,27 +245,43 @@ class Validation(NamedTuple):
     """How the model does on held-out problems, and the threshold chosen there."""
 
     threshold: float
-    auc: float
+    auc: float | None
     f1: float
     rows: int
     steps: int
 
 
-def validate(judge: StepHeadJudge, held: Sequence[Judged], seed: int, resamples: int = 200) -> Validation:
-    """The threshold with the highest first-error F1, averaged over resamples of the problems so that no single one rules."""
+def validate(judge: StepHeadJudge, held: Sequence[Judged], seed: int) -> Validation:
+    """Step ROC-AUC on the held-out rows, and the threshold that finds first errors best there."""
     cases = [Case("validation", row.trajectory, row.judgement) for row in held if row.judgement is not None]
     said = judge.judge([case.trajectory for case in cases])
     pairs = [(v, t) for j, c in zip(said, cases, strict=True) for v, t in zip(j.values, c.truth.values, strict=True)]
-    known = [(v, t) for v, t in pairs if v is not None and t is not None]
-    values = np.asarray([v for v, _ in known])
+    known = [(v, t > 0.5) for v, t in pairs if v is not None and t is not None]
+    values, right = np.asarray([v for v, _ in known]), np.asarray([t for _, t in known])
+    threshold, f1 = choose_threshold(cases, said, np.unique(values), seed)
+    area = float(auc(values, right)) if 0 < right.sum() < len(right) else None
+    return Validation(threshold, area, f1, len(cases), len(known))
+
+
+def choose_threshold(
+    cases: Sequence[Case], said: Sequence[Judgement], values: Floats, seed: int, resamples: int = 200
+) -> tuple[float, float]:
+    """The threshold of the highest first-error F1, and that F1.
+
+    F1 is averaged over resamples of the problems, so that no single one rules; of equals, the middle one is taken. Tried
+    are midpoints between neighbouring values, at most 200.
+    """
+    if len(values) < 2:
+        raise ValueError("the held-out rows get one value only: there is no threshold to choose; hold out more")
     groups = [case.trajectory.problem.id for case in cases]
     weights_RN = case_weights(["validation"] * len(cases), seed, resamples, groups)
-    tried = np.unique(np.quantile(values, np.linspace(0.005, 0.6, 120)))
-    reached = [first_error_figures(cases, said, float(t), weights_RN)["validation"]["f1"] for t in tried]
-    best = int(np.argmax(np.nan_to_num([np.nanmean(f1) if np.isfinite(f1).any() else 0.0 for f1 in reached])))
-    right = np.asarray([t > 0.5 for _, t in known])
-    area = float(auc(values, right)) if 0 < right.sum() < len(right) else float("nan")
-    return Validation(float(tried[best]), area, float(reached[best][0]), len(cases), len(known))
+    middles = (values[1:] + values[:-1]) / 2
+    tried = middles[np.unique(np.linspace(0, len(middles) - 1, 200).astype(int))]
+    f1_TR = np.asarray([first_error_figures(cases, said, float(t), weights_RN)["validation"]["f1"] for t in tried])
+    means_T = np.nan_to_num(f1_TR).mean(axis=1)
+    best = np.flatnonzero(means_T >= means_T.max() - 1e-12)
+    middle = int(best[len(best) // 2])
+    return float(tried[middle]), float(f1_TR[middle, 0])
 
 
 def write_scores(judge: StepHeadJudge, benchmark: Benchmark, threshold: float, path: Path) -> dict[str, Any]:
@@ -296,6 +337,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="train all weights; nothing to ship then")
     parser.add_argument("--gsm8k", type=int, default=6000, help="rows from GSM8K, half of them with a wrong result")
     parser.add_argument("--subjects", nargs="*", default=list(SUBJECTS), help="of MR-Ben")
+    parser.add_argument("--validate", nargs="+", default=["prm800k"], choices=("prm800k", "mr-ben"),
+                        help="sources of which a tenth of the problems chooses epoch and threshold")  # fmt: skip
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--lr", type=float, help="default: 3e-4, or 3e-5 with --full")
     parser.add_argument("--epochs", type=int, default=3)
@@ -310,7 +353,7 @@ class Prepared(NamedTuple):
     held: list[Judged]
     benchmarks: list[Benchmark]
     problems: list[Problem]
-    counts: dict[str, dict[str, int]]
+    counts: dict[str, Counts]
 
 
 def prepare(args: argparse.Namespace) -> Prepared:
@@ -318,7 +361,7 @@ def prepare(args: argparse.Namespace) -> Prepared:
     benchmarks: list[Benchmark] = [create("benchmark", name, data=args.data / name) for name in BENCHMARKS]
     problems = evaluation_problems(args.data, benchmarks)
     clean, contaminated = without(found, problems)
-    sources, held, beside_held = hold_out(clean, 0.1, args.seed)
+    sources, held, beside_held = hold_out(clean, args.validate, 0.1, args.seed)
     counts = {
         "rows": {name: len(rows) for name, rows in found.items()},
         "dropped, problem of a benchmark": contaminated,
@@ -331,6 +374,19 @@ def prepare(args: argparse.Namespace) -> Prepared:
 def thinned(benchmark: Benchmark, limit: int | None) -> Benchmark:
     """About `limit` cases, spread over the whole."""
     return benchmark if limit is None else replace(benchmark, cases=benchmark.cases[:: len(benchmark.cases) // limit])
+
+
+def trained_facts(result: TrainResult) -> dict[str, Any]:
+    return {
+        "train": result.train.to_dict(),
+        "held out": result.held_out.to_dict(),
+        "tokens": result.cost.scored_tokens,
+        "updates": result.updates,
+        "training seconds": round(result.cost.seconds, 1),
+        "loss": result.curve,
+        "loss held out": result.held_out_curve,
+        "as trained": dict(result.metrics),
+    }
 
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
@@ -348,11 +404,12 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     judge = StepHeadJudge(model, too_long="partial")
     chosen = validate(judge, parts.held, args.seed)
     if not args.full:
-        finish_export(args.out / "smol", model, {"threshold": chosen.threshold, "licence": LICENCE})
+        # The canary is taken on the CPU, where most will load the model and float32 is the same everywhere.
+        finish_export(args.out / "smol", model.cpu(), {"threshold": chosen.threshold, "licence": LICENCE})
+        model.to(pick_device(args.device))
     facts: dict[str, Any] = {
-        "base": BASE, **parts.counts, "validation": chosen._asdict(), "tokens": result.cost.scored_tokens,
-        "updates": result.updates, "training seconds": round(result.cost.seconds, 1), "train": result.train.to_dict(),
-        "held out": result.held_out.to_dict(), "as trained": dict(result.metrics), "config": config.to_dict(),
+        "base": BASE, **parts.counts, "config": config.to_dict(), **trained_facts(result),
+        "validation": chosen._asdict(),
         "benchmarks": {
             b.name: write_scores(judge, b, chosen.threshold, args.out / "scores" / f"{b.name}.jsonl.gz")
             for b in parts.benchmarks

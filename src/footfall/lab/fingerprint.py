@@ -21,6 +21,8 @@ __all__ = ["fingerprint", "is_stale", "modules_of", "version_of"]
 PACKAGE = Path(__file__).resolve().parent.parent
 _NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "cli", "commands", "lab", "recipes")}
 """What finds, runs, shows and stores, but decides no figure."""
+_SHARED = "footfall.lab.shared"
+"""The one part of the lab that does: models and cases that several recipes use."""
 _ASSETS = {"footfall.policy.embedded": PACKAGE / "models" / "embedded"}
 """Files that are not Python and belong to a module."""
 
@@ -59,7 +61,8 @@ def modules_of(recipe: Path) -> list[str]:
 
 def _is_outside(module: str) -> bool:
     """Whether a module is no part: the package's own `__init__`, which holds the version, or one of `_NO_PARTS`."""
-    return module == "footfall" or ".".join(module.split(".")[:2]) in _NO_PARTS
+    shared = module.startswith(f"{_SHARED}.")
+    return module == "footfall" or (not shared and ".".join(module.split(".")[:2]) in _NO_PARTS)
 
 
 def _source(path: Path) -> str:

@@ -34,6 +34,8 @@ class Trial(NamedTuple):
     """A smoke test of a few seconds; its figures mean nothing."""
     folder: Path
     """For what must outlive a kill (a training run); removed when the outcome is stored."""
+    shared: Path | None = None
+    """For what other recipes use too (`footfall.lab.shared`); stays. None: nothing is shared."""
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full

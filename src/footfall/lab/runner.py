@@ -32,11 +32,19 @@ class Finding(NamedTuple):
     folder: Path
 
 
-def run_recipe(entry: Entry, seeds: Sequence[int], folder: Path, quick: bool = False) -> Finding:
-    """Measure on every seed that is not stored yet, then decide each claim."""
+def run_recipe(
+    entry: Entry, seeds: Sequence[int], folder: Path, quick: bool = False, shared: Path | None = None
+) -> Finding:
+    """Measure on every seed that is not stored yet, then decide each claim.
+
+    What recipes have in common is kept in `shared`; None: in the folder "shared" beside the run.
+    """
+    shared = folder.parent / "shared" if shared is None else shared
     recipe, version = entry.recipe, version_of(entry.path)
     with Run(folder, "lab run", {"recipe": recipe.name, "quick": quick}) as run:
-        stored = [_measured(run, entry, seed, quick, version) for seed in _shown(recipe.name, seeds)]
+        stored = [
+            _measured(run, entry, Trial(seed, quick, folder, shared), version) for seed in _shown(recipe.name, seeds)
+        ]
         outcomes = [Outcome.from_dict(json.loads(path.read_text(encoding="utf-8"))) for path in stored]
         finding = Finding(
             rows=[row_of(recipe, claim, outcomes, version) for claim in recipe.claims],
@@ -55,9 +63,10 @@ def _shown(name: str, seeds: Sequence[int]) -> Iterator[int]:
             progress.advance(1)
 
 
-def _measured(run: Run, entry: Entry, seed: int, quick: bool, version: str) -> Path:
+def _measured(run: Run, entry: Entry, trial: Trial, version: str) -> Path:
     """The file of a seed's outcome, made now if it is not there. Another version of the code is another file."""
-    key = content_key(entry.recipe.name, version, seed, quick)[:16]
+    seed = trial.seed
+    key = content_key(entry.recipe.name, version, seed, trial.quick)[:16]
     path = run.folder / "seeds" / f"{seed:04d}-{key}.json"
     if path.exists():
         return path
@@ -65,7 +74,7 @@ def _measured(run: Run, entry: Entry, seed: int, quick: bool, version: str) -> P
     for needed in (path.parent, scratch):
         needed.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    outcome = load_measure(entry)(Trial(seed, quick, scratch))
+    outcome = load_measure(entry)(trial._replace(folder=scratch))
     seconds = round(time.monotonic() - begun, 3)
     outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
     write_json(path, {"seed": seed, "version": version, **outcome.to_dict()})

@@ -13,16 +13,12 @@ good as its own rollouts, and nearly free. N = 16, temperature 1. All rules choo
 
 from __future__ import annotations
 
-from footfall.answers import grade
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy.embedded import EMBEDDED, embedded
-from footfall.policy.protocol import SamplingParams
-from footfall.reward.judge import step_head
+from footfall.lab.shared import prms
+from footfall.policy.embedded import embedded
 from footfall.search import BestOfN, curve
-from footfall.train import TrainConfig, train_prm
-from footfall.types import Cost, Judged
-from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from footfall.types import Cost
+from footfall.worlds import ArithmeticWorld
 
 RECIPE = Recipe(
     name="best-of-n",
@@ -50,17 +46,9 @@ N = 16
 
 
 def measure(trial: Trial) -> Outcome:
-    world, policy, params = ArithmeticWorld(), embedded(), SamplingParams(max_tokens=200, seed=trial.seed)
-    prefixes = [world.prefix(p) for p in world.problems(trial.size(150, 20), trial.seed)]
-    sampled = policy.sample(prefixes, trial.size(4, 1), params)
-    traces = [grade(c.after(prefix, policy.name)) for prefix, row in zip(prefixes, sampled, strict=True) for c in row]
-    labels = MonteCarlo(ArithmeticPolicy(), rollouts=8, params=params).judge(traces)
-    held_out = world.problems(trial.size(150, 3), trial.seed, split="test")
-    config = TrainConfig(lr=3e-4, epochs=trial.size(2, 1), seed=trial.seed, device="cpu")
-    prm = train_prm(list(map(Judged, traces, labels)), EMBEDDED, config, trial.folder, against=held_out)
-    search = BestOfN(policy, step_head(prm.folder, device="cpu"), N, "weighted", "min", params, "\n")
-    results = search.solve(held_out)
+    prm = prms.judge(trial, "monte-carlo")
+    search = BestOfN(embedded(), prm, N, "weighted", "min", prms.params(trial), "\n")
+    results = search.solve(ArithmeticWorld().problems(trial.size(150, 3), trial.seed, split="test"))
     names = {"single": "single sample", "majority": "majority vote", "best": "best-of-N", "weighted": "weighted vote"}
     arms = {names.get(rule, rule): right[0].tolist() for rule, right in curve(results, [N]).correct.items()}
-    costs = [t.cost for t in traces] + [j.cost for j in labels] + [prm.cost] + [r.cost for r in results]
-    return Outcome(arms, Cost.total(costs))
+    return Outcome(arms, prms.spent(trial, "monte-carlo", used_pool="no") + Cost.total(r.cost for r in results))

@@ -144,7 +144,10 @@ class Family:
     per_prefix: bool = False
     """Each prefix of a trace is a sequence of its own: the layout writes the last step's read only."""
     open: Callable[..., Judge] | None = None
-    """For families that are not one head on one backbone: makes the judge from (evidence, family, options)."""
+    """For families that are not one head on one backbone: makes the judge from (evidence, family, options).
+
+    Also the way in for families that see images: a `Reading` holds ids only, and so does what `StepModel` runs.
+    """
 
 
 def families() -> dict[str, Family]:

@@ -48,8 +48,8 @@ class _Job(NamedTuple):
     reading: Reading
     entry: _Entry | None
     past: int
-    known: int
-    """Steps whose logits the entry has."""
+    known: tuple[int, ...]
+    """Rows of the entry's logits that are those of the first steps."""
 
     @property
     def new(self) -> int:
@@ -74,7 +74,7 @@ class PrefixCache:
 
     def each_logits(self, readings: Sequence[Reading], token_budget: int) -> tuple[list[Tensor], list[int]]:
         """Logits (S, K) of each reading on the CPU, and the tokens that were run for it."""
-        jobs = [self._job(reading) for reading in readings]
+        jobs = [self._job(_up_to_last_read(reading)) for reading in readings]
         logits: list[Tensor] = [torch.zeros(0, self.model.readout.outputs)] * len(jobs)
         for group in pack([len(job.reading.ids) for job in jobs], token_budget, max_waste=1.0):
             for i, found in zip(group, self._run([jobs[i] for i in group]), strict=True):
@@ -86,13 +86,16 @@ class PrefixCache:
             length = reading.positions[k] + 1
             kept = self._at.get(reading.ids[:length])
             if kept is not None:
-                self._entries.move_to_end(kept)
                 entry = self._entries[kept]
-                if length == len(reading.ids):
-                    # Something must be run: the last token, whose logits come out again.
-                    length, k = length - 1, k - 1
-                return _Job(reading, entry, length, k + 1)
-        return _Job(reading, None, 0, 0)
+                # Something must be run: if all is kept, the last token, whose logits come out again.
+                past = min(length, len(reading.ids) - 1)
+                wanted = [p for p in reading.positions if p < past]
+                if not set(wanted) <= set(entry.positions):
+                    # The same ids, but read elsewhere.
+                    continue
+                self._entries.move_to_end(kept)
+                return _Job(reading, entry, past, tuple(entry.positions.index(p) for p in wanted))
+        return _Job(reading, None, 0, ())
 
     @torch.inference_mode()
     def _run(self, jobs: Sequence[_Job]) -> list[Tensor]:
@@ -134,24 +137,28 @@ class PrefixCache:
 
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
-        most = max(1, max(len(job.reading.positions) - job.known for job in jobs))
+        most = max(1, max(len(job.reading.positions) - len(job.known) for job in jobs))
         positions = torch.zeros((len(jobs), most), dtype=torch.long)
         for n, job in enumerate(jobs):
-            new = [p - job.past for p in job.reading.positions[job.known :]]
+            new = [p - job.past for p in job.reading.positions[len(job.known) :]]
             positions[n, : len(new)] = torch.tensor(new, dtype=torch.long)
         logits_NSK = self.model.head_at(hidden_NTH, positions.to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
-            new_SK = logits_NSK[n, : len(job.reading.positions) - job.known]
-            found.append(new_SK if job.entry is None else torch.cat([job.entry.logits_SK[: job.known], new_SK]))
+            new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]
+            found.append(new_SK if job.entry is None else torch.cat([job.entry.logits_SK[list(job.known)], new_SK]))
         return found
 
     def _keep(self, entry: _Entry) -> None:
+        """Remember a trace in place of those that it grew from; if that is too much, forget others."""
+        places = [entry.ids[: position + 1] for position in entry.positions]
+        for older in {self._at[place] for place in places if place in self._at}:
+            if entry.ids[: len(older)] == older:
+                self._drop(older)
         self._drop(entry.ids)
         self._entries[entry.ids] = entry
         self._held += len(entry.ids)
-        for position in entry.positions:
-            self._at[entry.ids[: position + 1]] = entry.ids
+        self._at.update(dict.fromkeys(places, entry.ids))
         while self._held > self.tokens and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))
 
@@ -163,3 +170,8 @@ class PrefixCache:
         for position in gone.positions:
             if self._at.get(ids[: position + 1]) == ids:
                 del self._at[ids[: position + 1]]
+
+
+def _up_to_last_read(reading: Reading) -> Reading:
+    """Without the tokens after it, such as the end of a chat's turn: nobody reads them, and the next step replaces them."""
+    return Reading(reading.ids[: max(reading.positions, default=len(reading.ids) - 1) + 1], reading.positions)

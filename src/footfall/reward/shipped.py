@@ -151,7 +151,8 @@ def export_adapter(trained: str | Path, folder: str | Path, backbone: str, max_l
     rounded = {name: tensor.to(torch.bfloat16) for name, tensor in adapter.items()}
     safetensors.torch.save_file(rounded, folder / ADAPTER_FILE, metadata={"format": "pt"})
     settings = json.loads((trained / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    _write(folder / ADAPTER_CONFIG, {**settings, "base_model_name_or_path": backbone})
+    settings |= {"base_model_name_or_path": backbone, "target_modules": sorted(settings["target_modules"])}
+    _write(folder / ADAPTER_CONFIG, settings)
     (folder / HEAD_FILE).write_bytes((trained / HEAD_FILE).read_bytes())
     stored.pop("canary", None)
     _write(folder / CONFIG_FILE, {**stored, "backbone": backbone, "max_length": max_length})

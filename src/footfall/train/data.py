@@ -18,7 +18,7 @@ from footfall.train.decontaminate import normalise
 from footfall.train.objectives import Objective
 from footfall.types import Judged, Judgement, Trajectory, content_key
 
-__all__ = ["DataReport", "Example", "collate", "data_key", "make_examples", "split_by_problem"]
+__all__ = ["DataReport", "Example", "collate", "data_key", "make_examples", "members", "split_by_problem"]
 
 MANY_VALUES = 20
 
@@ -77,7 +77,28 @@ def make_examples(
                 f"trajectory {row.trajectory.id!r} has {len(example.reading.ids)} tokens, the limit is {limit}; "
                 'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
             )
+    if objective.together > 1:
+        _refuse_parted(examples, dropped, objective)
     return examples, _report(len(rows), examples, dropped)
+
+
+def _refuse_parted(examples: Sequence[Example], dropped: Mapping[str, int], objective: Objective) -> None:
+    """Rows that are compared come as neighbours and of one problem; a dropped one would leave another alone."""
+    size = objective.together
+    if dropped:
+        raise ValueError(f"{objective.name} compares rows, so none can be left out, but there are {dict(dropped)}")
+    for at in range(0, len(examples), size):
+        group = examples[at : at + size]
+        if len(group) < size or len({e.trajectory.problem.id for e in group}) > 1:
+            raise ValueError(
+                f"{objective.name} takes {size} rows of one problem side by side; "
+                f"row {at + 1} ({group[0].trajectory.id!r}) and its neighbour are of different problems"
+            )
+
+
+def members(groups: Sequence[int], together: int) -> list[int]:
+    """Indices of the examples in these groups of neighbours."""
+    return [group * together + k for group in groups for k in range(together)]
 
 
 def _example(trajectory: Trajectory, judgement: Judgement, model: StepHeadModel, objective: Objective) -> Example:

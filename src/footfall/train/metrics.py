@@ -9,7 +9,7 @@ import torch
 
 from footfall.reward.batching import pack
 from footfall.reward.step_head import StepHeadModel
-from footfall.train.data import Example, collate
+from footfall.train.data import Example, collate, members
 from footfall.train.objectives import Objective
 
 __all__ = ["evaluate", "roc_auc"]
@@ -37,14 +37,17 @@ def evaluate(
     loss = 0.0
     values: list[float] = []
     labels: list[float] = []
-    for group in pack([len(e.reading.ids) for e in examples], token_budget):
-        members = [examples[i] for i in group]
-        batch = {name: tensor.to(model.device) for name, tensor in collate(members, model.pad_id).items()}
+    size = objective.together
+    lengths = [len(e.reading.ids) for e in examples]
+    longest = [max(lengths[at : at + size]) for at in range(0, len(lengths), size)]
+    for packed in pack(longest, max(1, token_budget // size)):
+        group = [examples[i] for i in members(packed, size)]
+        batch = {name: tensor.to(model.device) for name, tensor in collate(group, model.pad_id).items()}
         targets, mask = batch.pop("targets"), batch.pop("mask")
         logits = model(**batch)
         loss += float(objective.loss(logits, targets, mask)) * int(mask.sum())
         values.extend(model.values(logits)[mask].tolist())
-        labels.extend(label for e in members for label, m in zip(e.labels, e.mask, strict=True) if m)
+        labels.extend(label for e in group for label, m in zip(e.labels, e.mask, strict=True) if m)
     model.train(was_training)
     return {"loss": loss / max(1, len(labels)), **_metrics(values, labels, objective)}
 

@@ -22,6 +22,8 @@ __all__ = [
     "Objective",
     "bce",
     "bce_loss",
+    "bradley_terry",
+    "bradley_terry_loss",
     "ce",
     "ce_loss",
     "make_objective",
@@ -54,6 +56,26 @@ def ce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return _labelled_mean(-log_p.gather(-1, index).squeeze(-1), mask)
 
 
+def bradley_terry_loss(logits: Tensor, targets: Tensor, mask: Tensor, centering: float) -> Tensor:
+    """mean over pairs of -log sigmoid(r_c - r_r) + centering (r_c + r_r)², r the one logit that each trace is read at.
+
+    Two traces that stand side by side are a pair: the chosen one has the target 1, the rejected one 0.
+    """
+    rewards_P2, targets_P2 = _pairs(_one(logits), mask), _pairs(targets, mask)
+    if bool((targets_P2.sum(dim=-1) != 1).any()):
+        raise ValueError("each pair needs one trace with the label 1 and one with the label 0, side by side")
+    sign_P2 = 2 * targets_P2.to(rewards_P2) - 1
+    losses_P = -F.logsigmoid((sign_P2 * rewards_P2).sum(dim=-1)) + centering * rewards_P2.sum(dim=-1) ** 2
+    return losses_P.sum() / max(1, len(losses_P))
+
+
+def _pairs(values: Tensor, mask: Tensor) -> Tensor:
+    """The labelled entry of each trace, two by two."""
+    if mask.dim() != 2 or len(mask) % 2 or bool((mask.sum(dim=-1) != 1).any()):
+        raise ValueError("a loss of pairs takes an even number of traces, each with one labelled step (its last)")
+    return values[mask].view(-1, 2)
+
+
 def _one(logits: Tensor) -> Tensor:
     if logits.shape[-1] != 1:
         raise ValueError(f"this loss takes a head with one output, not {logits.shape[-1]}")
@@ -79,6 +101,8 @@ class Objective:
     """Whether a label counts as good where a metric needs two classes."""
     classes: tuple[str, ...] = ()
     good: tuple[str, ...] = ()
+    together: int = 1
+    """Rows that stand side by side and are compared: they share a problem and are never parted. 2 for pairs."""
 
 
 def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
@@ -139,6 +163,27 @@ def ce(values: Mapping[str, float] | None = None, good: tuple[str, ...] | list[s
         classes,
         tuple(good),
     )
+
+
+@register("objective", "bradley-terry")
+def bradley_terry(centering: float = 0.0) -> Objective:
+    """Pairs of traces of one problem, chosen and rejected, side by side; only the last step of each is labelled (1, 0).
+
+    A `centering` of 0.01 keeps rewards around zero, so that they can be compared across problems (card: toolrm).
+    """
+    return Objective(
+        f"bradley-terry(centering={centering:g})",
+        lambda logits, targets, mask: bradley_terry_loss(logits, targets, mask, centering),
+        _side,
+        lambda label: label == 1,
+        together=2,
+    )
+
+
+def _side(label: float) -> float:
+    if label not in (0, 1):
+        raise ValueError(f"label {label:g} names no side of a pair; the chosen trace has 1, the rejected one 0")
+    return label
 
 
 def _probability(label: float) -> float:

@@ -55,6 +55,8 @@ class TrainResult:
     """Real tokens trained on a second, in this call."""
     cost: Cost
     """Of the whole training, but for `seconds`: those of the call that finished it."""
+    held_out_curve: tuple[tuple[int, float], ...] = ()
+    """(update, held-out loss) after each epoch, with `patience`: the weights of the lowest were kept."""
 
     def to_dict(self) -> dict[str, Any]:
         given = asdict(self)
@@ -69,6 +71,7 @@ class TrainResult:
             **given,
             "folder": out / given["folder"],
             "curve": tuple((int(step), float(loss)) for step, loss in given["curve"]),
+            "held_out_curve": tuple((int(step), float(loss)) for step, loss in given.get("held_out_curve", ())),
             "train": report(given["train"]),
             "held_out": report(given["held_out"]),
             "cost": Cost(**given["cost"]),
@@ -104,6 +107,8 @@ def train_prm(
     if finished is not None:
         return TrainResult.from_dict(finished, out)
     objective = make_objective(config.objective, config.objective_options)
+    if config.batch_size % objective.together:
+        raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
     train_rows, held_rows = _split(rows, held_out, config)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
@@ -115,7 +120,7 @@ def train_prm(
     result = TrainResult(
         folder=out / MODEL,
         metrics=evaluate(model, held, objective) if held else {},
-        curve=tuple((int(log["step"]), log["loss"]) for log in trainer.state.log_history if "loss" in log),
+        curve=_curve(trainer, "loss"),
         train=train_report,
         held_out=held_report,
         contaminated=dropped,
@@ -124,9 +129,14 @@ def train_prm(
         cost=Cost(
             scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=trainer.state.global_step
         ),
+        held_out_curve=_curve(trainer, "eval_loss"),
     )
     _close(out, model, _canary(model, held + train, objective), config, result)
     return result
+
+
+def _curve(trainer: StepTrainer, name: str) -> tuple[tuple[int, float], ...]:
+    return tuple((int(log["step"]), log[name]) for log in trainer.state.log_history if name in log)
 
 
 def _decontaminate(

@@ -23,7 +23,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from footfall.reward.step_head import StepHeadModel
 from footfall.train.config import TrainConfig
-from footfall.train.data import Example, collate
+from footfall.train.data import Example, collate, members
 from footfall.train.metrics import evaluate
 from footfall.train.objectives import Objective
 
@@ -34,20 +34,28 @@ Progress = Callable[[int, int], None]
 
 
 class LengthGrouped(Sampler[int]):
-    """A shuffle that keeps like lengths together; epoch e of seed s is always the same."""
+    """A shuffle that keeps like lengths together; epoch e of seed s is always the same.
 
-    def __init__(self, lengths: Sequence[int], group: int, seed: int, epoch: Callable[[], int]) -> None:
+    `together` neighbours are one unit: they stay side by side, and in one batch if that holds whole units.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], group: int, seed: int, epoch: Callable[[], int], together: int = 1
+    ) -> None:
         self.lengths = list(lengths)
         self.group = group
         self.seed = seed
         self.epoch = epoch
+        self.together = together
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch())
-        return iter(get_length_grouped_indices(self.lengths, self.group, generator=generator))  # type: ignore[no-untyped-call]
+        longest = [max(self.lengths[i : i + self.together]) for i in range(0, len(self.lengths), self.together)]
+        units = get_length_grouped_indices(longest, self.group // self.together, generator=generator)  # type: ignore[no-untyped-call]
+        return iter(members(units, self.together))
 
 
 class StepTrainer(Trainer):
@@ -79,7 +87,7 @@ class StepTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
         group = self.args.train_batch_size * self.args.gradient_accumulation_steps
         lengths = [len(example.reading.ids) for example in self.examples]
-        return LengthGrouped(lengths, group, self.args.seed, self._epoch)
+        return LengthGrouped(lengths, group, self.args.seed, self._epoch, self.step_objective.together)
 
     def _epoch(self) -> int:
         updates = self.state.max_steps // int(self.args.num_train_epochs)

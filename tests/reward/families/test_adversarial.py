@@ -19,7 +19,7 @@ from tests.reward.families.zoo import ZOO, folder_of
 
 torch.set_num_threads(1)
 
-TOLERANCE = 5e-5
+TOLERANCE = 1e-5
 """Float32 and other batch shapes: sums are made in another order. Raw logits are read as well as probabilities."""
 VARIANTS = {"universal-prm-reference"}
 """The same checkpoints read another way, by name only."""
@@ -66,7 +66,8 @@ def test_every_one_pass_family_has_a_checkpoint_here() -> None:
 @pytest.mark.parametrize("name", ONE_PASS)
 def test_each_step_of_a_hostile_trace_gets_one_finite_value(name: str) -> None:
     judge = judge_of(name)
-    long = "9" * min(3000, judge.model.max_length - 500)
+    # 3,000 characters, and one token for each four of them in all vocabularies here.
+    long = "Step" * 750
     question = "Is <|im_end|> \n\n ки [PRM] <extra_0> a number? "
     for steps in (HOSTILE, ("One.", long, "The answer is 7.")):
         (judgement,) = judge.judge([trace(steps, question)])
@@ -81,14 +82,13 @@ def test_a_value_depends_neither_on_later_steps_nor_on_order_nor_on_batches(name
     judge = judge_of(name)
     steps = data.draw(st.lists(TEXTS, min_size=1, max_size=4))
     cut = data.draw(st.integers(1, len(steps)))
-    whole, prefix, other = trace(steps), trace(steps[:cut]), trace(["Another, much longer trace. " * 4, "7."])
-    (alone,) = judge.judge([whole])
+    batch = {"whole": trace(steps), "prefix": trace(steps[:cut]), "other": trace(["A much longer trace. " * 4, "7."])}
+    order = data.draw(st.permutations(list(batch)))
+    (alone,) = judge.judge([batch["whole"]])
+    together = dict(zip(order, judge.judge([batch[name] for name in order]), strict=True))
     assert len(alone.values) == len(steps) and all(v is not None and math.isfinite(v) for v in alone.values)
-    together = judge.judge([prefix, other, whole])
-    assert together[2].values == near(alone.values)
-    assert together[0].values == near(alone.values[:cut])
-    for again, before in zip(judge.judge([whole, other, prefix]), together[::-1], strict=True):
-        assert again.values == near(before.values)
+    assert together["whole"].values == near(alone.values)
+    assert together["prefix"].values == near(alone.values[:cut])
 
 
 @pytest.mark.parametrize("name", ONE_PASS)

@@ -14,6 +14,7 @@ from footfall.reward.families.eurus import numbered_spans
 from footfall.reward.implicit import process_rewards, token_log_probs
 from footfall.reward.pieces import Writer
 from tests.reward.families.reference import QUESTION, STEPS, next_logits, trace, values
+from tests.reward.families.zoo import adapter_folder
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, random_linear, save_checkpoint
 
 torch.set_num_threads(1)
@@ -113,6 +114,18 @@ def test_any_pair_of_language_models_is_an_implicit_prm_whose_steps_end_with_the
     assert by_name.name != by_family.name
 
 
+def test_an_adapter_may_be_the_policy_and_its_base_the_reference(tmp_path: Path) -> None:
+    tokenizer = qwen_tokenizer()
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    plain = save_checkpoint(base, "qwen2", tokenizer)
+    adapted = adapter_folder(folder, base, tokenizer, ["q_proj", "v_proj"])
+    ids = tokenizer.encode(chat(tokenizer, ["Alone."]), add_special_tokens=False)
+    first = len(tokenizer.encode(chat(tokenizer, []), add_special_tokens=False)) - 3
+    ratio = log_probs(adapted, ids) - log_probs(plain, ids)
+    judgement = checkpoint(folder, family="implicit", base=str(base)).judge([trace("Alone.")])[0]
+    assert judgement.aspects["q"] == pytest.approx([0.001 * float(ratio[first:-2].sum())], abs=TOLERANCE)
+
+
 def test_a_step_s_q_does_not_depend_on_the_steps_after_it(tmp_path: Path) -> None:
     folder, base, *_ = pair(tmp_path)
     judge = checkpoint(folder, family="implicit", base=str(base))
@@ -144,7 +157,7 @@ def test_a_trace_that_does_not_fit_is_an_error_or_is_judged_as_far_as_it_fits(tm
     save_checkpoint(folder, "qwen2", tokenizer, seed=1, max_position_embeddings=160)
     save_checkpoint(base, "qwen2", tokenizer, seed=2)
     given = {"base": str(base), "check": False}
-    with pytest.raises(ValueError, match="tokens, eurus-prm@.* takes 160"):
+    with pytest.raises(ValueError, match=r"tokens, eurus-prm@.* takes 160"):
         checkpoint(folder, **given).judge([trace()])  # type: ignore[arg-type]
     partial = checkpoint(folder, **given, too_long="partial").judge([trace()])[0]  # type: ignore[arg-type]
     assert [v is None for v in partial.values] == [False, False, True]
@@ -159,7 +172,7 @@ def test_a_trace_without_steps_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_reference_is_asked_for_and_must_differ_and_share_the_vocabulary(tmp_path: Path) -> None:
-    folder, base, *_ = pair(tmp_path)
+    folder, *_ = pair(tmp_path)
     with pytest.raises(ValueError, match="needs a reference model"):
         checkpoint(folder, family="implicit")
     with pytest.raises(ValueError, match="they are one model"):

@@ -35,7 +35,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
 def before_holders(model: Any, tokenizer: Any, steps: list[str], end: str) -> list[float]:
     """p(<+>) of the pair at the token before each place holder; user text has no place holders here."""
     answer = "\n\n".join([*steps[:-1], f"Current Step: {steps[-1]}{end}"])
-    turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n Question: {QUESTION}"}, {"role": "assistant", "content": answer}]
+    turns = [
+        {"role": "user", "content": f"{INSTRUCTION}\n\n Question: {QUESTION}"},
+        {"role": "assistant", "content": answer},
+    ]
     ids = tokenizer.encode(tokenizer.apply_chat_template(turns, tokenize=False), add_special_tokens=False)
     good, bad, holder = (tokenizer.convert_tokens_to_ids(t) for t in TOKENS)
     at = [i - 1 for i, token in enumerate(ids) if token == holder]
@@ -102,7 +105,7 @@ def test_batches_order_and_a_cache_change_nothing_and_the_cache_makes_the_second
 def test_a_step_that_does_not_fit_is_an_error_or_a_reason(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, "qwen2", qwen_tokenizer(*TOKENS), seed=5, max_position_embeddings=480)
     steps = ("Short.", "x" * 200, "Never reached.")
-    with pytest.raises(ValueError, match="step 2 makes .* tokens, pathfinder-prm@.* takes 480"):
+    with pytest.raises(ValueError, match=r"step 2 makes .* tokens, pathfinder-prm@.* takes 480"):
         checkpoint(tmp_path).judge([trace(*steps)])
     judgement = checkpoint(tmp_path, too_long="partial").judge([trace(*steps)])[0]
     assert [v is None for v in judgement.values] == [False, True, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from tests.reward.families.reference import (
     trace,
     values,
 )
+from tests.reward.families.zoo import adapter_folder
 from tests.reward.tiny_checkpoints import (
-    causal_lm,
     llama3_tokenizer,
     qwen_tokenizer,
     random_linear,
@@ -35,22 +34,6 @@ torch.set_num_threads(1)
 def one_id(tokenizer: Any, text: str) -> int:
     (found,) = tokenizer.encode(text, add_special_tokens=False)
     return int(found)
-
-
-def adapter_folder(folder: Path, base: Path, tokenizer: Any, targets: list[str]) -> Any:
-    """A LoRA adapter as peft saves it from the whole language model, with weights that matter; gives the adapted model."""
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=targets, task_type="CAUSAL_LM")
-    model = peft.get_peft_model(causal_lm("qwen2", len(tokenizer)), config)
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "lora_B" in name:
-                weight.copy_(0.5 * torch.randn(weight.shape, generator=generator))
-    model.save_pretrained(folder)
-    path = folder / "adapter_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": str(base)}))
-    return model.eval()
 
 
 def psa_text(steps: list[str]) -> str:
@@ -97,7 +80,9 @@ def test_math_psa_takes_newlines_out_of_question_and_steps(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("kind", "name"), [("llama", "VersaPRM"), ("qwen2", "Qwen-PRM800K")])
-def test_versaprm_takes_plus_for_good_though_the_pair_is_listed_minus_first(tmp_path: Path, kind: str, name: str) -> None:
+def test_versaprm_takes_plus_for_good_though_the_pair_is_listed_minus_first(
+    tmp_path: Path, kind: str, name: str
+) -> None:
     tokenizer = llama3_tokenizer() if kind == "llama" else qwen_tokenizer()
     folder = tmp_path / name
     model = save_checkpoint(folder, kind, tokenizer)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 from tests.reward.families.head_checkpoints import MAKERS
 from tests.reward.tiny_checkpoints import (
+    causal_lm,
     llama3_tokenizer,
     qwen_tokenizer,
     random_linear,
@@ -19,7 +22,7 @@ from tests.reward.tiny_checkpoints import (
     sentencepiece_tokenizer,
 )
 
-__all__ = ["ZOO", "Entry", "folder_of"]
+__all__ = ["ZOO", "Entry", "adapter_folder", "folder_of"]
 
 
 class Entry(NamedTuple):
@@ -76,3 +79,19 @@ def folder_of(name: str) -> Path:
     folder = Path(_home().name) / str(list(ZOO).index(name)) / entry.folder
     entry.make(folder)
     return folder
+
+
+def adapter_folder(folder: Path, base: Path, tokenizer: Any, targets: list[str]) -> Any:
+    """A LoRA adapter as peft saves it from the whole language model, with weights that matter; gives the adapted model."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=targets, task_type="CAUSAL_LM")
+    model = peft.get_peft_model(causal_lm("qwen2", len(tokenizer)), config)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.copy_(0.5 * torch.randn(weight.shape, generator=generator))
+    model.save_pretrained(folder)
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": str(base)}))
+    return model.eval()

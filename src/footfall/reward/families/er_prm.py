@@ -31,7 +31,7 @@ def er_prm() -> Family:
         licence="Llama 3.1 community licence",
         match=Match(
             model_types=("llama",), absent=("score.weight", "v_head.summary.weight"), tokens=(MARK, " +", " -"),
-            names=("er-prm", "er_prm", "llama3.1-math-prm"), named=True,
+            names=("/er-prm", "llama3.1-math-prm"), named=True,
         ),
         layout=layout,
         head=VocabularyRows((" +", " -")),

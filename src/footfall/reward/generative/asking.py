@@ -9,7 +9,8 @@ messages are sent, and the opening is an unfinished assistant turn.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,10 +98,11 @@ class Asker:
     def _rendered(self, request: Request) -> str:
         """The dialogue and the opening as the model reads them, bos included."""
         tokenizer: Any = self._tokenizer
+        disarm = _disarmer(tokenizer)
         if tokenizer.chat_template is None:
-            said = "\n\n".join(m.content for m in request.messages)
+            said = "\n\n".join(disarm(m.content) for m in request.messages)
             return (tokenizer.bos_token or "") + said + "\n" + request.opening
-        turns = [{"role": m.role, "content": m.content} for m in request.messages]
+        turns = [{"role": m.role, "content": disarm(m.content)} for m in request.messages]
         text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=request.header)
         if not request.header and _closes(text, tokenizer):
             text = text.removesuffix("\n").removesuffix(tokenizer.eos_token)
@@ -134,6 +136,15 @@ class Asker:
             return str(decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
         end = prefix.separator if completion.finish == "step" else ""
         return prefix.separator.join(step.text for step in completion.steps) + end
+
+
+def _disarmer(tokenizer: Any) -> Callable[[str], str]:
+    """Breaks special tokens that a trace spells out, so that no step can close a turn and speak for the judge."""
+    names = sorted({token.content for token in tokenizer.added_tokens_decoder.values() if token.special}, key=len)
+    if not names:
+        return str
+    pattern = re.compile("|".join(re.escape(name) for name in reversed(names)))
+    return lambda text: pattern.sub(lambda match: match[0][:1] + "\u200b" + match[0][1:], text)
 
 
 def _tokenizer(policy: Policy) -> Any:

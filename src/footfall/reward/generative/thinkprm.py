@@ -2,9 +2,9 @@
 
 One number a prefix: the value of step k is that of the solution up to step k. The words of the question are the format
 the models were trained with (mukhal/ThinkPRM, utils/helper.py and prm/thinkprm_api.py). As in that code the chain's stop
-string is left out and the decision question follows after a newline. Its server scores `? ` + `yes` tokenised as one
-text, that is the token ` yes` after `?`; that token is read here. A chain cut at max_tokens has no opinion here; that code
-asks it all the same, and gives a failed call the score 0.269.
+string is left out and the decision question follows after a newline. That code scores the text `? ` + `yes`; tokenised as
+one text this is ` yes` after `?` in byte-level vocabularies, which is read here (not compared with their server). A chain
+cut at max_tokens has no opinion here; that code asks it all the same, and gives a failed call the score 0.269.
 """
 
 from __future__ import annotations

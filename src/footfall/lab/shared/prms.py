@@ -1,0 +1,165 @@
+"""Lab-scale reward models and a pool of solutions: made once a seed, kept on disk, shared by recipes.
+
+    traces         by the embedded policy on training problems, 4 a problem
+    monte-carlo    a PRM on soft labels of 8 rollouts; the completer is the world's scripted policy
+    truth          a PRM on the true class of each step (built on an error counts as wrong)
+    outcome        an ORM: only the last step is labelled, with whether the answer is right
+    pool           8 solutions of each test problem by the embedded policy
+
+What is kept is named by seed, size and a fingerprint of the code that makes it: a stale one is never found. Two runs
+may share a folder; what one makes, the other waits for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from footfall.answers import grade
+from footfall.formats import read_parquet, write_parquet
+from footfall.lab.fingerprint import fingerprint
+from footfall.lab.recipe import Trial
+from footfall.label.monte_carlo import MonteCarlo
+from footfall.policy.protocol import SamplingParams
+from footfall.train.config import TrainConfig
+from footfall.types import Cost, Judged, Judgement, Problem, Trajectory, content_key
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+
+if TYPE_CHECKING:
+    from footfall.reward.judge import StepHeadJudge
+    from footfall.train.prm import TrainResult
+
+__all__ = [
+    "POOL", "Labels", "judge", "judged_pool", "params", "pool", "prm", "right_and_wrong", "spent", "train",
+    "training_traces",
+]  # fmt: skip
+
+Labels = Literal["monte-carlo", "truth", "outcome"]
+POOL = 8
+"""Solutions of each test problem."""
+
+
+def params(trial: Trial) -> SamplingParams:
+    return SamplingParams(max_tokens=200, seed=trial.seed)
+
+
+def training_traces(trial: Trial) -> list[Trajectory]:
+    """600 graded traces (quick: 24), 4 a problem (quick: 3)."""
+    problems = ArithmeticWorld().problems(trial.size(150, 8), trial.seed)
+    return _kept(trial, "traces", "trajectory", lambda: _sampled(trial, problems, trial.size(4, 3)))
+
+
+def pool(trial: Trial) -> list[Trajectory]:
+    """8 graded solutions of each of 100 test problems (quick: 12), problem by problem."""
+    problems = ArithmeticWorld().problems(trial.size(100, 12), trial.seed, split="test")
+    return _kept(trial, "pool", "trajectory", lambda: _sampled(trial, problems, POOL))
+
+
+def _sampled(trial: Trial, problems: Sequence[Problem], n: int) -> list[Trajectory]:
+    from footfall.policy.embedded import embedded
+
+    policy, world = embedded(), ArithmeticWorld()
+    prefixes = [world.prefix(problem) for problem in problems]
+    drawn = policy.sample(prefixes, n, params(trial))
+    return [grade(c.after(prefix, policy.name)) for prefix, row in zip(prefixes, drawn, strict=True) for c in row]
+
+
+def right_and_wrong(traces: Sequence[Trajectory]) -> list[tuple[list[Trajectory], list[Trajectory]]]:
+    """The right and the wrong solutions of each problem that has both."""
+    found: dict[str, tuple[list[Trajectory], list[Trajectory]]] = {}
+    for trace in traces:
+        found.setdefault(trace.problem.id, ([], []))[0 if trace.correct else 1].append(trace)
+    return [(right, wrong) for right, wrong in found.values() if right and wrong]
+
+
+def _labels(trial: Trial, labels: Labels) -> list[Judgement]:
+    traces = training_traces(trial)
+    if labels == "monte-carlo":
+        completer = MonteCarlo(ArithmeticPolicy(), rollouts=8, params=params(trial))
+        return _kept(trial, "labels", "judgement", lambda: completer.judge(traces))
+    if labels == "truth":
+        return TruthJudge().judge(traces)
+    return [Judgement(t.id, (None,) * (len(t.steps) - 1) + (float(bool(t.correct)),), "outcome") for t in traces]
+
+
+def prm(trial: Trial, labels: Labels) -> TrainResult:
+    """The model trained on these labels of the training traces."""
+    rows = list(map(Judged, training_traces(trial), _labels(trial, labels)))
+    return train(trial, labels, rows, TrainConfig(lr=3e-4, epochs=trial.size(2, 1), seed=trial.seed, device="cpu"))
+
+
+def train(trial: Trial, name: str, rows: Sequence[Judged], config: TrainConfig) -> TrainResult:
+    """A model of the embedded backbone that is kept under this name; the test problems are held off."""
+    from footfall.policy.embedded import EMBEDDED
+    from footfall.train.prm import train_prm
+
+    folder = _place(trial, f"prm-{name}", config.to_dict())
+    against = ArithmeticWorld().problems(trial.size(150, 12), trial.seed, split="test")
+    with _held(folder):
+        return train_prm(rows, EMBEDDED, config, folder, against=against)
+
+
+def judge(trial: Trial, labels: Labels) -> StepHeadJudge:
+    """The model trained on these labels, ready to score."""
+    from footfall.reward.judge import step_head
+
+    return step_head(prm(trial, labels).folder, device="cpu")
+
+
+def judged_pool(trial: Trial, labels: Labels) -> list[Judgement]:
+    """What that model says of each solution of the pool."""
+    return _kept(trial, f"pool-{labels}", "judgement", lambda: judge(trial, labels).judge(pool(trial)))
+
+
+def spent(trial: Trial, *labels: Labels, used_pool: Literal["judged", "sampled", "no"] = "judged") -> Cost:
+    """What these models cost, from the training traces on, and the pool with what they say of it, where used."""
+    costs = [trace.cost for trace in training_traces(trial)]
+    for each in labels:
+        costs += [label.cost for label in _labels(trial, each)] + [prm(trial, each).cost]
+    if used_pool != "no":
+        costs += [trace.cost for trace in pool(trial)]
+    if used_pool == "judged":
+        costs += [said.cost for each in labels for said in judged_pool(trial, each)]
+    return Cost.total(costs)
+
+
+def _kept(trial: Trial, name: str, kind: str, make: Callable[[], Sequence[Any]]) -> list[Any]:
+    """The rows of this name, made now if they are not there."""
+    path = _place(trial, name).with_suffix(".parquet")
+    with _held(path):
+        if not path.exists():
+            write_parquet(path, make(), kind)
+    return _read(path, kind)
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, kind: str) -> list[Any]:
+    return read_parquet(path, kind)
+
+
+def _place(trial: Trial, name: str, *settings: Any) -> Path:
+    folder = trial.folder / "shared" if trial.shared is None else trial.shared
+    key = content_key(name, trial.seed, trial.quick, _code(), list(settings))[:12]
+    return folder / f"{name}-{'quick-' if trial.quick else ''}{trial.seed}-{key}"
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    return fingerprint(Path(__file__))
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """One process at a time makes what stands there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

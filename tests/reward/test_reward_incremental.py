@@ -1,0 +1,193 @@
+"""A prefix cache gives the logits of the full pass and runs only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from footfall.reward.incremental import PrefixCache
+from footfall.reward.reading import Reading
+from footfall.reward.readout import Readout
+from footfall.reward.step_model import StepModel
+from tests.reward.tiny_checkpoints import WIDTH, causal_lm
+
+torch.set_num_threads(1)
+
+TOLERANCE = 2e-5
+"""Float32: keys come from another batch shape, and a mask takes another attention kernel."""
+VOCABULARY = 50
+
+
+class Tiny(StepModel):
+    """A random decoder with two outputs."""
+
+    def __init__(self, kind: str, **shape: Any) -> None:
+        super().__init__()
+        self.backbone = causal_lm(kind, VOCABULARY, **shape).model
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            self.head = nn.Linear(WIDTH, 2)
+        self.readout = Readout("good", ("good", "bad"), ("good",))
+        self.pad_id = 0
+        self.eval()
+
+
+MODELS = {kind: Tiny(kind) for kind in ("llama", "qwen2", "mistral")}
+MODELS["mistral, window 6"] = Tiny("mistral", sliding_window=6)
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Tiny:
+    return MODELS[request.param]
+
+
+def reading(*steps: Sequence[int]) -> Reading:
+    """Steps of ids, each read at its last token."""
+    ids: list[int] = []
+    positions = []
+    for step in steps:
+        ids += step
+        positions.append(len(ids) - 1)
+    return Reading(tuple(ids), tuple(positions))
+
+
+def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        assert torch.allclose(one, other, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+ROOT, A, B, C = [3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8], [9, 7]
+
+
+def test_the_first_time_everything_is_run(model: Tiny) -> None:
+    given = [reading(ROOT, A), reading(ROOT), reading(B, A, C)]
+    found, tokens = PrefixCache(model, 1000).each_logits(given, 100)
+    same(found, model.each_logits(given))
+    assert tokens == [8, 5, 9]
+
+
+def test_a_trace_that_grew_by_a_step_costs_that_step(model: Tiny) -> None:
+    cache = PrefixCache(model, 1000)
+    for steps, new in [((ROOT,), 5), ((ROOT, A), 3), ((ROOT, A, B), 4), ((ROOT, A, B, C), 2)]:
+        found, tokens = cache.each_logits([reading(*steps)], 100)
+        same(found, model.each_logits([reading(*steps)]))
+        assert tokens == [new]
+
+
+def test_branches_share_what_they_have_in_common(model: Tiny) -> None:
+    cache = PrefixCache(model, 1000)
+    cache.each_logits([reading(ROOT, A)], 100)
+    branches = [reading(ROOT, A, B), reading(ROOT, A, C), reading(ROOT, B), reading(ROOT, A, B, C)]
+    found, tokens = cache.each_logits(branches, 100)
+    same(found, model.each_logits(branches))
+    assert tokens == [4, 2, 4, 6]
+
+
+def test_pasts_of_different_lengths_and_none_share_a_batch(model: Tiny) -> None:
+    cache = PrefixCache(model, 1000)
+    cache.each_logits([reading(ROOT, A, B), reading(C)], 100)
+    mixed = [reading(ROOT, A, B, C), reading(C, A), reading(B, B), reading(ROOT, C)]
+    found, tokens = cache.each_logits(mixed, 1000)
+    same(found, model.each_logits(mixed))
+    assert tokens == [2, 3, 8, 2]
+
+
+def test_a_trace_seen_before_costs_one_token(model: Tiny) -> None:
+    cache = PrefixCache(model, 1000)
+    first, _ = cache.each_logits([reading(ROOT, A)], 100)
+    again, tokens = cache.each_logits([reading(ROOT, A), reading(ROOT)], 100)
+    same(again[:1], first)
+    same(again[1:], model.each_logits([reading(ROOT)]))
+    assert tokens == [1, 1]
+
+
+def test_what_was_unused_longest_is_forgotten_first() -> None:
+    model = MODELS["llama"]
+    cache = PrefixCache(model, 16)
+    cache.each_logits([reading(ROOT)], 100)
+    cache.each_logits([reading(A)], 100)
+    cache.each_logits([reading(ROOT, C)], 100)
+    _, tokens = cache.each_logits([reading(B, B)], 100)
+    assert tokens == [8]
+    _, tokens = cache.each_logits([reading(ROOT, C, A), reading(A, C)], 100)
+    assert tokens == [3, 5], "the trace of A alone had to go, that of ROOT and C was used after it"
+
+
+def test_no_more_tokens_are_held_than_allowed_but_the_last_trace() -> None:
+    cache = PrefixCache(MODELS["llama"], 10)
+    for steps in ((ROOT,), (A,), (B,), (ROOT, A), (C, C, C, C, C, C)):
+        cache.each_logits([reading(*steps)], 100)
+        held = [len(entry.ids) for entry in cache._entries.values()]
+        assert sum(held) == cache._held
+        assert sum(held) <= 10 or len(held) == 1
+        assert set(cache._at.values()) <= set(cache._entries)
+
+
+def test_a_trace_takes_the_place_of_what_it_grew_from() -> None:
+    cache = PrefixCache(MODELS["llama"], 1000)
+    for steps in ((ROOT,), (ROOT, A), (ROOT, A, B)):
+        cache.each_logits([reading(*steps)], 100)
+    assert cache._held == len(ROOT + A + B)
+    assert cache.each_logits([reading(ROOT, C), reading(ROOT, A, C)], 100)[1] == [2, 2]
+
+
+def test_what_follows_the_last_read_is_not_run(model: Tiny) -> None:
+    """The end of a chat's turn, say: the next step stands in its place when the trace has grown."""
+    cache = PrefixCache(model, 1000)
+    closed = [Reading((*ROOT, 0, 0), (4,)), Reading((*ROOT, *A, 0, 0), (4, 7))]
+    for asked, new in zip(closed, (5, 3), strict=True):
+        found, tokens = cache.each_logits([asked], 100)
+        same(found, model.each_logits([asked]))
+        assert tokens == [new]
+
+
+def test_nothing_is_left_after_forgetting() -> None:
+    cache = PrefixCache(MODELS["llama"], 1000)
+    cache.each_logits([reading(ROOT)], 100)
+    cache.forget()
+    assert cache.each_logits([reading(ROOT, A)], 100)[1] == [8]
+
+
+def test_the_same_ids_read_elsewhere_do_not_borrow_the_wrong_logits(model: Tiny) -> None:
+    cache = PrefixCache(model, 1000)
+    ids = (*ROOT, *A, *B)
+    for positions in ((7, 11), (4, 7, 11), (2, 4), (7,), (11,), (4, 7)):
+        given = [Reading(ids, positions)]
+        same(cache.each_logits(given, 100)[0], model.each_logits(given))
+
+
+def test_an_empty_step_is_read_where_the_one_before_it_is(model: Tiny) -> None:
+    cache = PrefixCache(model, 1000)
+    for asked in (
+        Reading((*ROOT, *A), (4, 4, 7)),
+        Reading((*ROOT, *A), (4, 4, 7, 7)),
+        Reading((*ROOT, *A, *C), (4, 7, 9)),
+    ):
+        same(cache.each_logits([asked], 100)[0], model.each_logits([asked]))
+
+
+STEP = st.lists(st.integers(0, 2), min_size=1, max_size=3)
+CALLS = st.lists(st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(calls=CALLS, tokens=st.integers(1, 30), budget=st.integers(1, 40))
+@settings(max_examples=12, deadline=None, database=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+def test_whatever_is_asked_in_whatever_order_the_logits_are_those_of_the_full_pass(
+    name: str, calls: list[list[list[list[int]]]], tokens: int, budget: int
+) -> None:
+    """Few different ids, so that prefixes are often shared; a small cache, so that much is forgotten."""
+    model = MODELS[name]
+    cache = PrefixCache(model, tokens)
+    for call in calls:
+        readings = [reading(*steps) for steps in call]
+        found, new = cache.each_logits(readings, budget)
+        same(found, model.each_logits(readings))
+        assert all(1 <= n <= len(r.ids) for n, r in zip(new, readings, strict=True))
