@@ -24,6 +24,8 @@ class TrainConfig:
     template: Template | None = None
     """None: chat where the tokenizer has a chat template, plain otherwise."""
     lr: float = 1e-4
+    head_lr: float | None = None
+    """Of the head alone; None: `lr`. An LLM's last states are large, and a head that learns as fast as LoRA overshoots."""
     epochs: int = 3
     batch_size: int = 16
     """Traces a forward pass; batches are of like length."""
@@ -60,6 +62,8 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.eval_share < 1 or not 0 <= self.warmup < 1 or self.lr <= 0:
             raise ValueError(f"eval_share and warmup lie in [0, 1) and lr is positive; got {self}")
+        if self.head_lr is not None and self.head_lr <= 0:
+            raise ValueError(f"head_lr must be positive, not {self.head_lr}")
         if self.patience is not None and self.eval_share == 0:
             raise ValueError("patience needs held-out problems: set eval_share above 0")
 

@@ -277,7 +277,7 @@ def _fit(
     before = 0 if checkpoint is None else int(checkpoint.name.partition("-")[2])
     start = time.perf_counter()
     with quiet(), _own_randomness():
-        trainer = StepTrainer(model, objective, args, train, held, callbacks_for(config, progress))
+        trainer = StepTrainer(model, objective, args, train, held, callbacks_for(config, progress), config.head_lr)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before

@@ -36,7 +36,9 @@ Progress = Callable[[int, int], None]
 class LengthGrouped(Sampler[int]):
     """A shuffle that keeps like lengths together; epoch e of seed s is always the same.
 
-    `together` neighbours are one unit: they stay side by side, and in one batch if that holds whole units.
+    The batches are shuffled too: left as they are grouped, long traces would come before short ones again and again, and
+    with them their share of wrong steps. `together` neighbours are one unit: they stay side by side, and in one batch if
+    that holds whole units.
     """
 
     def __init__(
@@ -54,8 +56,12 @@ class LengthGrouped(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch())
         longest = [max(self.lengths[i : i + self.together]) for i in range(0, len(self.lengths), self.together)]
-        units = get_length_grouped_indices(longest, self.group // self.together, generator=generator)  # type: ignore[no-untyped-call]
-        return iter(members(units, self.together))
+        size = self.group // self.together
+        units = get_length_grouped_indices(longest, size, generator=generator)  # type: ignore[no-untyped-call]
+        whole = len(units) // size
+        order = [*torch.randperm(whole, generator=generator).tolist(), whole]
+        shuffled = [unit for batch in order for unit in units[batch * size : (batch + 1) * size]]
+        return iter(members(shuffled, self.together))
 
 
 class StepTrainer(Trainer):
@@ -69,8 +75,10 @@ class StepTrainer(Trainer):
         train: Sequence[Example],
         held_out: Sequence[Example] = (),
         callbacks: Sequence[TrainerCallback] = (),
+        head_lr: float | None = None,
     ) -> None:
         self.step_model, self.examples, self.held_out = model, train, held_out
+        self.head_lr = head_lr
         super().__init__(
             model=model,
             args=args,
@@ -83,6 +91,17 @@ class StepTrainer(Trainer):
         self.step_objective = objective
         # `compute_loss` divides by the labelled steps of the whole update: the Trainer must not divide again.
         self.model_accepts_loss_kwargs = True
+
+    def create_optimizer(self, *given: Any) -> Any:
+        """The Trainer's own; with `head_lr` the head's weights have groups of their own."""
+        optimizer = super().create_optimizer(*given)
+        head = {id(p) for p in self.step_model.head.parameters()}
+        for group in list(optimizer.param_groups) if self.head_lr is not None else ():
+            own = [p for p in group["params"] if id(p) in head]
+            if own:
+                group["params"] = [p for p in group["params"] if id(p) not in head]
+                optimizer.add_param_group({**group, "params": own, "lr": self.head_lr})
+        return optimizer
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
         group = self.args.train_batch_size * self.args.gradient_accumulation_steps
