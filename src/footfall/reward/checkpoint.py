@@ -7,7 +7,7 @@ safetensors. A canary is scored at load: a trace of three steps must not get one
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,19 +138,29 @@ class CheckpointModel(StepModel):
 
     def read(self, trajectory: Trajectory) -> Reading:
         """The family's layout as ids; a read for every step, or an error that names the trace."""
-        reading = self.writer.read(self.family.layout(self.writer, trajectory), f"trajectory {trajectory.id!r}")
-        expected = 1 if self.family.per_prefix else len(trajectory.steps)
-        if len(reading.positions) != expected:
-            raise ValueError(
-                f"trajectory {trajectory.id!r}: {len(reading.positions)} reads for {expected} steps; "
-                f"the layout of {self.family.name} is wrong"
-            )
+        ((reading,),) = self._read([[trajectory]])
         return reading
 
     def reads(self, trajectory: Trajectory) -> list[Reading]:
+        return self.reads_of([trajectory])[0]
+
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
         if not self.family.per_prefix:
-            return [self.read(trajectory)]
-        return [self.read(trajectory.prefix(k)) for k in range(1, len(trajectory.steps) + 1)]
+            return self._read([[t] for t in trajectories])
+        return self._read([[t.prefix(k) for k in range(1, len(t.steps) + 1)] for t in trajectories])
+
+    def _read(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Reading]]:
+        flat = [t for group in groups for t in group]
+        found = self.writer.read_many([(self.family.layout(self.writer, t), f"trajectory {t.id!r}") for t in flat])
+        for trajectory, reading in zip(flat, found, strict=True):
+            expected = 1 if self.family.per_prefix else len(trajectory.steps)
+            if len(reading.positions) != expected:
+                raise ValueError(
+                    f"trajectory {trajectory.id!r}: {len(reading.positions)} reads for {expected} steps; "
+                    f"the layout of {self.family.name} is wrong"
+                )
+        rest = iter(found)
+        return [[next(rest) for _ in group] for group in groups]
 
     def check(self, source: str) -> None:
         """Different steps must not all get one value."""

@@ -92,7 +92,8 @@ class StepHeadJudge:
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One judgement a trace, in order. A trace without steps costs nothing and gets no values."""
-        read = [self._fit(t) for t in trajectories]
+        found = iter(self.model.reads_of([t for t in trajectories if t.steps]))
+        read = [self._fit(t, next(found)) if t.steps else _Read([], []) for t in trajectories]
         logits, tokens, seconds = self._score([reading for r in read for reading in r.readings])
         judgements = []
         at = 0
@@ -103,13 +104,11 @@ class StepHeadJudge:
             judgements.append(self._judgement(trajectory, r.late, logits[own], cost).check(trajectory))
         return judgements
 
-    def _fit(self, trajectory: Trajectory) -> _Read:
-        if not trajectory.steps:
-            return _Read([], [])
+    def _fit(self, trajectory: Trajectory, whole: Sequence[Reading]) -> _Read:
         readings: list[Reading] = []
         late: list[int] = []
         limit = self.model.max_length
-        for reading in self.model.reads(trajectory):
+        for reading in whole:
             if len(reading.ids) <= limit:
                 readings.append(reading)
                 continue

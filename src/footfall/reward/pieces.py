@@ -70,6 +70,7 @@ class Writer:
         # The tokenizer finds these in plain text whatever it is asked, so they are broken in two before it looks.
         self._found_anyway = _any_of(token.content for token in added if not token.special)
         self._ids: dict[str, int] = {}
+        self._known: dict[str, _Plain] = {}
 
     def id_of(self, text: str) -> int:
         """The one id of a token name, or of a text that becomes a single token."""
@@ -133,9 +134,29 @@ class Writer:
             raise ValueError(f"{trace}: {self.source} gives no character offsets; a fast tokenizer is needed")
         return bisect_right(plain.offsets, end, key=lambda span: span[1]) - 1
 
+    def read_many(self, traces: Sequence[tuple[Sequence[Piece], str]]) -> list[Reading]:
+        """`read` of many (pieces, name), whose texts are tokenised in one call: that uses all cores and is far faster."""
+        texts = [text for pieces, _ in traces for text in _segments(pieces)]
+        whole = [text for text in dict.fromkeys(texts) if len(_halved(text, self._found_anyway)) == 1]
+        if whole:
+            fast = bool(self.tokenizer.is_fast)
+            found = self.tokenizer(
+                whole, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=fast
+            )
+            offsets = found["offset_mapping"] if fast else [None] * len(whole)
+            self._known = {
+                t: _Plain(ids, spans) for t, ids, spans in zip(whole, found["input_ids"], offsets, strict=True)
+            }
+        try:
+            return [self.read(pieces, name) for pieces, name in traces]
+        finally:
+            self._known = {}
+
     def _plain(self, text: str) -> _Plain:
         if not text:
             return _Plain([], [])
+        if text in self._known:
+            return self._known[text]
         broken = _halved(text, self._found_anyway)
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
@@ -199,6 +220,17 @@ def _halved(text: str, pattern: re.Pattern[str] | None) -> list[str]:
         return [text]
     cuts = [0, *((m.start() + m.end() + 1) // 2 for m in pattern.finditer(text)), len(text)]
     return [text[a:b] for a, b in pairwise(cuts) if b > a]
+
+
+def _segments(pieces: Sequence[Piece]) -> list[str]:
+    """The texts that are tokenised together, in order."""
+    found = [""]
+    for piece in pieces:
+        if isinstance(piece, Text):
+            found[-1] += piece.text
+        else:
+            found.append("")
+    return [text for text in found if text]
 
 
 def _contents(content: str | Sequence[Piece], trimmed: bool) -> list[Piece]:

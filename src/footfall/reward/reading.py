@@ -3,7 +3,8 @@ searching them, so no step text can add, move or hide one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from footfall.encoding import Template, encode
@@ -37,12 +38,28 @@ class PlainText:
         self.bos_token_id: int | None = tokenizer.bos_token_id
         self.eos_token_id: int | None = tokenizer.eos_token_id
         self.chat_template: Any = getattr(tokenizer, "chat_template", None)
+        self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str, **options: Any) -> list[int]:
         if not text:
             return []
+        known = self._known.get(text) if options == {"add_special_tokens": False} else None
+        if known is not None:
+            return list(known)
         ids: list[int] = self._tokenizer.encode(text, split_special_tokens=True, **options)
         return ids
+
+    @contextmanager
+    def ahead(self, texts: Iterable[str]) -> Iterator[None]:
+        """Inside, these texts are tokenised already: all in one call, which uses all cores and is far faster."""
+        wanted = [text for text in dict.fromkeys(texts) if text]
+        if wanted:
+            found = self._tokenizer(wanted, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+            self._known = dict(zip(wanted, found, strict=True))
+        try:
+            yield
+        finally:
+            self._known = {}
 
     def decode(self, token_ids: Sequence[int], **options: Any) -> str:
         text: str = self._tokenizer.decode(token_ids, **options)

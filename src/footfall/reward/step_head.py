@@ -177,6 +177,13 @@ class StepHeadModel(StepModel):
         """The ids this model sees for a trace, and where it reads each step."""
         return read_trace(self.text, trajectory, self.step_config.template, self.marker_id)
 
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        prompts = {t.problem.text + self.step_config.template.prompt_end for t in trajectories}
+        with self.text.ahead(
+            [*prompts, *(text for t in trajectories for text in (t.separator, *(s.text for s in t.steps)))]
+        ):
+            return super().reads_of(trajectories)
+
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
         """Passed on to the backbone, for the Trainer."""
         self.backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs=gradient_checkpointing_kwargs)

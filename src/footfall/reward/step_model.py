@@ -57,6 +57,10 @@ class StepModel(nn.Module):
         """One sequence that is read at every step; a model that must see each prefix apart gives one a step."""
         return [self.read(trajectory)]
 
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        """`reads` of many traces, tokenised together where that is faster."""
+        return [self.reads(trajectory) for trajectory in trajectories]
+
     @property
     def device(self) -> torch.device:
         device: torch.device = next(self.backbone.parameters()).device
