@@ -166,3 +166,11 @@ def test_a_node_that_is_not_there_is_an_error_that_names_the_tree(node: int) -> 
         grown_tree().add(node, Step("x"))
     with pytest.raises(ValueError, match=rf"'p1' has no node {node} to change"):
         grown_tree().update(node, visits=1)
+
+
+def test_a_step_of_an_agent_is_read_with_its_action_and_what_it_saw() -> None:
+    assert Step("2 + 2 = 4").written == "2 + 2 = 4"
+    step = Step("I look it up.", action="search(Rome)", observation="Capital of Italy")
+    assert step.written == "I look it up.\nsearch(Rome)\nCapital of Italy"
+    assert Step("", action="search(Rome)").written == "search(Rome)"
+    assert Trajectory("t", Problem("p", "?"), (step,), separator="\n\n").text == step.written + "\n\n"

@@ -58,7 +58,7 @@ def encode(tokenizer: Tokenizer, trajectory: Trajectory, template: Template) -> 
         if own_ids and step.token_ids:
             ids.extend(step.token_ids)
         else:
-            ids.extend(tokenizer.encode(step.text, add_special_tokens=False) + separator)
+            ids.extend(tokenizer.encode(step.written, add_special_tokens=False) + separator)
         if len(ids) - 1 == (ends[-1] if ends else prompt_length - 1):
             raise ValueError(f"trajectory {trajectory.id!r}: step {k + 1} is empty and has no separator to read it at")
         ends.append(len(ids) - 1)

@@ -92,6 +92,13 @@ class Step:
     logprobs: tuple[float, ...] | None = None
     """Of `token_ids` under the writer at temperature 1."""
 
+    @property
+    def written(self) -> str:
+        """All that a reader of the trace sees of the step: its text, then its action, then what was observed."""
+        if self.action is None and self.observation is None:
+            return self.text
+        return "\n".join(part for part in (self.text, self.action, self.observation) if part)
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
@@ -117,7 +124,7 @@ class Trajectory:
     @property
     def text(self) -> str:
         """The steps as text, each followed by the separator."""
-        return "".join(step.text + self.separator for step in self.steps)
+        return "".join(step.written + self.separator for step in self.steps)
 
     def prefix(self, n_steps: int) -> Trajectory:
         """The first `n_steps` steps, with answer and verdict forgotten."""

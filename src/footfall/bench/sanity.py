@@ -82,7 +82,7 @@ class LengthJudge:
         return [Judgement(t.id, tuple(map(self._value, t.steps)), self.name) for t in trajectories]
 
     def _value(self, step: Step) -> float:
-        return self.scale / (self.scale + len(step.text))
+        return self.scale / (self.scale + len(step.written))
 
 
 class Oracle:

@@ -125,7 +125,7 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], judge
         for k, (step, value) in enumerate(zip(trajectory.steps, judgement.values, strict=True)):
             mark = f"  <- first below {config.threshold:g}" if k == row["first_error"] else ""
             why = (judgement.failures[k] if judgement.failures else None) if value is None else None
-            console.print(f"{k + 1:>4} ", _coloured(value), f"  {_shortened(step.text, 90)}",
+            console.print(f"{k + 1:>4} ", _coloured(value), f"  {_shortened(step.written, 90)}",
                           Text(mark or (f"  ({why})" if why else ""), style="bold"), sep="")  # fmt: skip
         whole = row["aggregate"]
         console.print(f"     {config.aggregate} {'–' if whole is None else f'{whole:.3f}'}\n")

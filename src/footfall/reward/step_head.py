@@ -180,7 +180,7 @@ class StepHeadModel(StepModel):
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
         prompts = {t.problem.text + self.step_config.template.prompt_end for t in trajectories}
         with self.text.ahead(
-            [*prompts, *(text for t in trajectories for text in (t.separator, *(s.text for s in t.steps)))]
+            [*prompts, *(text for t in trajectories for text in (t.separator, *(s.written for s in t.steps)))]
         ):
             return super().reads_of(trajectories)
 

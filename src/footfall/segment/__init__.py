@@ -1,11 +1,18 @@
-"""Text to steps: where a trace is cut, by lines, blank lines, sentences or numbered steps.
+"""Text to steps: where a trace is cut, by its layout, its sentences, its thoughts, or where its writer wavered.
 
-A segmenter gives exact character spans that make up the whole text again; `split_steps` makes steps of them.
+A segmenter gives exact character spans that make up the whole text again; `split_steps` makes steps of them and
+`token_spans` says which tokens they hold.
 """
 
+from footfall.segment.confidence import confidence, confidence_threshold
+from footfall.segment.entropy import entropy, entropy_of
 from footfall.segment.lines import blank_lines, lines
 from footfall.segment.numbered import numbered
 from footfall.segment.sentences import sentences
-from footfall.segment.spans import Segmenter, Span, Token, split_steps
+from footfall.segment.spans import Segmenter, Span, Token, split_steps, token_spans
+from footfall.segment.thoughts import thoughts
 
-__all__ = ["Segmenter", "Span", "Token", "blank_lines", "lines", "numbered", "sentences", "split_steps"]
+__all__ = [
+    "Segmenter", "Span", "Token", "blank_lines", "confidence", "confidence_threshold", "entropy", "entropy_of", "lines",
+    "numbered", "sentences", "split_steps", "thoughts", "token_spans",
+]  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from footfall.types import Step
 
-__all__ = ["Segmenter", "Span", "Token", "blocks", "cut", "split_steps"]
+__all__ = ["Segmenter", "Span", "Token", "blocks", "check_tokens", "cut", "split_steps", "token_spans"]
 
 
 class Span(NamedTuple):
@@ -24,6 +25,8 @@ class Token(NamedTuple):
     start: int
     end: int
     logprob: float | None = None
+    entropy: float | None = None
+    """Of the distribution that the token was drawn from, in nats."""
 
 
 class Segmenter(Protocol):
@@ -56,6 +59,31 @@ def _check(text: str, spans: Sequence[Span]) -> None:
             raise ValueError(
                 f"the segmenter does not cover the text: step {k} ends at {end}, step {k + 1} starts at {start}"
             )
+
+
+def token_spans(tokens: Sequence[Token], spans: Sequence[Span]) -> list[Span]:
+    """For each step the tokens `start` to `end` (not included) that begin in it; together they are all the tokens.
+
+    A token across a boundary, as only a cut by characters leaves one, belongs to the step that it begins in.
+    """
+    ends = [bisect_left(tokens, span.end, key=_start) for span in spans[:-1]] + [len(tokens)] * bool(spans)
+    return [Span(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _start(token: Token) -> int:
+    return token.start
+
+
+def check_tokens(text: str, tokens: Sequence[Token]) -> None:
+    """An error for a token that lies outside the text or starts before the one in front of it."""
+    before = 0
+    for k, token in enumerate(tokens):
+        if not before <= token.start <= token.end <= len(text):
+            raise ValueError(
+                f"token {k} has the characters {token.start} to {token.end}; tokens must be in order and inside the "
+                f"text of {len(text)} characters"
+            )
+        before = token.start
 
 
 def cut(text: str, places: Iterable[int], uncut: Sequence[Span] = ()) -> list[Span]:

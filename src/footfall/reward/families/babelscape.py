@@ -46,7 +46,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     first, *rest = tokenizer.convert_ids_to_tokens(tokenizer.encode("ки", add_special_tokens=False))
     pieces: list[Piece] = [BOS, Text(f"Problem: {trajectory.problem.text}\nSteps:")]
     for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f"\nStep {k}: {step.text}\n"), Token(first, read=0), *map(Token, rest)]
+        pieces += [Text(f"\nStep {k}: {step.written}\n"), Token(first, read=0), *map(Token, rest)]
     return pieces
 
 

@@ -18,7 +18,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """`question Step 1: … киStep 2: … ки`: the newline that Math-Shepherd has after the mark is taken out."""
     pieces: list[Piece] = [BOS, Text(f"{trajectory.problem.text} ")]
     for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f"Step {k}: {step.text}"), Token(MARK, read=0)]
+        pieces += [Text(f"Step {k}: {step.written}"), Token(MARK, read=0)]
     return pieces
 
 

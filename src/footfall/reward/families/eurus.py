@@ -35,7 +35,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     last = len(trajectory.steps)
     turn: list[Piece] = [Text("", read=0)]
     for k, step in enumerate(trajectory.steps, 1):
-        turn.append(Text(f"Step {k}: {step.text}" + ("\n\n" if k < last else ""), read=0))
+        turn.append(Text(f"Step {k}: {step.written}" + ("\n\n" if k < last else ""), read=0))
     return writer.chat([("user", trajectory.problem.text), ("assistant", turn)])
 
 

@@ -25,7 +25,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """`# Question … # Solution …`, steps without blank lines inside, each closed by a blank line; one text."""
     pieces: list[Piece] = [BOS, Text(f"# Question\n\n{trajectory.problem.text}\n\n# Solution\n\n")]
     for step in trajectory.steps:
-        pieces += [Text(_BLANK.sub("", step.text).strip()), Text("\n", read=0, token="<0x0A>"), Text("\n")]
+        pieces += [Text(_BLANK.sub("", step.written).strip()), Text("\n", read=0, token="<0x0A>"), Text("\n")]
     return pieces
 
 

@@ -19,7 +19,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """`question Step 1: …` mark ` Step 2: …` mark; newlines of the question and of the steps are taken out."""
     pieces: list[Piece] = [BOS, Text(trajectory.problem.text.replace("\n", ""))]
     for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f" Step {k}: " + step.text.replace("\n", "")), Token(MARK, read=0)]
+        pieces += [Text(f" Step {k}: " + step.written.replace("\n", "")), Token(MARK, read=0)]
     return pieces
 
 

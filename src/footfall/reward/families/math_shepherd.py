@@ -17,7 +17,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     pieces: list[Piece] = [BOS, Text(f"{trajectory.problem.text} ")]
     for k, step in enumerate(trajectory.steps, 1):
         end = "\n" if k > 1 else ""
-        pieces += [Text(f"{end}Step {k}: {step.text} "), Text("ки", read=0, token="ки")]
+        pieces += [Text(f"{end}Step {k}: {step.written} "), Text("ки", read=0, token="ки")]
     return pieces
 
 

@@ -24,7 +24,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     mark: str = tokenizer.convert_ids_to_tokens(tokenizer.encode(MARK, add_special_tokens=False)[-1])
     pieces: list[Piece] = [BOS, Text(f"Human: {trajectory.problem.text}\n\nAssistant:")]
     for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f"Step {k}: {step.text.strip()}"), Text(f" {MARK}", read=0, token=mark), Text("\n")]
+        pieces += [Text(f"Step {k}: {step.written.strip()}"), Text(f" {MARK}", read=0, token=mark), Text("\n")]
     return pieces
 
 

@@ -47,7 +47,7 @@ def second_pass(writer: Writer, trajectory: Trajectory, marks: int | None = None
 
 
 def _turns(writer: Writer, trajectory: Trajectory, end: list[Piece]) -> list[Piece]:
-    *before, step = (step.text for step in trajectory.steps)
+    *before, step = (step.written for step in trajectory.steps)
     said = "".join(f"{text}\n\n" for text in before)
     answer: list[Piece] = [Text(f"{said}Current Step: {step}"), *end]
     return writer.chat([("user", f"{INSTRUCTION}\n\n Question: {trajectory.problem.text}"), ("assistant", answer)])

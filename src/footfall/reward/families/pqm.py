@@ -21,7 +21,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """`[INST] question  [/INST]`, then a line a step: `Step k: … [PRM]`."""
     pieces: list[Piece] = [Text(f"[INST] {trajectory.problem.text.strip()}  [/INST]")]
     for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f"\nStep {k}: {step.text.strip()} "), Token("[PRM]", read=0)]
+        pieces += [Text(f"\nStep {k}: {step.written.strip()} "), Token("[PRM]", read=0)]
     return pieces
 
 

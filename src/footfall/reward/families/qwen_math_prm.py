@@ -21,7 +21,7 @@ def chat_with_markers(system: str | None, marker: str = "<extra_0>") -> Layout:
     def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
         answer: list[Piece] = []
         for step in trajectory.steps:
-            answer += [Text(step.text), Token(marker, read=0)]
+            answer += [Text(step.written), Token(marker, read=0)]
         first = [] if system is None else [("system", system)]
         return writer.chat([*first, ("user", trajectory.problem.text), ("assistant", answer)])
 

@@ -34,7 +34,7 @@ def steps_apart(read: int) -> Layout:
         prompt = f"Question:\n{trajectory.problem.text}\nAnswer:\nLet's think step by step.\n"
         pieces: list[Piece] = [BOS, Text(prompt), CUT]
         for step in trajectory.steps:
-            pieces += [Text(step.text, read=read), CUT]
+            pieces += [Text(step.written, read=read), CUT]
         return pieces
 
     return layout

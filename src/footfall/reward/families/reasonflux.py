@@ -46,7 +46,7 @@ class HeadFile:
 
 def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """The problem and, right after it, the steps so far; read at the last token."""
-    written = "\n\n".join(step.text for step in trajectory.steps)
+    written = "\n\n".join(step.written for step in trajectory.steps)
     return [BOS, Text(trajectory.problem.text + written, read=0)]
 
 

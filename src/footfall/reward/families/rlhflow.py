@@ -16,7 +16,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """The history always shows `+`, even after a bad step; the pair is read one token before it."""
     turns: list[tuple[str, str | list[Piece]]] = []
     for k, step in enumerate(trajectory.steps):
-        said = step.text.strip() if k else f"{trajectory.problem.text} {step.text.strip()}"
+        said = step.written.strip() if k else f"{trajectory.problem.text} {step.written.strip()}"
         turns += [("user", said), ("assistant", [Text("+", read=-1, token="+")])]
     return writer.chat(turns)
 

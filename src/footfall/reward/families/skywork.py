@@ -17,7 +17,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     bos = writer.tokenizer.bos_token
     pieces: list[Piece] = [*([Token(bos)] if bos else []), Text(f"{trajectory.problem.text}\n"), CUT]
     for step in trajectory.steps:
-        pieces += [Text(step.text.replace("\n", " ")), Token("\n", read=0)]
+        pieces += [Text(step.written.replace("\n", " ")), Token("\n", read=0)]
     return pieces
 
 

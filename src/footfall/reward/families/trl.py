@@ -28,7 +28,7 @@ def separated(separator: str, bos: bool) -> Layout:
         first = writer.tokenizer.bos_token if bos else None
         pieces: list[Piece] = [*([Token(first)] if first else []), Text(trajectory.problem.text), CUT]
         for step in trajectory.steps:
-            pieces += [Text(step.text), CUT, Text(separator, read=0), CUT]
+            pieces += [Text(step.written), CUT, Text(separator, read=0), CUT]
         return pieces
 
     return layout

@@ -25,7 +25,7 @@ def prefix_to_eos(show_answer: bool) -> Layout:
         known = (trajectory.problem.answer if show_answer else None) or NO_REFERENCE
         question = f"{trajectory.problem.text}\n\n###\n\nThe reference answer is: {known}"
         chat = writer.chat([("system", "You are a helpful assistant."), ("user", question)], open_turn=True)
-        written = "".join(f"{step.text}\n\n" for step in trajectory.steps)
+        written = "".join(f"{step.written}\n\n" for step in trajectory.steps)
         return [*chat, CUT, Text(written), Token(writer.tokenizer.eos_token, read=0)]
 
     return layout

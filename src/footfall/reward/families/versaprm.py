@@ -18,7 +18,7 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """Question and ` \\n\\n`, then each step and the mark; tokenised apart as in training, stripped as in the evaluation."""
     pieces: list[Piece] = [BOS, Text(f"{trajectory.problem.text.strip()} \n\n"), CUT]
     for step in trajectory.steps:
-        pieces += [Text(step.text.strip()), Token(MARK, read=0)]
+        pieces += [Text(step.written.strip()), Token(MARK, read=0)]
     return pieces
 
 

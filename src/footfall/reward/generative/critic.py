@@ -64,7 +64,7 @@ def say(user: str, system: str | None = None) -> tuple[Message, ...]:
 
 def numbered(trajectory: Trajectory) -> list[str]:
     """The steps with `Step k: ` before each."""
-    return [f"Step {k}: {step.text.strip()}" for k, step in enumerate(trajectory.steps, 1)]
+    return [f"Step {k}: {step.written.strip()}" for k, step in enumerate(trajectory.steps, 1)]
 
 
 class Critic:

@@ -66,7 +66,7 @@ class FirstErrorCritic(Critic):
         return [self._read(t, next(replies)) if t.steps else self.judgement(t, []) for t in trajectories]
 
     def _request(self, trajectory: Trajectory) -> Request:
-        tagged = [f"<paragraph_{k}>\n{s.text}\n</paragraph_{k}>" for k, s in enumerate(trajectory.steps)]
+        tagged = [f"<paragraph_{k}>\n{s.written}\n</paragraph_{k}>" for k, s in enumerate(trajectory.steps)]
         return Request(say(QUESTION.format(problem=trajectory.problem.text, solution="\n\n".join(tagged))))
 
     def _read(self, trajectory: Trajectory, replies: Sequence[Reply]) -> Judgement:

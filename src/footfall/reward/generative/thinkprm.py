@@ -146,7 +146,7 @@ def _verdicts(reply: Reply, steps: int, max_tokens: int) -> list[Opinion]:
 
 
 def _request(trajectory: Trajectory, k: int) -> Request:
-    lines = [f"Step {i}: {_LABEL.sub('', step.text).strip()}" for i, step in enumerate(trajectory.steps[:k], 1)]
+    lines = [f"Step {i}: {_LABEL.sub('', step.written).strip()}" for i, step in enumerate(trajectory.steps[:k], 1)]
     question = QUESTION.format(problem=trajectory.problem.text, solution="\n".join(lines))
     # A step that is not there yet is not to be verified.
     return Request(say(question), OPENING, ("</think>", DECISION, f"Step {k + 1}:"))

@@ -1,0 +1,125 @@
+"""Trees of traces: put traces that share steps together, value every node by rollouts, read labels off again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from footfall.label.probing import Estimate, Plan, Probe, Prober, finished, ready, together
+from footfall.types import Cost, Judged, Judgement, Json, Step, Trajectory, Tree
+
+__all__ = ["TreeBuilder", "leaf_rows", "node_rows", "note_value", "top_of", "tree_of", "trees_of", "value_trees"]
+
+
+class TreeBuilder:
+    """Grows a tree; a step that stands at a place already is found there, not added again."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._places = {_place(node.parent, node.step): i for i, node in enumerate(tree.nodes)}
+
+    def path(self, parent: int, steps: Iterable[Step]) -> list[int]:
+        """The nodes of these steps, one below the other, from `parent` (-1: the top) on."""
+        nodes = []
+        for step in steps:
+            place = _place(parent, step)
+            if place not in self._places:
+                self._places[place] = self.tree.add(parent, step)
+            parent = self._places[place]
+            nodes.append(parent)
+        return nodes
+
+
+def _place(parent: int, step: Step) -> tuple[object, ...]:
+    return parent, step.text, step.action, step.observation, step.agent, step.images
+
+
+def tree_of(trajectories: Sequence[Trajectory]) -> Tree:
+    """The traces of one problem, merged where they begin alike. The last step of a finished one is a terminal node.
+
+    Token ids stay if all traces have those of one vocabulary.
+    """
+    first = trajectories[0]
+    shared = first.tokenizer if len({t.tokenizer for t in trajectories}) == 1 else None
+    tree = Tree(first.problem, separator=first.separator, tokenizer=shared)
+    builder = TreeBuilder(tree)
+    for trajectory in trajectories:
+        if (trajectory.problem.id, trajectory.separator) != (first.problem.id, first.separator):
+            raise ValueError(
+                f"trajectories {first.id!r} and {trajectory.id!r} cannot share a tree: they differ in problem or separator"
+            )
+        path = builder.path(-1, trajectory.steps if shared else map(_without_ids, trajectory.steps))
+        if finished(trajectory) and trajectory.correct is not None:
+            tree.update(path[-1], terminal=True, value=float(trajectory.correct))
+    return tree
+
+
+def _without_ids(step: Step) -> Step:
+    return replace(step, token_ids=None, logprobs=None)
+
+
+def trees_of(trajectories: Iterable[Trajectory]) -> list[Tree]:
+    """One tree for each problem (and separator), in the order in which they first appear."""
+    groups: dict[str, list[Trajectory]] = {}
+    for trajectory in trajectories:
+        groups.setdefault(trajectory.prefix(0).key, []).append(trajectory)
+    return [tree_of(group) for group in groups.values()]
+
+
+def top_of(tree: Tree) -> Trajectory:
+    """The empty prefix of a tree."""
+    return Trajectory(tree.problem.id, tree.problem, separator=tree.separator, tokenizer=tree.tokenizer)
+
+
+def value_trees(trees: Sequence[Tree], prober: Prober, rollouts: int = 8) -> Cost:
+    """Per-step Monte Carlo on trees: the top and every node that is not terminal get MC of `rollouts` completions.
+
+    All nodes of all trees are one batch. A node whose calls all failed keeps no value; its meta holds the reason.
+    """
+    done = together([_value_all(tree, rollouts) for tree in trees], prober)
+    return Cost.total(each.cost for each in done)
+
+
+def _value_all(tree: Tree, rollouts: int) -> Plan[None]:
+    top = ready(top_of(tree))
+    nodes = [i for i, node in enumerate(tree.nodes) if not node.terminal]
+    of_top, *estimates = yield [Probe(prefix, rollouts) for prefix in (top, *map(tree.trajectory, nodes))]
+    tree.value = of_top.value
+    for node, estimate in zip(nodes, estimates, strict=True):
+        note_value(tree, node, estimate)
+
+
+def note_value(tree: Tree, node: int, estimate: Estimate) -> None:
+    """Put an estimate into a node, with its counts, and the reason where there is no value."""
+    tally = estimate.tally
+    meta: dict[str, Json] = {**tree.nodes[node].meta, "successes": tally.successes, "rollouts": tally.rollouts}
+    if estimate.failure is not None:
+        meta["failure"] = estimate.failure
+    tree.update(node, value=estimate.value, meta=meta)
+
+
+def leaf_rows(tree: Tree, judge: str) -> list[Judged]:
+    """One row for each leaf: a whole trace, valued at each step whose node has a value."""
+    return [_row(tree, tree.path(leaf), judge, first=0) for leaf in tree.leaves()]
+
+
+def node_rows(tree: Tree, judge: str) -> list[Judged]:
+    """One row for each node with a value, valued at its last step alone: no example occurs twice."""
+    valued = [i for i, node in enumerate(tree.nodes) if node.value is not None]
+    return [_row(tree, path, judge, first=len(path) - 1) for path in map(tree.path, valued)]
+
+
+def _row(tree: Tree, path: Sequence[int], judge: str, first: int) -> Judged:
+    """The trace along `path`, valued from its step `first` on."""
+    trajectory = tree.trajectory(path[-1])
+    values: list[float | None] = []
+    failures: list[str | None] = []
+    for k, node in enumerate(tree.nodes[i] for i in path):
+        values.append(node.value if k >= first else None)
+        reason = str(node.meta.get("failure", "not probed")) if k >= first else "valued in another row"
+        failures.append(reason if values[-1] is None else None)
+    if tree.nodes[path[-1]].terminal:
+        right = tree.nodes[path[-1]].value
+        trajectory = replace(trajectory, correct=None if right is None else right > 0)
+    told = tuple(failures) if any(failures) else ()
+    return Judged(trajectory, Judgement(trajectory.id, tuple(values), judge, failures=told))
