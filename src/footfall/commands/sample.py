@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import open_policy, separator_of
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
-from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Trajectory, content_key
 
 __all__ = ["SampleConfig", "main"]
@@ -73,18 +73,9 @@ def main(config: SampleConfig) -> int:
 
 
 def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams) -> list[Trajectory]:
-    drawn = zip(prefixes, policy.sample(prefixes, n, params), strict=True)
-    return [_graded(prefix, completion, policy.name) for prefix, row in drawn for completion in row]
+    from footfall.policy.drawing import draw_traces
 
-
-def _graded(prefix: Trajectory, completion: Completion, author: str) -> Trajectory:
-    """A sample that failed has no verdict but its reason; it is not a wrong solution."""
-    from footfall.answers import grade
-
-    written = completion.after(prefix, author)
-    if completion.finish == "error":
-        return replace(written, meta={**written.meta, "error": completion.error or "the policy gave no reason"})
-    return grade(written)
+    return [trace for row in draw_traces(policy, prefixes, n, params) for trace in row]
 
 
 def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str, Any]:

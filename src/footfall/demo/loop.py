@@ -14,10 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
-from footfall.answers import grade
 from footfall.bench.metrics import first_error_f1
 from footfall.demo.settings import DemoSettings
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import EMBEDDED, embedded
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
@@ -95,12 +95,7 @@ class Demo:
 
         def work(part: Sequence[Problem]) -> list[Trajectory]:
             prefixes = [self.world.prefix(problem) for problem in part]
-            written = self.policy.sample(prefixes, n, params)
-            return [
-                grade(completion.after(prefix, self.policy.name))
-                for prefix, completions in zip(prefixes, written, strict=True)
-                for completion in completions
-            ]
+            return [trace for row in draw_traces(self.policy, prefixes, n, params) for trace in row]
 
         made_by = f"{self.policy.name},{params}"
         traces = self.run.map(

@@ -126,7 +126,7 @@ class MonteCarlo:
 
     def _complete(self, prefixes: Sequence[Trajectory], tallies: dict[str, Tally]) -> None:
         """Roll out each distinct prefix until its budget is used or its interval is narrow."""
-        wanted = {p.key: p for p in prefixes if p.key not in tallies}
+        wanted = {p.key: p for p in prefixes}
         for key in wanted:
             tallies[key] = Tally()
         size = self.rollouts if self.half_width is None else self.round

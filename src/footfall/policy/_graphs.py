@@ -8,7 +8,7 @@ past its end is thrown away.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from footfall.policy._decoding import Batch
 from footfall.policy._sampling import Drawn, draw, uniform
 from footfall.policy._slots import Slots, SlotView
 from footfall.policy.protocol import SamplingParams
-
-if TYPE_CHECKING:
-    from footfall.policy._engine import _Batch
 
 __all__ = ["STEPS_A_CALL", "GraphDecoder"]
 
@@ -49,7 +47,7 @@ class GraphDecoder:
         self._pool: Any = None
 
     def run(
-        self, batch: _Batch, rows: int, params: SamplingParams
+        self, batch: Batch, rows: int, params: SamplingParams
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Tokens and logprobs [rows, steps]; advances `batch` by that many steps."""
         bucket = min(next(b for b in _ROW_BUCKETS if b >= rows), self.slots.rows)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from footfall.answers import grade
-from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.policy.drawing import draw_traces
+from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
 from footfall.search.votes import best, majority, weighted
@@ -57,18 +57,7 @@ class BestOfN:
 
     def _draw(self, problems: Sequence[Problem]) -> list[list[Trajectory]]:
         prefixes = [Trajectory(problem.id, problem, separator=self.separator) for problem in problems]
-        completions = self.policy.sample(prefixes, n=self.n, params=self.params)
-        return [
-            [self._candidate(prefix, completion) for completion in row]
-            for prefix, row in zip(prefixes, completions, strict=True)
-        ]
-
-    def _candidate(self, prefix: Trajectory, completion: Completion) -> Trajectory:
-        written = completion.after(prefix, self.policy.name)
-        if completion.finish == "error":
-            # A sample that failed half way has no answer and no verdict: it is not a wrong solution.
-            return replace(written, meta={**written.meta, "error": completion.error or "the policy gave no reason"})
-        return grade(written)
+        return draw_traces(self.policy, prefixes, self.n, self.params)
 
     def _judge(self, candidates: Sequence[Trajectory]) -> list[Judged]:
         readable = [t for t in candidates if "error" not in t.meta and t.steps]

@@ -20,11 +20,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from footfall.answers import grade
 from footfall.formats import read_parquet, write_parquet
 from footfall.lab.fingerprint import fingerprint
 from footfall.lab.recipe import Trial
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.policy.drawing import draw_traces
 from footfall.policy.protocol import SamplingParams
 from footfall.train.config import TrainConfig
 from footfall.types import Cost, Judged, Judgement, Problem, Trajectory, content_key
@@ -65,8 +65,7 @@ def _sampled(trial: Trial, problems: Sequence[Problem], n: int) -> list[Trajecto
 
     policy, world = embedded(), ArithmeticWorld()
     prefixes = [world.prefix(problem) for problem in problems]
-    drawn = policy.sample(prefixes, n, params(trial))
-    return [grade(c.after(prefix, policy.name)) for prefix, row in zip(prefixes, drawn, strict=True) for c in row]
+    return [trace for row in draw_traces(policy, prefixes, n, params(trial)) for trace in row]
 
 
 def right_and_wrong(traces: Sequence[Trajectory]) -> list[tuple[list[Trajectory], list[Trajectory]]]:

@@ -82,7 +82,7 @@ class _Dialogue:
     def show_next_step(self) -> Request:
         k = len(self.settled)
         question = f"Question: {self.trajectory.problem.text}\n\n" if k == 0 else ""
-        self.messages.append(Message("user", question + self.trajectory.steps[k].text))
+        self.messages.append(Message("user", question + self.trajectory.steps[k].written))
         return Request(tuple(self.messages), ANALYZE.format(k=k + 1), (ANALYZED,), header=False)
 
     def hear(self, opinions: Sequence[Opinion]) -> None:
