@@ -261,3 +261,8 @@ def test_the_constraints_pin_every_requirement_and_no_build_of_torch() -> None:
     wanted = re.findall(r'^\s+"([\w-]+)>=', project, re.MULTILINE) + re.findall(r'= \["([\w-]+)>=', project)
     assert [name for name in wanted if name not in pins] == []
     assert not [version for version in pins.values() if "+" in version]
+
+
+def test_tables_that_come_from_the_code_are_up_to_date() -> None:
+    ran = subprocess.run([sys.executable, "scripts/write_tables.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, f"{ran.stdout}run: python scripts/write_tables.py"

@@ -23,10 +23,18 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models that several recipes use are made once."""
+    return tmp_path_factory.mktemp("shared")
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("entry", ENTRIES, ids=names)
-def test_a_recipe_runs_quickly_and_measures_both_sides_of_its_claims(entry: Entry, tmp_path: Path) -> None:
-    outcome = load_measure(entry)(Trial(0, True, tmp_path))
+def test_a_recipe_runs_quickly_and_measures_both_sides_of_its_claims(
+    entry: Entry, tmp_path: Path, shared: Path
+) -> None:
+    outcome = load_measure(entry)(Trial(0, True, tmp_path, shared))
     for claim in entry.recipe.claims:
         assert outcome.differences(claim)
         assert all(outcome.values(arm) for arm in claim.beside)

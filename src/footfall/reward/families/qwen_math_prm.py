@@ -33,8 +33,11 @@ def qwen_math_prm() -> Family:
     """Qwen2.5-Math-PRM-7B / -72B and Qwen2.5-Math-7B-PRM800K."""
     return Family(
         name="qwen2.5-math-prm",
-        published=("Qwen/Qwen2.5-Math-PRM-7B", "Qwen/Qwen2.5-Math-PRM-72B", "Qwen/Qwen2.5-Math-7B-PRM800K"),
-        licence="Qwen (7B: Apache-2.0 base terms; see the model card)",
+        published=(
+            "Qwen/Qwen2.5-Math-PRM-7B", "Qwen/Qwen2.5-Math-PRM-72B", "Qwen/Qwen2.5-Math-7B-PRM800K",
+            "Babelscape/Qwen2.5-Math-PRM-7B-PDDL-r",
+        ),
+        licence="see the model cards",
         match=Match(
             model_types=("qwen2",), tensors=("score.0.weight", "score.2.weight"), tokens=("<extra_0>",),
             names=("math-prm", "prm800k"),
