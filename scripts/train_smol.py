@@ -189,10 +189,35 @@ def wrong_number(number: str, rng: np.random.Generator) -> str:
     return shown if "," in number else shown.replace(",", "")
 
 
-def build_sources(data: Path, gsm8k: int, subjects: Sequence[str], seed: int, limit: int | None) -> Sources:
-    right, wrong = gsm8k_rows(data, gsm8k, seed)
-    sources = {"prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data, subjects), "gsm8k": right}
+def pool_rows(data: Path, limit: int, seed: int) -> list[Judged]:
+    """Solutions of a 7B model to MATH-500 and GSM8K problems with the step scores that a published PRM gave them: soft labels.
+
+    Candidates whose first step holds the chat prompt are left out; of the others at most `limit` are drawn.
+    """
+    rows = []
+    for name in ("math500", "gsm8k"):
+        scores = {
+            (r["problem_id"], r["candidate_index"]): r["step_scores"]
+            for r in read_lines(data / "best_of_n" / "step_scores" / f"qwen_prm_{name}.jsonl.gz")
+        }
+        for pool in read_lines(data / "best_of_n" / f"{name}_500x32.jsonl.gz"):
+            for k, candidate in enumerate(pool["candidates"]):
+                values = scores.get((pool["problem_id"], k), ())
+                steps = candidate["steps"]
+                if len(values) == len(steps) and not candidate["chat_prefix_stripped"] and all(map(str.strip, steps)):
+                    name_of = f"{pool['problem_id']}-{k}"
+                    rows.append(make_row(name_of, pool["question"], steps, values, "Qwen2.5-Math-PRM-7B"))
+    order = np.random.default_rng(seed).permutation(len(rows))[:limit]
+    return [rows[i] for i in sorted(order.tolist())]
+
+
+def build_sources(args: argparse.Namespace) -> Sources:
+    data, limit = args.data, args.limit
+    right, wrong = gsm8k_rows(data, args.gsm8k, args.seed)
+    sources = {"prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data, args.subjects), "gsm8k": right}
     sources["gsm8k-injected"] = wrong
+    if args.pools:
+        sources["pools"] = pool_rows(data, args.pools, args.seed)
     if limit is None:
         return sources
     return {name: rows[:: max(1, len(rows) // limit)][:limit] for name, rows in sources.items()}
@@ -321,7 +346,8 @@ def settings(args: argparse.Namespace) -> TrainConfig:
         objective="soft-bce", template=TEMPLATE, lr=args.lr or (3e-5 if args.full else 1e-4), head_lr=args.head_lr,
         epochs=args.epochs, warmup=0.1,
         batch_size=args.batch, weight_decay=0.01, seed=args.seed, lora_rank=None if args.full else args.rank,
-        max_length=2048, too_long="drop", patience=args.epochs, device=args.device,
+        max_length=2048, too_long="drop", patience=args.epochs, gradient_checkpointing=args.checkpointing,
+        device=args.device,
     )  # fmt: skip
 
 
@@ -337,6 +363,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--full", action="store_true", help="train all weights; nothing to ship then")
     parser.add_argument("--gsm8k", type=int, default=6000, help="rows from GSM8K, half of them with a wrong result")
+    parser.add_argument("--pools", type=int, default=0, help="rows with the step scores of a published PRM as labels")
     parser.add_argument("--subjects", nargs="*", default=list(SUBJECTS), help="of MR-Ben")
     parser.add_argument("--validate", nargs="+", default=["prm800k", "mr-ben"], choices=("prm800k", "mr-ben"),
                         help="sources of which a tenth of the problems chooses epoch and threshold")  # fmt: skip
@@ -345,6 +372,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--head-lr", type=float, default=2e-5)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument(
+        "--checkpointing", action="store_true", help="less memory, a third more work: for large batches"
+    )
+    parser.add_argument("--no-scores", action="store_true", help="stop after the validation")
     return parser.parse_args(given)
 
 
@@ -359,7 +390,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(args: argparse.Namespace) -> Prepared:
-    found = build_sources(args.data, args.gsm8k, args.subjects, args.seed, args.limit)
+    found = build_sources(args)
     benchmarks: list[Benchmark] = [create("benchmark", name, data=args.data / name) for name in BENCHMARKS]
     problems = evaluation_problems(args.data, benchmarks)
     clean, contaminated = without(found, problems)
@@ -412,16 +443,18 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
         model.to(pick_device(args.device))
     facts: dict[str, Any] = {
         "base": BASE, **parts.counts, "config": config.to_dict(), **trained_facts(result),
-        "validation": chosen._asdict(),
-        "benchmarks": {
-            b.name: write_scores(judge, b, chosen.threshold, args.out / "scores" / f"{b.name}.jsonl.gz")
-            for b in parts.benchmarks
-        },
+        "validation": chosen._asdict(), "benchmarks": {},
     }  # fmt: skip
-    text = json.dumps(facts, indent=1) + "\n"
-    (args.out / "facts.json").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    _write(facts, args.out)
+    for benchmark in () if args.no_scores else parts.benchmarks:
+        path = args.out / "scores" / f"{benchmark.name}.jsonl.gz"
+        facts["benchmarks"][benchmark.name] = write_scores(judge, benchmark, chosen.threshold, path)
+        _write(facts, args.out)
     return facts
+
+
+def _write(facts: Mapping[str, Any], folder: Path) -> None:
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _tell(text: str) -> None:
@@ -429,4 +462,4 @@ def _tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(json.dumps(main(), indent=1) + "\n")

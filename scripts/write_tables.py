@@ -1,7 +1,7 @@
 """Write the tables of the docs that come from the code: between the marks `<!-- table: NAME -->` and `<!-- end -->`.
 
-    python scripts/write_tables.py            # write them
-    python scripts/write_tables.py --check    # 1 if a page is not up to date
+python scripts/write_tables.py            # write them
+python scripts/write_tables.py --check    # 1 if a page is not up to date
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def family_table() -> str:
 
 def _row(family: Family, summary: str) -> str:
     published = ", ".join(f"`{name}`" for name in family.published) or summary
-    value = "a critique, then p(yes)" if family.name in ("genprm", "thinkprm", "r-prm") else _VALUE[family.readout.value]
+    value = (
+        "a critique, then p(yes)" if family.name in ("genprm", "thinkprm", "r-prm") else _VALUE[family.readout.value]
+    )
     threshold = "none" if family.threshold is None else f"{family.threshold:g}"
     return f"| `{family.name}` | {published} | {value} | {threshold} | {family.licence} |\n"
 

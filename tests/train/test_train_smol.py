@@ -194,3 +194,11 @@ def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert model.threshold == facts["validation"]["threshold"]
     (values,) = model.score([model.read(trace("ok", "no", prompt="Rated 98"))])
     assert stored.judgement("gsm8k", trace("ok", "no", id="g-0")).values == pytest.approx(values, abs=1e-4)
+
+
+@pytest.mark.skipif(not (DATA / "best_of_n").is_dir(), reason="the pools are not here")
+def test_pool_rows_carry_the_scores_of_a_published_prm() -> None:
+    rows = script.pool_rows(DATA, 200, 0)
+    assert len(rows) == 200
+    assert all(len(r.trajectory.steps) == len(r.judgement.values) for r in rows if r.judgement)
+    assert rows == script.pool_rows(DATA, 200, 0)
