@@ -63,8 +63,9 @@ class Evidence:
 
     def knows(self, token: str) -> bool:
         """The text is one token of the vocabulary."""
+        writer = Writer(self.tokenizer)
         try:
-            Writer(self.tokenizer).id_of(token)
+            writer.id_of(token)
         except ValueError:
             return False
         return True
