@@ -22,9 +22,10 @@ from footfall.registry import register
 from footfall.reward.backbone import Backbone, context_length, graft_adapter
 from footfall.reward.canary import default_pair, refuse_constant
 from footfall.reward.family import Evidence, Family, recognise
-from footfall.reward.judge import StepHeadJudge, TooLong
+from footfall.reward.judge import StepHeadJudge
 from footfall.reward.pieces import Writer
 from footfall.reward.reading import Reading
+from footfall.reward.running import TooLong
 from footfall.reward.step_model import StepModel
 from footfall.reward.tensors import local_folder
 from footfall.types import Judge, Trajectory, content_key

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from footfall.fingerprint import weights_fingerprint
 from footfall.reward.backbone import Backbone, context_length
 from footfall.reward.batching import pack
-from footfall.reward.judge import TooLong
 from footfall.reward.pieces import Writer
+from footfall.reward.running import TooLong
 from footfall.types import Cost, Judgement, Trajectory, content_key
 
 __all__ = ["ImplicitJudge", "LogProbs", "Scored", "Spans", "process_rewards", "token_log_probs"]

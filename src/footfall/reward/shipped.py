@@ -25,7 +25,8 @@ from footfall.registry import register
 from footfall.reward.backbone import Backbone
 from footfall.reward.canary import Canary, Place, check_canary, default_pair, make_canary
 from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
-from footfall.reward.judge import StepHeadJudge, TooLong
+from footfall.reward.judge import StepHeadJudge
+from footfall.reward.running import TooLong
 from footfall.reward.step_head import HEAD_FILE, ROUGH_TOLERANCE, TOLERANCE, StepHeadModel
 from footfall.types import Json
 

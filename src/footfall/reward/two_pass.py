@@ -6,7 +6,6 @@ begin with the same tokens, so a prefix cache makes the second nearly free.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,10 +13,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from footfall.reward.checkpoint import CheckpointModel
-from footfall.reward.incremental import PrefixCache
-from footfall.reward.judge import TooLong
 from footfall.reward.pieces import Piece, Writer
 from footfall.reward.reading import Reading
+from footfall.reward.running import Runner, TooLong
 from footfall.types import Cost, Judgement, Trajectory
 
 __all__ = ["AFTER_ERROR", "FAILED", "Passes", "TwoPassJudge"]
@@ -69,12 +67,11 @@ class TwoPassJudge:
     ) -> None:
         if too_long not in ("error", "partial"):
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
-        self.model = model.eval()
+        self.model = model
         self.passes = passes
         self.judge_all = judge_all
         self.too_long = too_long
-        self.token_budget = token_budget or (65536 if model.device.type == "cuda" else 2048)
-        self._cache = PrefixCache(model, cache_tokens) if cache_tokens else None
+        self.runner = Runner(model, token_budget, cache_tokens)
         self._name = f"{model.kind}@{model.fingerprint()}" + ("" if judge_all else ":first-error")
 
     @property
@@ -89,8 +86,7 @@ class TwoPassJudge:
 
     def forget(self) -> None:
         """Drop what is cached."""
-        if self._cache is not None:
-            self._cache.forget()
+        self.runner.forget()
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One judgement a trace, in order."""
@@ -117,10 +113,11 @@ class TwoPassJudge:
     ) -> dict[_Place, Tensor]:
         """Logits of each place that fits in the context; what they took is added to the costs."""
         readings: dict[_Place, Reading] = {}
-        for place in places:
-            trajectory = trajectories[place.trace]
-            name = f"trajectory {trajectory.id!r}"
-            reading = self.model.writer.read(layout(self.model.writer, trajectory.prefix(place.step + 1)), name)
+        writer = self.model.writer
+        written = [
+            (layout(writer, trajectories[n].prefix(k + 1)), f"trajectory {trajectories[n].id!r}") for n, k in places
+        ]
+        for place, (_, name), reading in zip(places, written, writer.read_many(written), strict=True):
             if len(reading.ids) <= self.model.max_length:
                 readings[place] = reading
             elif self.too_long == "error":
@@ -128,18 +125,10 @@ class TwoPassJudge:
                     f"{name}: step {place.step + 1} makes {len(reading.ids)} tokens, {self.name} takes "
                     f'{self.model.max_length}; use too_long="partial" to judge the steps that fit'
                 )
-        start = time.perf_counter()
-        logits, tokens = self._logits(list(readings.values()))
-        each = (time.perf_counter() - start) / max(1, sum(tokens))
-        for place, n in zip(readings, tokens, strict=True):
-            flops = 2.0 * self.model.size * n
-            costs[place.trace] += Cost(scored_tokens=n, flops=flops, seconds=each * n, calls=1)
+        logits, spent = self.runner.run(list(readings.values()))
+        for place, cost in zip(readings, spent, strict=True):
+            costs[place.trace] += cost
         return dict(zip(readings, logits, strict=True))
-
-    def _logits(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[int]]:
-        if self._cache is not None:
-            return self._cache.each_logits(readings, self.token_budget)
-        return self.model.each_logits(readings, self.token_budget), [len(r.ids) for r in readings]
 
     def _judgement(self, n: int, trajectory: Trajectory, known: dict[_Place, _Step], cost: Cost) -> Judgement:
         values: list[float | None] = []
