@@ -34,7 +34,14 @@ from footfall.policy._gguf import load_gguf
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
 from footfall.registry import create
 from footfall.reward.judge import StepHeadJudge
-from footfall.reward.shipped import cast_weights, export_adapter, finish_export, load_shipped
+from footfall.reward.shipped import (
+    cast_weights,
+    export_adapter,
+    export_difference,
+    finish_export,
+    linear_weights,
+    load_shipped,
+)
 from footfall.reward.step_head import StepHeadModel
 from footfall.train import TrainConfig, TrainResult, find_overlaps, train_prm
 from footfall.train.data import split_by_problem
@@ -263,6 +270,11 @@ def fresh_model(file: Path, config: TrainConfig) -> StepHeadModel:
         lora_rank=config.lora_rank, lora_alpha=config.lora_alpha, seed=config.seed,
     )  # fmt: skip
     model.step_config = replace(model.step_config, backbone=BASE)
+    if config.lora_rank is None:
+        # Only what an adapter can carry is trained: the linear layers.
+        trained = {id(weight) for weight in linear_weights(model.backbone).values()}
+        for parameter in model.backbone.parameters():
+            parameter.requires_grad = id(parameter) in trained
     return model
 
 
@@ -332,13 +344,17 @@ def _number(value: float) -> float | None:
     return round(float(value), 4) if np.isfinite(value) else None
 
 
-def trained_model(result: TrainResult, file: Path, out: Path, full: bool, device: str | None) -> StepHeadModel:
-    """The finished model in float32, from the files that ship."""
-    if full:
-        return StepHeadModel.load(result.folder, device=device, dtype=torch.float32)
+def trained_model(result: TrainResult, file: Path, args: argparse.Namespace) -> tuple[StepHeadModel, float]:
+    """The finished model in float32, from the files that ship, and the share of the training that they keep."""
     base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
-    export_adapter(result.folder, out / "smol", BASE, base.config.max_position_embeddings)
-    return load_shipped(out / "smol", base.base_model, tokenizer, device=device, dtype=torch.float32, check=False)
+    folder, kept = args.out / "smol", 1.0
+    if args.full:
+        tuned = StepHeadModel.load(result.folder, device="cpu", dtype=torch.float32, check=False)
+        kept = export_difference(tuned.backbone, base.base_model, result.folder, folder, BASE, args.rank)
+    else:
+        export_adapter(result.folder, folder, BASE, base.config.max_position_embeddings)
+    model = load_shipped(folder, base.base_model, tokenizer, device=args.device, dtype=torch.float32, check=False)
+    return model, kept
 
 
 def settings(args: argparse.Namespace) -> TrainConfig:
@@ -361,7 +377,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="rows a source and cases a benchmark, to try the script out")
     parser.add_argument("--device")
-    parser.add_argument("--full", action="store_true", help="train all weights; nothing to ship then")
+    parser.add_argument("--full", action="store_true", help="train the linear layers in full; ship the nearest adapter")
     parser.add_argument("--gsm8k", type=int, default=6000, help="rows from GSM8K, half of them with a wrong result")
     parser.add_argument("--pools", type=int, default=0, help="rows with the step scores of a published PRM as labels")
     parser.add_argument("--subjects", nargs="*", default=list(SUBJECTS), help="of MR-Ben")
@@ -434,16 +450,15 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
         rows, fresh_model(file, config), config, args.out / "train", held_out=parts.held, against=parts.problems,
         progress=lambda done, total: _tell(f"update {done} of {total}") if done % 50 == 0 else None,
     )  # fmt: skip
-    model = trained_model(result, file, args.out, args.full, args.device)
+    model, kept = trained_model(result, file, args)
     judge = StepHeadJudge(model, too_long="partial")
     chosen = validate(judge, parts.held, args.seed)
-    if not args.full:
-        # The canary is taken on the CPU, where most will load the model and float32 is the same everywhere.
-        finish_export(args.out / "smol", model.cpu(), {"threshold": chosen.threshold, "licence": LICENCE})
-        model.to(pick_device(args.device))
+    # The canary is taken on the CPU, where most will load the model and float32 is the same everywhere.
+    finish_export(args.out / "smol", model.cpu(), {"threshold": chosen.threshold, "licence": LICENCE})
+    model.to(pick_device(args.device))
     facts: dict[str, Any] = {
         "base": BASE, **parts.counts, "config": config.to_dict(), **trained_facts(result),
-        "validation": chosen._asdict(), "benchmarks": {},
+        "kept in the adapter": kept, "validation": chosen._asdict(), "benchmarks": {},
     }  # fmt: skip
     _write(facts, args.out)
     for benchmark in () if args.no_scores else parts.benchmarks:

@@ -13,7 +13,7 @@ import torch
 from footfall.policy import embedded
 from footfall.registry import parts
 from footfall.reward.canary import CanaryError
-from footfall.reward.shipped import SMOL, export_adapter, finish_export, load_shipped, smol
+from footfall.reward.shipped import SMOL, export_adapter, finish_export, load_shipped, low_rank, smol
 from footfall.reward.step_head import StepHeadModel
 from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces
 
@@ -136,3 +136,13 @@ def test_the_shipped_prm_puts_a_wrong_sum_below_a_right_one() -> None:
     assert judge.threshold is not None and 0 < judge.threshold < 1
     size = sum(path.stat().st_size for path in SMOL.iterdir())
     assert size < 20e6
+
+
+def test_the_nearest_matrix_of_a_rank_keeps_what_has_that_rank_and_the_largest_part_of_the_rest() -> None:
+    draw = torch.Generator().manual_seed(0)
+    exact = torch.randn(6, 2, generator=draw) @ torch.randn(2, 9, generator=draw)
+    down, up = low_rank(exact, 2)
+    assert (down.shape, up.shape) == ((2, 9), (6, 2))
+    assert torch.allclose(up @ down, exact, atol=1e-5)
+    down, up = low_rank(torch.diag(torch.tensor([3.0, 2.0, 1.0])), 1)
+    assert torch.allclose(up @ down, torch.diag(torch.tensor([3.0, 0.0, 0.0])), atol=1e-6)

@@ -187,9 +187,7 @@ def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert facts["benchmarks"]["processbench"]["figures"]["mean"]["f1"] == 1.0
     stored = Scores.read(out / "scores" / "processbench.jsonl.gz")
     assert len(stored) == 8
-    if full:
-        assert not (out / "smol").exists()
-        return
+    assert (facts["kept in the adapter"] < 1) == full, "a full training is shipped as the nearest adapter"
     model = load_shipped(out / "smol", decoder(context=2048).base_model, byte_tokenizer(), device="cpu")
     assert model.threshold == facts["validation"]["threshold"]
     (values,) = model.score([model.read(trace("ok", "no", prompt="Rated 98"))])

@@ -30,7 +30,10 @@ from footfall.reward.running import TooLong
 from footfall.reward.step_head import HEAD_FILE, ROUGH_TOLERANCE, TOLERANCE, StepHeadModel
 from footfall.types import Json
 
-__all__ = ["SMOL", "cast_weights", "export_adapter", "finish_export", "load_shipped", "merge_adapter", "smol"]
+__all__ = [
+    "SMOL", "cast_weights", "export_adapter", "export_difference", "finish_export", "linear_weights", "load_shipped",
+    "low_rank", "merge_adapter", "smol",
+]  # fmt: skip
 
 SMOL = Path(__file__).parent.parent / "models" / "smol"
 """Adapter, head and `step_head.json` with the threshold chosen on held-out problems."""
@@ -157,6 +160,48 @@ def export_adapter(trained: str | Path, folder: str | Path, backbone: str, max_l
     (folder / HEAD_FILE).write_bytes((trained / HEAD_FILE).read_bytes())
     stored.pop("canary", None)
     _write(folder / CONFIG_FILE, {**stored, "backbone": backbone, "max_length": max_length})
+
+
+def export_difference(
+    tuned: Backbone, base: Backbone, trained: str | Path, folder: str | Path, name: str, rank: int
+) -> float:
+    """A model whose linear layers were trained in full, as an adapter: the best one of this rank for each layer.
+
+    `trained` is its folder, `name` the base's name for people. Gives the share of the squared difference that is kept.
+    """
+    trained, folder = Path(trained), Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    before, tensors = linear_weights(base), {}
+    kept = whole = 0.0
+    for layer, weight in linear_weights(tuned).items():
+        difference = weight.detach().float() - before[layer].detach().float()
+        down_RI, up_OR = low_rank(difference, rank)
+        tensors[f"{_PREFIX}{layer}{_DOWN}"] = down_RI.to(torch.bfloat16).contiguous()
+        tensors[f"{_PREFIX}{layer}{_UP}"] = up_OR.to(torch.bfloat16).contiguous()
+        whole += float(difference.square().sum())
+        kept += float((up_OR @ down_RI).square().sum())
+    safetensors.torch.save_file(tensors, folder / ADAPTER_FILE, metadata={"format": "pt"})
+    _write(
+        folder / ADAPTER_CONFIG, {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "base_model_name_or_path": name}
+    )
+    (folder / HEAD_FILE).write_bytes((trained / HEAD_FILE).read_bytes())
+    stored = read_json(trained)
+    stored.pop("canary", None)
+    context = tuned.config.get_text_config().max_position_embeddings
+    _write(folder / CONFIG_FILE, {**stored, "backbone": name, "max_length": context, "lora": True})
+    return kept / whole if whole else 1.0
+
+
+def linear_weights(backbone: Backbone) -> dict[str, Tensor]:
+    """The weights of the decoder's linear layers by name, without the embedding."""
+    return {name: module.weight for name, module in backbone.named_modules() if isinstance(module, nn.Linear)}
+
+
+def low_rank(matrix_OI: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """A (rank, I) and B (O, rank) with B A the nearest matrix of this rank: U √S and √S Vᵀ of the singular values."""
+    u_OK, s_K, v_KI = torch.linalg.svd(matrix_OI, full_matrices=False)
+    root_R = s_K[:rank].sqrt()
+    return root_R[:, None] * v_KI[:rank], u_OK[:, :rank] * root_R
 
 
 def finish_export(folder: str | Path, model: StepHeadModel, facts: Mapping[str, Json]) -> None:

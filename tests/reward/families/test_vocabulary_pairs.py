@@ -128,7 +128,9 @@ def test_the_pair_softmax_is_not_the_softmax_of_the_vocabulary(name: str) -> Non
 def test_a_tokenizer_without_the_mark_is_of_another_family(tmp_path: Path, name: str) -> None:
     save_checkpoint(tmp_path, "llama" if name != "math-psa" else "qwen2", sentencepiece_tokenizer())
     # A SentencePiece vocabulary in Qwen's tokenizer class loses its spaces, which is noticed first.
-    reason = "turns .* into" if name == "math-psa" else f"not of the family {name}: .* is not one token of its vocabulary"
+    reason = (
+        "turns .* into" if name == "math-psa" else f"not of the family {name}: .* is not one token of its vocabulary"
+    )
     with pytest.raises(ValueError, match=reason):
         checkpoint(tmp_path, family=name)
 
