@@ -15,9 +15,9 @@ from random import Random
 from typing import Generic, Protocol, TypeVar
 
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
-from footfall.types import Cost, Step, Trajectory
+from footfall.types import Cost, Problem, Step, Trajectory
 
-__all__ = ["Move", "Script", "Writer", "check_rates", "sample"]
+__all__ = ["ByContent", "Move", "Script", "Writer", "check_rates", "sample"]
 
 S = TypeVar("S", bound=Hashable)
 
@@ -70,6 +70,10 @@ class Writer(Generic[S]):
             known = self._answers[state] = self._mixture(state)
         return known
 
+    def likeliest(self, state: S) -> dict[str, float]:
+        """`answers`, likeliest first."""
+        return dict(sorted(self.answers(state).items(), key=lambda item: (-item[1], item[0])))
+
     def _mixture(self, state: S) -> dict[str, float]:
         stated = self.script.answer(state)
         if stated is not None:
@@ -117,9 +121,23 @@ class Writer(Generic[S]):
         return table
 
 
-def sample(
-    writer: Writer[S], prefix: Trajectory, params: SamplingParams, indices: Sequence[int]
-) -> list[Completion]:
+class ByContent:
+    """A problem that is equal to another of the same id: its meta, a dictionary, has no hash."""
+
+    __slots__ = ("key", "problem")
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.key = (problem.id, problem.answer, repr(problem.meta))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByContent) and self.key == other.key
+
+
+def sample(writer: Writer[S], prefix: Trajectory, params: SamplingParams, indices: Sequence[int]) -> list[Completion]:
     """Completions of one prefix; each depends on the seed, the prefix's content and its index alone."""
     state = writer.script.state_after(prefix)
     return [writer.complete(state, params, sample_seed(params, prefix, i), i) for i in indices]

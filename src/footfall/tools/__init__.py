@@ -1,0 +1,14 @@
+"""What judges may call: sandboxed Python, computer algebra on equations, and logic.
+
+`sandbox` runs code that a model wrote, `algebra` checks equations, `logic` decides whether a conclusion follows. sympy and Z3
+are loaded when first asked.
+"""
+
+from footfall.tools.algebra import Check, equivalent, solves, step_follows
+from footfall.tools.logic import Entailment, entails
+from footfall.tools.sandbox import Limits, Result, Sandbox, SandboxError, SandboxSession, TestResult
+
+__all__ = [
+    "Check", "Entailment", "Limits", "Result", "Sandbox", "SandboxError", "SandboxSession", "TestResult", "entails",
+    "equivalent", "solves", "step_follows",
+]  # fmt: skip

@@ -1,0 +1,264 @@
+"""Watching a sandboxed process from outside: feed it, read it with a hard cap, and end it when a limit is passed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO
+
+__all__ = ["Limits", "Result", "Watch"]
+
+TICK = 0.05
+"""Seconds between two looks at memory and processes."""
+FLOOD = 16
+"""Output past the cap is thrown away; past this many times the cap the program is ended."""
+_CHUNK = 1 << 16
+_DRAIN_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use. `memory_mb` holds for each process and for all of them together."""
+
+    seconds: float = 5
+    cpu_seconds: int = 5
+    memory_mb: int = 512
+    processes: int = 16
+    output_bytes: int = 65536
+    disk_mb: int = 16
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) <= 0:
+                raise ValueError(f"limit {field.name} must be above zero, not {getattr(self, field.name)}")
+        if self.memory_mb < 64:
+            raise ValueError(f"limit memory_mb must be at least 64 (Python itself needs some), not {self.memory_mb}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a program. `exit_code` is `None` if it was ended from outside.
+
+    `killed_by` says what ended it: a limit (`time`, `cpu`, `memory`, `processes`, `output`) or a signal (`SIGSEGV`).
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    timed_out: bool = False
+    killed_by: str | None = None
+    truncated: bool = False
+    seconds: float = 0.0
+    warning: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program ran to its end and left with exit code 0."""
+        return self.exit_code == 0
+
+
+class Watch:
+    """One running process with its streams. `until` waits for a signal, the end or a broken limit."""
+
+    def __init__(self, process: subprocess.Popen[bytes], limits: Limits, stdin: bytes | None = b"") -> None:
+        assert process.stdout is not None and process.stderr is not None
+        self.process, self.limits = process, limits
+        self.streams: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
+        self.selector = selectors.DefaultSelector()
+        for stream in self.streams:
+            os.set_blocking(stream.fileno(), False)
+            self.selector.register(stream.fileno(), selectors.EVENT_READ)
+        self.forget()
+        self._to_feed = memoryview(b"")
+        self._keep_stdin = stdin is None
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        if stdin is not None:
+            self.give(stdin)
+
+    def give(self, data: bytes) -> None:
+        """Write to the process while it is being watched; never blocks, whatever the process does with it."""
+        assert self.process.stdin is not None
+        if not self._to_feed:
+            self.selector.register(self.process.stdin.fileno(), selectors.EVENT_WRITE)
+        self._to_feed = memoryview(bytes(self._to_feed) + data)
+
+    def forget(self) -> None:
+        """Begin to count output anew."""
+        self.kept = {stream.fileno(): bytearray() for stream in self.streams}
+        self.seen = dict.fromkeys(self.kept, 0)
+
+    @property
+    def truncated(self) -> bool:
+        return any(seen > self.limits.output_bytes for seen in self.seen.values())
+
+    def text(self) -> tuple[str, str]:
+        """What was written to stdout and stderr, up to the cap; bytes that are not UTF-8 are replaced."""
+        out, err = (kept.decode("utf-8", "replace") for kept in self.kept.values())
+        return out, err
+
+    def until(self, sign: int | None, seconds: float) -> str:
+        """Wait until `sign` can be read ("sign") or the process is over ("exit"), or say which limit was passed."""
+        if sign is not None:
+            self.selector.register(sign, selectors.EVENT_READ)
+        now = time.monotonic()
+        deadline, next_look = now + seconds, now
+        try:
+            while True:
+                if now >= next_look:
+                    broken = self._look()
+                    if broken:
+                        return broken
+                    next_look = now + TICK
+                if now >= deadline:
+                    return "time"
+                if self._serve(min(deadline, next_look) - now, sign):
+                    return "sign"
+                if max(self.seen.values()) > FLOOD * self.limits.output_bytes:
+                    return "output"
+                if self._over():
+                    return "exit"
+                now = time.monotonic()
+        finally:
+            if sign is not None:
+                self.selector.unregister(sign)
+
+    def end(self) -> None:
+        """Kill the process and all it started, and read what is left in its pipes."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while not self._over() and time.monotonic() < deadline:
+            self._serve(TICK, None)
+        self.process.wait()
+        self.close()
+
+    def close(self) -> None:
+        self.selector.close()
+        for stream in (*self.streams, self.process.stdin):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def _over(self) -> bool:
+        """The process is gone, and so is what it wrote. A stray child that keeps the pipe open is not waited for."""
+        open_pipes = {key.fd for key in self.selector.get_map().values()} & self.kept.keys()
+        if open_pipes:
+            return self.process.poll() is not None and not self._serve_now()
+        try:
+            self.process.wait(TICK)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def drain(self) -> None:
+        """Read what is in the pipes now."""
+        while self._serve_now() and max(self.seen.values()) <= FLOOD * self.limits.output_bytes:
+            pass
+
+    def result(self, how: str, seconds: float, exit_code: int | None, warning: str = "") -> Result:
+        """The plain result. `how` is what `until` said; a code above 128 is a signal, as in a shell."""
+        out, err = self.text()
+        killed_by = None
+        if how not in ("sign", "exit"):
+            exit_code, killed_by = None, how
+        elif exit_code is not None and exit_code > 128:
+            killed_by = _signal_name(exit_code - 128)
+        timed_out = killed_by in ("time", "cpu")
+        return Result(out, err, exit_code, timed_out, killed_by, self.truncated, seconds, warning)
+
+    def exit_code(self) -> int:
+        """The code that the ended process left with; a process ended by signal n has left with 128 + n."""
+        code = self.process.returncode
+        return 128 - code if code < 0 else code
+
+    def _serve_now(self) -> bool:
+        before = sum(self.seen.values())
+        self._serve(0, None)
+        return sum(self.seen.values()) > before
+
+    def _serve(self, seconds: float, sign: int | None) -> bool:
+        """Move bytes for at most `seconds`; true if the sign came."""
+        came = False
+        for key, _ in self.selector.select(max(0.0, seconds)):
+            if key.fd == sign:
+                came = True
+            elif key.fd in self.kept:
+                self._read(key.fd)
+            else:
+                self._feed(key.fd)
+        return came
+
+    def _read(self, fd: int) -> None:
+        data = os.read(fd, _CHUNK)
+        if not data:
+            self.selector.unregister(fd)
+        self.seen[fd] += len(data)
+        self.kept[fd] += data[: max(0, self.limits.output_bytes - len(self.kept[fd]))]
+
+    def _feed(self, fd: int) -> None:
+        assert self.process.stdin is not None
+        try:
+            self._to_feed = self._to_feed[os.write(fd, self._to_feed[:_CHUNK]) :]
+        except BrokenPipeError:
+            self._to_feed = self._to_feed[:0]
+        if not self._to_feed:
+            self.selector.unregister(fd)
+            if not self._keep_stdin:
+                self.process.stdin.close()
+
+    def _look(self) -> str | None:
+        """The limit of all processes together that is passed, if one is."""
+        tree = _tree(self.process.pid)
+        if len(tree) > self.limits.processes + 3:  # bubblewrap has up to three of its own
+            return "processes"
+        most = self.limits.memory_mb << 20
+        over = sum(map(_resident_bytes, tree)) > most and sum(map(_own_bytes, tree)) > most
+        return "memory" if over else None
+
+
+def _signal_name(number: int) -> str | None:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return None
+    return "cpu" if name == "SIGXCPU" else name
+
+
+def _tree(root: int) -> list[int]:
+    """The process and all that descend from it; one entry where the system does not tell."""
+    found: list[int] = []
+    todo = [root]
+    while todo and len(found) < 10_000:
+        pid = todo.pop()
+        found.append(pid)
+        try:
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                todo += map(int, (task / "children").read_text().split())
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _own_bytes(pid: int) -> int:
+    """Memory with shared pages split among those who share them: forked copies count once. Slower to find out."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return _resident_bytes(pid)
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
