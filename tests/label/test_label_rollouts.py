@@ -60,7 +60,7 @@ request = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(request, min_size=1, max_size=6))
 def test_any_requests_in_any_order_give_what_the_policy_gives_and_ask_it_once(
     requests: list[tuple[list[int], int, SamplingParams, int, bool]],

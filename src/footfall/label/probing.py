@@ -18,7 +18,7 @@ from footfall.label.monte_carlo import Tally
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Trajectory
 
-__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "drawn", "finished", "ready", "together"]
+__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "drawn", "finished", "forget", "ready", "together"]
 
 R = TypeVar("R")
 
@@ -152,3 +152,10 @@ def drawn(params: SamplingParams) -> str:
         f"temperature={params.temperature},top_p={params.top_p},top_k={params.top_k},"
         f"max_tokens={params.max_tokens},seed={params.seed}"
     )
+
+
+def forget(*owners: object) -> None:
+    """Drop the caches of judges and policies, and of the policies that judges have."""
+    for owner in owners:
+        for each in (owner, getattr(owner, "policy", None)):
+            getattr(each, "forget", lambda: None)()

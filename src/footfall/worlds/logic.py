@@ -22,7 +22,9 @@ __all__ = ["LogicWorld"]
 @register("world", "logic")
 @dataclass(frozen=True, slots=True)
 class LogicWorld(GeneratedWorld):
-    """Facts and rules about made-up things, and a question: is it true, false or unknown, or which fact follows?
+    """Facts and rules about made-up things, and a question about what follows from them.
+
+    Asked is whether a fact is true, false or unknown, or which fact follows.
 
     Difficulty is the length of the proof, the share of rules with two conditions, and the number of rules beside it.
     """

@@ -1,0 +1,193 @@
+"""Consensus of judges. As a filter (Qwen2.5-Math-PRM, arXiv 2501.07301) it keeps a trace only if all name one first error.
+
+    rule          a step is
+    first-error   1 before the common first error, 0 at it; a trace on which the judges differ has no labels at all
+    and           good if all say so           or         good if any says so
+    majority      what more than half of those with a verdict say; a tie is no label
+
+For and, or and majority `min_agreement` is the share of all judges that must say what is said in the end; a step that
+falls short, or on which too few have a verdict, has no label, and the reason tells who said what. A judge's verdict is
+good at `threshold` or above; a Monte Carlo labeller with `estimate="hard"` thus says good where any rollout succeeded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+from footfall.label.agreement import Agreement, agreement, first_error, verdicts
+from footfall.label.probing import forget
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import load, register
+from footfall.types import Cost, Judge, Judgement, Trajectory
+
+__all__ = ["Consensus", "Rule", "combine_step", "common_first_error", "consensus"]
+
+Rule = Literal["first-error", "and", "or", "majority"]
+_DIFFER = "the judges differ"
+
+
+def common_first_error(said: Sequence[Sequence[bool | None]]) -> int | None:
+    """The first error that all judges name (-1: all say there is none); `None` if they differ or one cannot say."""
+    errors = {first_error(verdict) for verdict in said}
+    return errors.pop() if len(errors) == 1 else None
+
+
+def combine_step(said: Sequence[bool | None], rule: Rule, min_agreement: float = 0.0) -> bool | None:
+    """What judges say together of one step; `None` if they say nothing, tie, or agree too little.
+
+    Under `and` one bad verdict decides whatever the silent ones would say, under `or` one good verdict; the opposite
+    needs every verdict.
+    """
+    votes = Counter(word for word in said if word is not None)
+    if rule == "majority":
+        together = None if votes[True] == votes[False] else votes[True] > votes[False]
+    else:
+        decisive = rule == "or"
+        together = decisive if votes[decisive] else None if None in said or not said else not decisive
+    if together is None or votes[together] < min_agreement * len(said):
+        return None
+    return together
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """A judge made of judges. Their own values stand in the aspects `judge 1`, `judge 2`, …"""
+
+    judges: tuple[Judge, ...]
+    rule: Rule = "first-error"
+    min_agreement: float = 0.0
+    thresholds: tuple[float, ...] = ()
+    """One a judge; without any, 0.5 for all."""
+
+    def __post_init__(self) -> None:
+        if len(self.judges) < 2:
+            raise ValueError(f"a consensus needs at least two judges, got {len(self.judges)}")
+        if self.thresholds and len(self.thresholds) != len(self.judges):
+            raise ValueError(
+                f"{len(self.thresholds)} thresholds for {len(self.judges)} judges: give one a judge, or none"
+            )
+        if not 0 <= self.min_agreement <= 1:
+            raise ValueError(f"min_agreement is a share of the judges, not {self.min_agreement}")
+
+    @property
+    def name(self) -> str:
+        limits = "/".join(f"{t:g}" for t in self._thresholds)
+        who = ";".join(judge.name for judge in self.judges)
+        return f"consensus({self.rule},min={self.min_agreement:g},thresholds={limits},{who})"
+
+    @property
+    def _thresholds(self) -> tuple[float, ...]:
+        return self.thresholds or (0.5,) * len(self.judges)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return self.combine(trajectories, [judge.judge(trajectories) for judge in self.judges])
+
+    def forget(self) -> None:
+        """Drop what the judges and their policies have cached."""
+        forget(*self.judges)
+
+    def agreements(self, trajectories: Sequence[Trajectory], said: Sequence[Sequence[Judgement]]) -> list[Agreement]:
+        """How far each pair of judges agrees, given what each said of the traces."""
+        pairs = combinations(zip(said, self._thresholds, strict=True), 2)
+        return [agreement(trajectories, a, b, (s, t)) for (a, s), (b, t) in pairs]
+
+    def combine(self, trajectories: Sequence[Trajectory], said: Sequence[Sequence[Judgement]]) -> list[Judgement]:
+        """The consensus of judgements that are there already: one list a judge, each in the order of the traces."""
+        rows = zip(*said, strict=True)
+        return [self._combine(t, row) for t, row in zip(trajectories, rows, strict=True)]
+
+    def _combine(self, trajectory: Trajectory, said: Sequence[Judgement]) -> Judgement:
+        good = [verdicts(j.check(trajectory), t) for j, t in zip(said, self._thresholds, strict=True)]
+        pairs = self._filtered(trajectory, said, good) if self.rule == "first-error" else self._by_step(said, good)
+        failures = tuple(reason for _, reason in pairs)
+        return Judgement(
+            trajectory.id,
+            tuple(value for value, _ in pairs),
+            self.name,
+            aspects={f"judge {i}": j.values for i, j in enumerate(said, 1)},
+            failures=failures if any(failures) else (),
+            cost=Cost.total(j.cost for j in said),
+        )
+
+    def _filtered(
+        self, trajectory: Trajectory, said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]
+    ) -> list[tuple[float | None, str | None]]:
+        n = len(trajectory.steps)
+        error = common_first_error(good)
+        if error is None:
+            return [(None, _named_errors(said, good))] * n
+        kept = n if error < 0 else error
+        labels: list[tuple[float | None, str | None]] = [(1.0, None)] * kept
+        if error >= 0:
+            labels += [(0.0, None)] + [(None, "after the first error")] * (n - kept - 1)
+        return labels
+
+    def _by_step(
+        self, said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]
+    ) -> list[tuple[float | None, str | None]]:
+        labels: list[tuple[float | None, str | None]] = []
+        for k, votes in enumerate(zip(*good, strict=True)):
+            together = combine_step(votes, self.rule, self.min_agreement)
+            labels.append((None, _votes(said, votes, k)) if together is None else (float(together), None))
+        return labels
+
+
+def _named_errors(said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]) -> str:
+    """Who names which step, counted from 1, and why a judge cannot name one."""
+    words = []
+    for i, (judgement, verdict) in enumerate(zip(said, good, strict=True), 1):
+        error = first_error(verdict)
+        if error is None:
+            at = verdict.index(None)
+            words.append(f"judge {i} cannot say ({_reason(judgement, at)})")
+        else:
+            words.append(f"judge {i} finds no error" if error < 0 else f"judge {i} finds step {error + 1} wrong")
+    return f"{_DIFFER}: {', '.join(words)}"
+
+
+def _votes(said: Sequence[Judgement], votes: Sequence[bool | None], step: int) -> str:
+    words = [
+        f"judge {i} says {'good' if vote else 'bad'}"
+        if vote is not None
+        else f"judge {i} cannot say ({_reason(j, step)})"
+        for i, (j, vote) in enumerate(zip(said, votes, strict=True), 1)
+    ]
+    return f"{_DIFFER}: {', '.join(words)}"
+
+
+def _reason(judgement: Judgement, step: int) -> str:
+    return (judgement.failures[step] if judgement.failures else None) or "no reason given"
+
+
+@register("labeller", "consensus")
+def consensus(
+    policy: Policy,
+    judges: str = "monte-carlo,critic",
+    rule: Rule = "first-error",
+    min_agreement: float = 0.0,
+    params: SamplingParams = SamplingParams(),
+) -> Consensus:
+    """Several judges, named with commas between, as one: by default Monte Carlo and a critic on one first error.
+
+    Each takes the same policy and sampling parameters, so far as it takes any; Monte Carlo gives hard labels. Judges with
+    other settings or policies are put together in Python: `Consensus((a, b))`.
+    """
+    return Consensus(tuple(_made(name.strip(), policy, params) for name in judges.split(",")), rule, min_agreement)
+
+
+def _made(name: str, policy: Policy, params: SamplingParams) -> Judge:
+    try:
+        factory = load("labeller", name)
+    except KeyError:
+        factory = load("reward", name)
+    takes = inspect.signature(factory).parameters
+    offered: dict[str, Any] = {"policy": policy, "params": params}
+    if name == "monte-carlo":
+        offered["estimate"] = "hard"
+    judge: Judge = factory(**{key: value for key, value in offered.items() if key in takes})
+    return judge

@@ -1,0 +1,79 @@
+"""A judge that errs at given rates: what a critic would say of a world's traces, with the truth known.
+
+Of each step the truth says right (1) or wrong (0). With probability `false_positive` a wrong step passes as right, with
+probability `false_negative` a right one is called wrong, with probability `silent` nothing is said. What happens at a step
+depends on the seed and the text up to there alone, so the same trace is always judged the same, in any batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from footfall.label.probing import forget
+from footfall.registry import register
+from footfall.types import Judge, Judgement, Trajectory, content_key
+from footfall.worlds import TruthJudge
+
+__all__ = ["Noisy", "chance", "noisy"]
+
+
+def chance(*parts: object) -> float:
+    """A number in [0, 1) that is drawn by content: the same for the same parts."""
+    return int(content_key("chance", *parts)[:13], 16) / 16**13
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Flips what another judge says. A step that the other left unlabelled stays so, with its reason."""
+
+    truth: Judge = field(default_factory=TruthJudge)
+    false_positive: float = 0.1
+    """Share of the wrong steps that are called right."""
+    false_negative: float = 0.1
+    """Share of the right steps that are called wrong."""
+    silent: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("false_positive", "false_negative", "silent"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a probability, not {getattr(self, name)}")
+
+    @property
+    def name(self) -> str:
+        rates = f"fp={self.false_positive:g},fn={self.false_negative:g},silent={self.silent:g}"
+        return f"noisy({rates},seed={self.seed},{self.truth.name})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        said = self.truth.judge(trajectories)
+        return [self._flip(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
+
+    def forget(self) -> None:
+        """Drop what the judge behind has cached."""
+        forget(self.truth)
+
+    def _flip(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
+        values: list[float | None] = []
+        failures: list[str | None] = []
+        for k, true in enumerate(truth.check(trajectory).values):
+            key = trajectory.prefix(k + 1).key
+            if true is None:
+                failures.append((truth.failures[k] if truth.failures else None) or "no truth is known")
+                values.append(None)
+            elif chance(self.seed, key, "silent") < self.silent:
+                failures.append("the noisy judge is silent")
+                values.append(None)
+            else:
+                rate = self.false_negative if true >= 0.5 else self.false_positive
+                wrong = chance(self.seed, key, "flip") < rate
+                failures.append(None)
+                values.append(float((true >= 0.5) != wrong))
+        told = tuple(failures) if any(failures) else ()
+        return Judgement(trajectory.id, tuple(values), self.name, failures=told, cost=truth.cost)
+
+
+@register("labeller", "noisy")
+def noisy(false_positive: float = 0.1, false_negative: float = 0.1, silent: float = 0.0, seed: int = 0) -> Noisy:
+    """The truth of the arithmetic world with given error rates: a stand-in for a critic."""
+    return Noisy(TruthJudge(), false_positive, false_negative, silent, seed)

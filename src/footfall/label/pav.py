@@ -1,0 +1,163 @@
+"""PAV (Rewarding Progress, arXiv 2410.08146): a step's label is its progress under a prover policy μ.
+
+With Q(s, a) the probability of finishing right after step a, and V(s) that of the prefix before it:
+
+    A_μ(s, a) = Q_μ(s, a) - V_μ(s)          progress of the step
+    Q_BoK     = 1 - (1 - Q_π)^K             the prover Best-of-K of π needs no rollouts of its own
+    effective = Q_π(s, a) + α · A_μ(s, a)   what search and RL use
+
+μ = π adds nothing to the policy gradient (its advantages add up to outcome - V(s_1)); a prover that separates π's steps
+and roughly agrees with π does. `improvement` estimates both, so provers can be compared before anything is trained.
+The last step's Q is the outcome. After the first lost prefix all progress is 0; `until="first-error"` leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from footfall.label.probing import Estimate, Plan, Probe, Prober, drawn, finished, forget, ready, together
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.types import Cost, Judgement, Trajectory
+
+__all__ = ["Improvement", "StepAdvantage", "advantages", "best_of_k", "effective_reward", "improvement", "pav"]
+
+
+def best_of_k(q: float, k: int) -> float:
+    """Q of Best-of-K: 1 - (1 - Q)^K."""
+    return 1.0 - (1.0 - q) ** k
+
+
+def advantages(start: float, values: Sequence[float]) -> list[float]:
+    """A_h = Q_h - Q_(h-1), with the value of the problem itself before the first step."""
+    return [after - before for before, after in pairwise([start, *values])]
+
+
+def effective_reward(q: float, advantage: float, alpha: float = 0.5) -> float:
+    """Q_π + α · A_μ."""
+    return q + alpha * advantage
+
+
+class Improvement(NamedTuple):
+    """The two terms of the bound on one policy-gradient step's improvement, without the learning rate."""
+
+    distinguishes: float
+    """E_s Var_a~π [A_μ(s, a)]"""
+    aligns: float
+    """E_s E_a~π [A_μ(s, a) · A_π(s, a)]"""
+
+
+def improvement(prover: Sequence[Sequence[float]], policy: Sequence[Sequence[float]]) -> Improvement:
+    """Both terms from advantages under prover and policy: one row a state, one entry a step that π sampled there."""
+    rows = [(np.asarray(mu), np.asarray(pi)) for mu, pi in zip(prover, policy, strict=True)]
+    if not rows or any(len(mu) != len(pi) or not len(mu) for mu, pi in rows):
+        raise ValueError("want at least one state, and as many advantages of the prover as of the policy in each")
+    return Improvement(
+        distinguishes=float(np.mean([mu.var() for mu, _ in rows])),
+        aligns=float(np.mean([(mu * pi).mean() for mu, pi in rows])),
+    )
+
+
+class _Values(NamedTuple):
+    """Q after each number of steps from 0 on, or why there is none."""
+
+    values: list[float | None]
+    failures: list[str | None]
+
+
+@dataclass(frozen=True)
+class StepAdvantage:
+    """A judge whose values are advantages, between -1 and 1. Needs reference answers and rollouts from every prefix."""
+
+    policy: Policy
+    prover: Policy | None = None
+    """`None`: Best-of-`k` of the policy."""
+    k: int = 4
+    rollouts: int = 16
+    alpha: float = 0.5
+    until: Literal["all", "first-error"] = "all"
+    params: SamplingParams = SamplingParams()
+
+    def __post_init__(self) -> None:
+        if self.rollouts < 1 or self.k < 1:
+            raise ValueError(f"rollouts and k must be at least 1, got {self.rollouts} and {self.k}")
+
+    @property
+    def name(self) -> str:
+        prover = f"best-of-{self.k}" if self.prover is None else self.prover.name
+        settings = f"n={self.rollouts},alpha={self.alpha},{self.until},{drawn(self.params)}"
+        return f"pav({self.policy.name},prover={prover},{settings})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Advantages as values; Q of policy and prover and the effective reward as aspects."""
+        traces = [ready(trajectory) for trajectory in trajectories]
+        own = together([self._plan(trace) for trace in traces], Prober(self.policy, self.params))
+        if self.prover is None:
+            proved = [_Values([None if q is None else best_of_k(q, self.k) for q in each.result.values],
+                              each.result.failures) for each in own]  # fmt: skip
+            costs = [each.cost for each in own]
+        else:
+            others = together([self._plan(trace) for trace in traces], Prober(self.prover, self.params))
+            proved = [each.result for each in others]
+            costs = [mine.cost + other.cost for mine, other in zip(own, others, strict=True)]
+        return [
+            self._judgement(trace, mine.result, mu, cost)
+            for trace, mine, mu, cost in zip(traces, own, proved, costs, strict=True)
+        ]
+
+    def forget(self) -> None:
+        """Drop what policy and prover have cached."""
+        forget(self.policy, self.prover)
+
+    def _plan(self, trace: Trajectory) -> Plan[_Values]:
+        """Roll out the problem itself and every prefix but a finished whole."""
+        rolled = len(trace.steps) - finished(trace) + 1
+        if self.until == "all":
+            estimates: Sequence[Estimate] = yield [Probe(trace.prefix(size), self.rollouts) for size in range(rolled)]
+        else:
+            estimates = []
+            for size in range(rolled):
+                estimates += yield [Probe(trace.prefix(size), self.rollouts)]
+                if size and estimates[-1].value == 0:
+                    break
+        values = [estimate.value for estimate in estimates]
+        failures = [estimate.failure for estimate in estimates]
+        if len(values) == rolled and finished(trace) and not (self.until == "first-error" and 0 in values[1:]):
+            values.append(float(bool(trace.correct)))
+            failures.append(None)
+        lacking = len(trace.steps) + 1 - len(values)
+        return _Values(values + [None] * lacking, failures + ["after the first error"] * lacking)
+
+    def _judgement(self, trace: Trajectory, own: _Values, proved: _Values, cost: Cost) -> Judgement:
+        values: list[float | None] = []
+        failures: list[str | None] = []
+        for (before, after), reasons in zip(pairwise(proved.values), pairwise(proved.failures), strict=True):
+            known = before is not None and after is not None
+            values.append(after - before if before is not None and after is not None else None)
+            failures.append(None if known else reasons[1] or f"the prefix before has no value: {reasons[0]}")
+        effective = tuple(
+            None if q is None or a is None else effective_reward(q, a, self.alpha)
+            for q, a in zip(own.values[1:], values, strict=True)
+        )
+        aspects = {"policy": tuple(own.values[1:]), "prover": tuple(proved.values[1:]), "effective": effective}
+        told = tuple(failures) if any(failures) else ()
+        return Judgement(trace.id, tuple(values), self.name, None, aspects, failures=told, cost=cost).check(trace)
+
+
+@register("labeller", "pav")
+def pav(
+    policy: Policy,
+    prover: Policy | None = None,
+    k: int = 4,
+    rollouts: int = 16,
+    alpha: float = 0.5,
+    until: Literal["all", "first-error"] = "all",
+    params: SamplingParams = SamplingParams(),
+) -> StepAdvantage:
+    """Progress of each step under a prover policy, by default Best-of-4 of the policy (PAV)."""
+    return StepAdvantage(policy, prover, k, rollouts, alpha, until, params)

@@ -1,0 +1,238 @@
+"""Language models asked about steps: an ensemble of prompts, with the reference in view, and second thoughts.
+
+One question a trace, answered by a list of 0 and 1 (AURORA, arXiv 2502.11520), or one question a step, answered by Yes or
+No. The prompts of an ensemble differ in whether the reply reasons first, shows an example or repeats the task; each is
+sampled `n` times (self-consistency), and all replies vote. Reverse verification puts the reference answer into the
+question. A meta-critique puts every critique back to the model and drops those it then finds unsound.
+
+A reply that cannot be read has no vote. A step without a single vote has no label, and the reason of the first reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from footfall.label.votes import Tie, cut_after_error, read_verdict, read_verdicts, vote
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.types import Cost, Judgement, Message, Trajectory, content_key
+
+if TYPE_CHECKING:  # these load torch
+    from footfall.reward.generative.asking import Asker, Reply, Request
+
+__all__ = ["NO_REFERENCE", "PROMPTS", "PromptedJudge", "prompted"]
+
+NO_REFERENCE = "There is no reference answer for this question."
+
+_TASK = """You are a teacher grading a student's solution step by step. Another route than your own is fine if it is sound. \
+A step that builds on a wrong step is wrong too, even if it is valid in itself. Using a fact that does not apply is wrong."""
+_LIST = "the list of verdicts, one for each of the {n} steps: 1 for a right step, 0 for a wrong one, for example [1, 0]"
+_INPUT = "[Question]\n{question}\n\n[Reference answer]\n{reference}\n\n[Student's steps]\n{steps}"
+
+PROMPTS: Mapping[str, str] = {
+    "reason": f"{_TASK} Think about each step first. End your reply with {_LIST}.\n\n{_INPUT}",
+    "list": f"{_TASK} Reply with nothing but {_LIST}.\n\n{_INPUT}",
+    "example": f"{_TASK} Think about each step first. End your reply with {_LIST}.\n\nFor the question 'What is 2 + 3 + 4?' "
+    "and the steps 'Step 1: 2 + 3 = 6', 'Step 2: 6 + 4 = 10' the reply ends with [0, 0]: the second step is built on the "
+    f"first.\n\n{_INPUT}",
+    "repeat": f"{_TASK}\n\n{_INPUT}\n\n{_TASK} Think about each step first. End your reply with {_LIST}.",
+}
+"""The prompts for a whole trace, by name. `{n}`, `{question}`, `{reference}` and `{steps}` are filled in."""
+
+STEP_PROMPT = (
+    f"{_TASK} Here is a solution up to its step {{k}}. Is step {{k}} right? Think about it first, and end your reply with "
+    f"\\boxed{{{{Yes}}}} or \\boxed{{{{No}}}}.\n\n{_INPUT}"
+)
+"""The question for a single step, after all steps before it."""
+META = (
+    "Here are a question, a student's steps and a critique of them. Is the critique sound, and do its verdicts follow from "
+    "it? End your reply with \\boxed{{Yes}} or \\boxed{{No}}.\n\n" + _INPUT + "\n\n[Critique]\n{critique}"
+)
+
+
+class _Vote(NamedTuple):
+    """What one reply says of a trace (or of one step), or why it says nothing; and what it cost."""
+
+    verdicts: tuple[int, ...] | None
+    reason: str | None
+    text: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class PromptedJudge:
+    """Any instruct model as a judge without training. One batch of questions for all traces, one more for `meta`."""
+
+    policy: Policy
+    form: Literal["trace", "step"] = "trace"
+    prompts: tuple[str, ...] = ("reason",)
+    """Names in `PROMPTS`; only for whole traces."""
+    n: int = 1
+    """Samples of each question."""
+    reference: bool = True
+    """Reverse verification: the reference answer is in view. `False`: its place says that there is none."""
+    meta: bool = False
+    tie: Tie = "wrong"
+    cut: bool = True
+    """Steps after the first wrong one are wrong."""
+    params: SamplingParams = SamplingParams(temperature=0.0, max_tokens=2048)
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.prompts if name not in PROMPTS]
+        if unknown or not self.prompts:
+            raise ValueError(f"no prompt is called {unknown[:1] or ''}; there are {', '.join(PROMPTS)}")
+        if self.n < 1:
+            raise ValueError(f"n={self.n}: at least one reply has to be sampled")
+        if self.n > 1 and self.params.temperature == 0:
+            raise ValueError(f"{self.n} samples at temperature 0 are all the same; give a temperature")
+
+    @property
+    def name(self) -> str:
+        texts = [PROMPTS[name] for name in self.prompts] if self.form == "trace" else [STEP_PROMPT]
+        p = self.params
+        key = content_key(texts, META if self.meta else "", [p.temperature, p.top_p, p.top_k, p.max_tokens, p.seed])[:8]
+        how = "+".join(self.prompts) if self.form == "trace" else "per-step"
+        rules = f"n={self.n},reference={self.reference},meta={self.meta},tie={self.tie},cut={self.cut}"
+        return f"prompted({self.policy.name},{how},{rules},{key})"
+
+    def forget(self) -> None:
+        """Drop what the policy has cached."""
+        getattr(self.policy, "forget", lambda: None)()
+
+    @cached_property
+    def _asker(self) -> Asker:
+        from footfall.reward.generative.asking import Asker
+
+        return Asker(self.policy)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        units = [(t, k) for t in trajectories for k in (range(1, len(t.steps) + 1) if self.form == "step" else (0,))]
+        units = [(t, k) for t, k in units if t.steps]
+        votes = iter(self._ask(units))
+        judgements = []
+        for trajectory in trajectories:
+            size = len(trajectory.steps) if self.form == "step" else min(1, len(trajectory.steps))
+            judgements.append(self._judgement(trajectory, [next(votes) for _ in range(size)]))
+        return judgements
+
+    def _ask(self, units: Sequence[tuple[Trajectory, int]]) -> list[list[_Vote]]:
+        """All votes on each unit: a trace (k = 0) or its step k."""
+        texts = [PROMPTS[name] for name in self.prompts] if self.form == "trace" else [STEP_PROMPT]
+        asked = [(unit, _filled(text, *unit, self.reference)) for unit in units for text in texts]
+        replies = self._put([question for _, question in asked], self.n)
+        flat = [(unit, self._read(unit, reply)) for (unit, _), row in zip(asked, replies, strict=True) for reply in row]
+        if self.meta:
+            flat = self._second_thoughts(flat)
+        size = len(texts) * self.n
+        return [[said for _, said in flat[i * size : (i + 1) * size]] for i in range(len(units))]
+
+    def _put(self, questions: Sequence[str], n: int) -> list[list[Reply]]:
+        from footfall.reward.generative.asking import Request
+
+        requests: list[Request] = [Request((Message("user", question),)) for question in questions]
+        return self._asker.ask(requests, n, self.params) if requests else []
+
+    def _read(self, unit: tuple[Trajectory, int], reply: Reply) -> _Vote:
+        trajectory, k = unit
+        if reply.failure is not None:
+            return _Vote(None, reply.failure, "", reply.cost)
+        if reply.cut:
+            return _Vote(None, f"cut at {self.params.max_tokens} tokens before the verdict", reply.text, reply.cost)
+        if k:
+            verdict = read_verdict(reply.text)
+            read: tuple[int, ...] | str = verdict if isinstance(verdict, str) else (verdict,)
+        else:
+            read = read_verdicts(reply.text, len(trajectory.steps))
+        if isinstance(read, str):
+            return _Vote(None, read, reply.text, reply.cost)
+        return _Vote(read, None, reply.text, reply.cost)
+
+    def _second_thoughts(
+        self, votes: Sequence[tuple[tuple[Trajectory, int], _Vote]]
+    ) -> list[tuple[tuple[Trajectory, int], _Vote]]:
+        """Ask of every critique that was read whether it is sound; one that is not, or not clearly, has no vote."""
+        questions = [
+            _filled(META, *unit, self.reference, said.text) for unit, said in votes if said.verdicts is not None
+        ]
+        replies = iter(self._put(questions, 1))
+        checked = []
+        for unit, said in votes:
+            if said.verdicts is not None:
+                (reply,) = next(replies)
+                verdict = reply.failure or read_verdict(reply.text)
+                cost = said.cost + reply.cost
+                if verdict == 1:
+                    said = said._replace(cost=cost)
+                else:
+                    reason = "the model finds its own critique unsound" if verdict == 0 else f"meta-critique: {verdict}"
+                    said = _Vote(None, reason, said.text, cost)
+            checked.append((unit, said))
+        return checked
+
+    def _judgement(self, trajectory: Trajectory, units: Sequence[Sequence[_Vote]]) -> Judgement:
+        """Settle the votes: of the whole trace at once, or of each step by itself."""
+        n = len(trajectory.steps)
+        labels: list[int | None] = []
+        counts: list[float] = []
+        failures: list[str | None] = []
+        for votes in units:
+            read = [said.verdicts for said in votes if said.verdicts is not None]
+            size = n if self.form == "trace" else 1
+            labels += vote(read, self.tie) if read else [None] * size
+            counts += [float(len(read))] * size
+            reason = next((said.reason for said in votes if said.reason), None)
+            failures += ["the votes are tied" if read else reason] * size
+        values = cut_after_error(labels) if self.cut else labels
+        told = tuple(None if value is not None else reason for value, reason in zip(values, failures, strict=True))
+        return Judgement(
+            trajectory.id,
+            tuple(None if value is None else float(value) for value in values),
+            self.name,
+            aspects={"votes": tuple(counts)},
+            rationales=self._rationales(n, units),
+            failures=told if any(told) else (),
+            cost=Cost.total(said.cost for votes in units for said in votes),
+        ).check(trajectory)
+
+    def _rationales(self, n: int, units: Sequence[Sequence[_Vote]]) -> tuple[str | None, ...]:
+        """The first reply: at the step it is about, or at the last step if it is about the trace."""
+        texts = [next((said.text for said in votes if said.text), None) for votes in units]
+        return tuple(texts) if self.form == "step" else (*[None] * (n - 1), *texts)
+
+
+def _filled(text: str, trajectory: Trajectory, k: int, reference: bool, critique: str = "") -> str:
+    """A prompt for a trace, or for its step k."""
+    steps = trajectory.steps[:k] if k else trajectory.steps
+    numbered = "\n".join(f"Step {i}: {step.text.strip()}" for i, step in enumerate(steps, 1))
+    known = trajectory.problem.answer if reference else None
+    return text.format(
+        n=len(steps), k=k, question=trajectory.problem.text, steps=numbered, critique=critique,
+        reference=NO_REFERENCE if known is None else known,
+    )  # fmt: skip
+
+
+@register("labeller", "prompted")
+def prompted(
+    policy: Policy,
+    form: Literal["trace", "step"] = "trace",
+    prompts: str = "reason",
+    n: int = 1,
+    reference: bool = True,
+    meta: bool = False,
+    tie: Tie = "wrong",
+    cut: bool = True,
+    temperature: float | None = None,
+    max_tokens: int = 2048,
+    seed: int = 0,
+) -> PromptedJudge:
+    """A language model asked about every step; prompts with commas between (or `all`) vote (AURORA's labels).
+
+    One sample is greedy; several are drawn at temperature 1.
+    """
+    names = tuple(PROMPTS) if prompts == "all" else tuple(name.strip() for name in prompts.split(","))
+    heat = (0.0 if n == 1 else 1.0) if temperature is None else temperature
+    params = SamplingParams(heat, max_tokens=max_tokens, seed=seed)
+    return PromptedJudge(policy, form, names, n, reference, meta, tie, cut, params)

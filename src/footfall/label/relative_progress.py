@@ -1,0 +1,142 @@
+"""Relative progress (GenPRM, arXiv 2504.00891): a step is good if it keeps the chance of success it was given.
+
+With MC(s_1) the success rate of the problem itself and MC(s_t, a_t) that after step t:
+
+    P_t = MC(s_t, a_t) / MC(s_t),   label 1 if P_t >= ε (0.8), else 0
+
+Once an MC is 0 all later ones count as 0 and are labelled 0, so they are not rolled out. More rollouts go to harder
+problems: 128 a prefix if MC(s_1) < 0.1, 64 below 0.9, else 32. A problem that is never solved has no ratio: its traces
+stay unlabelled. The last step of a finished trace has its outcome for MC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, drawn, finished, ready, together
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.types import Judgement, Trajectory
+
+__all__ = ["RelativeProgress", "progress_differences", "progress_ratios", "relative_progress", "rollouts_for"]
+
+
+def progress_ratios(start: float, values: Sequence[float]) -> list[float]:
+    """P_t = MC_t / MC_(t-1), 0 from the first MC of 0 on."""
+    ratios, before = [], start
+    for value in values:
+        value = value if before > 0 else 0.0
+        ratios.append(value / before if before > 0 else 0.0)
+        before = value
+    return ratios
+
+
+def progress_differences(start: float, values: Sequence[float]) -> list[float]:
+    """The variant MC_t - MC_(t-1), with later values set to 0 after the first MC of 0."""
+    differences, before = [], start
+    for value in values:
+        value = value if before > 0 else 0.0
+        differences.append(value - before)
+        before = value
+    return differences
+
+
+def rollouts_for(pass_rate: float) -> int:
+    """Rollouts a prefix by how often the problem is solved at all."""
+    if pass_rate < 0.1:
+        return 128
+    return 64 if pass_rate < 0.9 else 32
+
+
+@dataclass(frozen=True)
+class RelativeProgress:
+    """A judge of ratios of success rates. Traces advance step by step together and stop at an MC of 0."""
+
+    policy: Policy
+    rollouts: int | None = None
+    """Of each prefix; `None` chooses 32, 64 or 128 by the pass rate."""
+    pass_rollouts: int = 32
+    """Of the problem itself, for the pass rate."""
+    epsilon: float = 0.8
+    """A step that makes less progress is wrong. For `compare="difference"` the paper tried -0.5 to -0.1."""
+    compare: Literal["ratio", "difference"] = "ratio"
+    estimate: Literal["hard", "soft"] = "hard"
+    """`soft` keeps P_t itself (which may exceed 1)."""
+    params: SamplingParams = SamplingParams()
+
+    def __post_init__(self) -> None:
+        if self.pass_rollouts < 1 or (self.rollouts is not None and self.rollouts < 1):
+            raise ValueError(f"want at least 1 rollout, got {self.rollouts} and {self.pass_rollouts} for the pass rate")
+
+    @property
+    def name(self) -> str:
+        n = f"n={self.rollouts or 'by-pass-rate'},pass_n={self.pass_rollouts}"
+        rule = f"{self.compare}>={self.epsilon},{self.estimate}"
+        return f"relative-progress({self.policy.name},{n},{rule},{drawn(self.params)})"
+
+    @property
+    def threshold(self) -> float:
+        """From which value on a step counts as good."""
+        return self.epsilon if self.estimate == "soft" else 0.5
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        traces = [ready(trajectory) for trajectory in trajectories]
+        done = together([self._plan(trace) for trace in traces], Prober(self.policy, self.params))
+        return [self._judgement(trace, each) for trace, each in zip(traces, done, strict=True)]
+
+    def _plan(self, trace: Trajectory) -> Plan[list[Estimate]]:
+        """The estimates of the problem and of its prefixes, up to the first that is lost or cannot be valued."""
+        estimates = list((yield [Probe(trace.prefix(0), self.pass_rollouts)]))
+        rate = estimates[0].value
+        for size in range(1, len(trace.steps) - finished(trace) + 1):
+            if not estimates[-1].value or rate is None:
+                break
+            estimates += yield [Probe(trace.prefix(size), self.rollouts or rollouts_for(rate))]
+        return estimates
+
+    def _judgement(self, trace: Trajectory, done: Done[list[Estimate]]) -> Judgement:
+        start, *estimates = done.result
+        n = len(trace.steps)
+        means: list[float | None] = [estimate.value for estimate in estimates]
+        if len(means) == n - finished(trace) and finished(trace):
+            means.append(float(bool(trace.correct)))
+        means += [0.0 if 0 in means else None] * (n - len(means))
+        values, failures = self._labels(start, estimates, means)
+        return Judgement(
+            trace.id, tuple(values), self.name,
+            aspects={"success_rate": tuple(means), "pass_rate": (start.value,) * n},
+            failures=tuple(failures) if any(failures) else (), cost=done.cost,
+        ).check(trace)  # fmt: skip
+
+    def _labels(
+        self, start: Estimate, estimates: Sequence[Estimate], means: Sequence[float | None]
+    ) -> tuple[list[float | None], list[str | None]]:
+        n = len(means)
+        if not start.value:
+            solved = "the policy never solves this problem, so there is no progress to compare"
+            return [None] * n, [start.failure or solved] * n
+        known = [mean for mean in means if mean is not None]
+        known = known[: next((k for k, mean in enumerate(means) if mean is None), n)]
+        compare = progress_ratios if self.compare == "ratio" else progress_differences
+        progress = compare(start.value, known)
+        hard = [float(p >= self.epsilon and mean > 0) for p, mean in zip(progress, known, strict=True)]
+        said = progress if self.estimate == "soft" else hard
+        reason = next((estimate.failure for estimate in estimates if estimate.failure), None)
+        lacking = n - len(said)
+        return [*said, *[None] * lacking], [*[None] * len(said), *[reason] * lacking]
+
+
+@register("labeller", "relative-progress")
+def relative_progress(
+    policy: Policy,
+    rollouts: int | None = None,
+    pass_rollouts: int = 32,
+    epsilon: float = 0.8,
+    compare: Literal["ratio", "difference"] = "ratio",
+    estimate: Literal["hard", "soft"] = "hard",
+    params: SamplingParams = SamplingParams(),
+) -> RelativeProgress:
+    """Whether a step keeps the success rate it was given (GenPRM's relative progress estimation)."""
+    return RelativeProgress(policy, rollouts, pass_rollouts, epsilon, compare, estimate, params)
