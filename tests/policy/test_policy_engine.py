@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import ARCHITECTURES, random_prompts, tiny_model
 
 from footfall.policy._engine import Engine, Request
 from footfall.policy.protocol import SamplingParams
+from tests.policy.tiny_models import ARCHITECTURES, random_prompts, tiny_model
 
 GREEDY = SamplingParams(temperature=0)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
