@@ -230,7 +230,7 @@ def test_output_a_little_over_the_cap_is_cut_and_the_program_goes_on() -> None:
     assert result.exit_code == 3 and result.truncated and len(result.stdout) == QUICK.output_bytes
 
 
-@pytest.mark.parametrize("target", ["os.getppid()", "1", "-1", str(os.getpid())])
+@pytest.mark.parametrize("target", ["os.getppid()", "1", "-1", str(os.getpid())], ids=["parent", "1", "all", "caller"])
 def test_killing_others_harms_nobody_outside(target: str) -> None:
     result = attack(f"import os\ntry: os.kill({target}, 9)\nexcept OSError: pass\nprint('alive')")
     assert result.stdout == "alive\n" and result.ok
