@@ -192,8 +192,9 @@ class Watch:
                 came = True
             elif key.fd in self.kept:
                 self._read(key.fd)
-            else:
+            elif key.events & selectors.EVENT_WRITE:
                 self._feed(key.fd)
+            # Else it is a sign that is not asked for now: it stays readable for the next look.
         return came
 
     def _read(self, fd: int) -> None:
