@@ -40,7 +40,7 @@ def main(config: DemoConfig) -> int:
     from footfall.demo.report import curves, report_numbers, report_page, write_picture
     from footfall.store import write_json
 
-    with open_run("demo", config) as run:
+    with open_run("demo", config, for_show=("picture",)) as run:
         findings = Demo(config.settings, config.run.seed, run).findings()
         accuracy = curves(findings)
         numbers = report_numbers(findings, accuracy)
