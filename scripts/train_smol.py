@@ -1,8 +1,10 @@
 """Train the PRM `footfall/smol`: SmolLM2-135M-Instruct with a LoRA adapter and a step head, on human step labels.
 
 Rows come from PRM800K (human ratings), MR-Ben (human first errors), and GSM8K's gold solutions as they are and with one
-wrong result put in. Problems of ProcessBench and PRMBench are left out; a tenth of PRM800K's problems chooses epoch and
-threshold. Written to `--out`: `smol/` (what ships), `scores/*.jsonl.gz` for `footfall bench NAME --scores`, `facts.json`.
+wrong result put in. Problems of ProcessBench and PRMBench are left out; a tenth of PRM800K's and MR-Ben's problems
+chooses epoch and threshold.
+
+Written to `--out`: `smol/` (what ships), `scores/*.jsonl.gz` for `footfall bench NAME --scores`, `facts.json`.
 
     python scripts/train_smol.py --data DATA --gguf SmolLM2-135M-Instruct.Q4_1.gguf --out runs/smol --seed 0
 """

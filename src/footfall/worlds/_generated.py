@@ -14,11 +14,11 @@ from footfall.types import Problem, Trajectory, content_key
 from footfall.worlds.arithmetic import Split
 from footfall.worlds.truth import StepTruth
 
-__all__ = ["GeneratedWorld", "Said", "worst"]
+__all__ = ["TEST_SHARE", "TRIES", "DrawnWorld", "GeneratedWorld", "Said", "worst"]
 
 SEPARATOR = "\n"
-_TEST_SHARE = 8  # one program in so many belongs to the test split
-_TRIES = 2000  # drawn in a row without one new problem: the world is used up
+TEST_SHARE = 8  # one program in so many belongs to the test split
+TRIES = 2000  # drawn in a row without one new problem: the world is used up
 _BATCH = 64
 
 
@@ -38,7 +38,46 @@ def worst(found: list[Said]) -> Said:
     return Said(None, "the step says nothing that can be read")
 
 
-class GeneratedWorld(ABC):
+class DrawnWorld(ABC):
+    """Problems by seed in two splits, and traces of them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _stream(self, seed: int, split: Split) -> Iterator[Problem]:
+        """Different problems of a split, one after the other."""
+
+    @abstractmethod
+    def graded(self, trajectory: Trajectory) -> Trajectory:
+        """The trace with its answer and whether that is right."""
+
+    def problems(self, n: int, seed: int = 0, split: Split = "train") -> list[Problem]:
+        """`n` different problems; the first ones are the same whatever `n` is.
+
+        The split is decided by a hash of what the problem means, not of its wording, so no problem of one split is
+        ever seen in the other, for all seeds.
+        """
+        stream = self._stream(seed, split)
+        return [next(stream) for _ in range(n)]
+
+    def traces(
+        self, policy: Policy, n: int, seed: int = 0, split: Split = "train"
+    ) -> Iterator[tuple[Problem, Trajectory]]:
+        """`n` problems, each with one finished and graded trace by `policy`."""
+        stream = self._stream(seed, split)
+        params = SamplingParams(seed=seed)
+        author = policy.name
+        for done in range(0, n, _BATCH):
+            prefixes = [self.prefix(next(stream)) for _ in range(min(_BATCH, n - done))]
+            for prefix, (completion,) in zip(prefixes, policy.sample(prefixes, 1, params), strict=True):
+                yield prefix.problem, self.graded(completion.after(prefix, author))
+
+    def prefix(self, problem: Problem) -> Trajectory:
+        """The empty trace of a problem, one step a line."""
+        return Trajectory(problem.id, problem, separator=SEPARATOR)
+
+
+class GeneratedWorld(DrawnWorld):
     """Problems drawn from a seed and a checker that reads steps; a world supplies `_draw`, `_meaning` and `said`."""
 
     __slots__ = ()
@@ -59,30 +98,6 @@ class GeneratedWorld(ABC):
     @abstractmethod
     def answer(self, trajectory: Trajectory) -> str | None:
         """The answer that the trace states last, in the form of the reference answer."""
-
-    def problems(self, n: int, seed: int = 0, split: Split = "train") -> list[Problem]:
-        """`n` different problems; the first ones are the same whatever `n` is.
-
-        The split is decided by a hash of what the problem means, not of its wording, so no problem of one split is
-        ever seen in the other, for all seeds.
-        """
-        stream = self._stream(seed, split)
-        return [next(stream) for _ in range(n)]
-
-    def traces(
-        self, policy: Policy, n: int, seed: int = 0, split: Split = "train"
-    ) -> Iterator[tuple[Problem, Trajectory]]:
-        """`n` problems, each with one finished trace by `policy`, its answer read and compared."""
-        stream = self._stream(seed, split)
-        params = SamplingParams(seed=seed)
-        for done in range(0, n, _BATCH):
-            prefixes = [self.prefix(next(stream)) for _ in range(min(_BATCH, n - done))]
-            for prefix, (completion,) in zip(prefixes, policy.sample(prefixes, 1, params), strict=True):
-                yield prefix.problem, self.graded(completion.after(prefix, policy.name))
-
-    def prefix(self, problem: Problem) -> Trajectory:
-        """The empty trace of a problem, one step a line."""
-        return Trajectory(problem.id, problem, separator=SEPARATOR)
 
     def graded(self, trajectory: Trajectory) -> Trajectory:
         """The trace with its answer read and compared with the reference."""
@@ -112,7 +127,7 @@ class GeneratedWorld(ABC):
         rng = Random(int(content_key(self.domain, seed, split), 16))
         seen: set[str] = set()
         tries = 0
-        while tries < _TRIES:
+        while tries < TRIES:
             tries += 1
             problem = self._draw(rng)
             if problem is None or problem.id in seen or self._split_of(problem) != split:
@@ -124,4 +139,4 @@ class GeneratedWorld(ABC):
 
     def _split_of(self, problem: Problem) -> Split:
         digest = hashlib.sha256(self._meaning(problem).encode()).digest()
-        return "test" if digest[0] % _TEST_SHARE == 0 else "train"
+        return "test" if digest[0] % TEST_SHARE == 0 else "train"

@@ -7,6 +7,7 @@ A script's moves must never come back to a state, so the sum is a plain recursio
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
 from footfall.types import Cost, Problem, Step, Trajectory
 
-__all__ = ["ByContent", "Move", "Script", "Writer", "check_rates", "sample"]
+__all__ = ["ByContent", "Move", "Script", "ScriptedPolicy", "Writer", "Writes", "check_rates"]
 
 S = TypeVar("S", bound=Hashable)
 
@@ -59,6 +60,10 @@ class Writer(Generic[S]):
         self._tables: dict[S, tuple[list[float], list[Move[S]]]] = {}
         self._answers: dict[S, dict[str, float]] = {}
 
+    def state_after(self, prefix: Trajectory) -> S:
+        """Where the script stands after `prefix`."""
+        return self.script.state_after(prefix)
+
     def value(self, state: S) -> float:
         """The exact probability of the right answer from `state`."""
         return self.answers(state).get(self.script.reference, 0.0)
@@ -69,10 +74,6 @@ class Writer(Generic[S]):
         if known is None:
             known = self._answers[state] = self._mixture(state)
         return known
-
-    def likeliest(self, state: S) -> dict[str, float]:
-        """`answers`, likeliest first."""
-        return dict(sorted(self.answers(state).items(), key=lambda item: (-item[1], item[0])))
 
     def _mixture(self, state: S) -> dict[str, float]:
         stated = self.script.answer(state)
@@ -137,10 +138,46 @@ class ByContent:
         return isinstance(other, ByContent) and self.key == other.key
 
 
-def sample(writer: Writer[S], prefix: Trajectory, params: SamplingParams, indices: Sequence[int]) -> list[Completion]:
-    """Completions of one prefix; each depends on the seed, the prefix's content and its index alone."""
-    state = writer.script.state_after(prefix)
-    return [writer.complete(state, params, sample_seed(params, prefix, i), i) for i in indices]
+class Writes(Protocol[S]):
+    """What a scripted policy needs of a problem's writer."""
+
+    def state_after(self, prefix: Trajectory) -> S: ...
+    def value(self, state: S) -> float: ...
+    def answers(self, state: S) -> dict[str, float]: ...
+    def complete(self, state: S, params: SamplingParams, seed: int, index: int) -> Completion: ...
+
+
+class ScriptedPolicy(ABC, Generic[S]):
+    """A policy that is a writer a problem: it samples, and knows the exact value of every prefix."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def writer(self, problem: Problem) -> Writes[S]:
+        """The writer for a problem, kept from one call to the next."""
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """`n` completions for each prefix; each depends on the seed, the prefix's content and its index alone."""
+        result = []
+        for prefix in prefixes:
+            writer = self.writer(prefix.problem)
+            state = writer.state_after(prefix)
+            indices = range(first, first + n)
+            result.append([writer.complete(state, params, sample_seed(params, prefix, i), i) for i in indices])
+        return result
+
+    def value(self, prefix: Trajectory) -> float:
+        """The exact probability that a completion of `prefix` ends with the reference answer."""
+        writer = self.writer(prefix.problem)
+        return writer.value(writer.state_after(prefix))
+
+    def answers(self, prefix: Trajectory) -> dict[str, float]:
+        """The exact probability of each final answer after `prefix`, likeliest first: what a vote converges to."""
+        writer = self.writer(prefix.problem)
+        found = writer.answers(writer.state_after(prefix))
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def check_rates(owner: str, **rates: float) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from footfall.policy.protocol import Completion, SamplingParams
 from footfall.registry import register
-from footfall.types import Problem, Trajectory
+from footfall.types import Problem
 from footfall.worlds._algebra_script import AlgebraRates, AlgebraScript, Work
-from footfall.worlds._scripted import ByContent, Writer, check_rates, sample
+from footfall.worlds._scripted import ByContent, ScriptedPolicy, Writer, check_rates
 
 __all__ = ["AlgebraPolicy"]
 
 
 @register("policy", "scripted-algebra")
 @dataclass(frozen=True, slots=True)
-class AlgebraPolicy:
+class AlgebraPolicy(ScriptedPolicy[Work]):
     """Solves equations with given error rates; the true value of any prefix is known.
 
     After any prefix it goes on from the last relation that `AlgebraWorld` reads there (in a system: from the isolated
@@ -53,23 +51,6 @@ class AlgebraPolicy:
     @property
     def name(self) -> str:
         return f"scripted-algebra({','.join(f'{name}={rate:g}' for name, rate in self.rates._asdict().items())})"
-
-    def sample(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """`n` completions for each prefix; each depends on the seed, the prefix's content and its index alone."""
-        indices = range(first, first + n)
-        return [sample(self.writer(prefix.problem), prefix, params, indices) for prefix in prefixes]
-
-    def value(self, prefix: Trajectory) -> float:
-        """The exact probability that a completion of `prefix` ends with the reference answer."""
-        writer = self.writer(prefix.problem)
-        return writer.value(writer.script.state_after(prefix))
-
-    def answers(self, prefix: Trajectory) -> dict[str, float]:
-        """The exact probability of each final answer after `prefix`, likeliest first: what a vote converges to."""
-        writer = self.writer(prefix.problem)
-        return writer.likeliest(writer.script.state_after(prefix))
 
     def writer(self, problem: Problem) -> Writer[Work]:
         """The writer for a problem, kept from one call to the next."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import cast
 
-from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Json, Problem, Trajectory, content_key
 from footfall.worlds._code_expressions import Value
@@ -19,20 +18,16 @@ from footfall.worlds._code_program import Task, task_of
 from footfall.worlds._code_reading import State, Truths, answer_text, truths_of
 from footfall.worlds._code_run import ERROR, build, output
 from footfall.worlds._code_templates import FAMILIES, Draft, draw
+from footfall.worlds._generated import TEST_SHARE, TRIES, DrawnWorld
 from footfall.worlds.arithmetic import Split
 from footfall.worlds.truth import StepTruth, first_wrong
 
 __all__ = ["CodeWorld"]
 
-SEPARATOR = "\n"
-_TEST_SHARE = 8  # one program in so many belongs to the test split
-_TRIES = 2000  # drawn in a row without one new problem: the world is used up
-_BATCH = 64
-
 
 @register("world", "code")
 @dataclass(frozen=True, slots=True)
-class CodeWorld:
+class CodeWorld(DrawnWorld):
     """Small Python functions with unit tests, written line by line; every line can be checked.
 
     A trace is a program, one statement a step, and a last comment that states what it gives on the tests. Everything is
@@ -57,31 +52,6 @@ class CodeWorld:
             raise ValueError(f"CodeWorld needs 0 <= shown <= tests and 1 <= tests <= 20; got {self}")
         if not 0 <= self.trap_rate <= 1:
             raise ValueError(f"CodeWorld needs 0 <= trap_rate <= 1; got {self}")
-
-    def problems(self, n: int, seed: int = 0, split: Split = "train") -> list[Problem]:
-        """`n` different problems; the first ones are the same whatever `n` is.
-
-        The split is decided by a hash of the program with its names taken away, so no program of one split is ever seen
-        in the other, for all seeds.
-        """
-        stream = self._stream(seed, split)
-        return [next(stream) for _ in range(n)]
-
-    def traces(
-        self, policy: Policy, n: int, seed: int = 0, split: Split = "train"
-    ) -> Iterator[tuple[Problem, Trajectory]]:
-        """`n` problems, each with one finished trace by `policy`, run on the tests."""
-        stream = self._stream(seed, split)
-        params = SamplingParams(seed=seed)
-        author = policy.name
-        for done in range(0, n, _BATCH):
-            prefixes = [self.prefix(next(stream)) for _ in range(min(_BATCH, n - done))]
-            for prefix, (completion,) in zip(prefixes, policy.sample(prefixes, 1, params), strict=True):
-                yield prefix.problem, self.graded(completion.after(prefix, author))
-
-    def prefix(self, problem: Problem) -> Trajectory:
-        """The empty trace of a problem, one step a line."""
-        return Trajectory(problem.id, problem, separator=SEPARATOR)
 
     def answer(self, trajectory: Trajectory) -> str | None:
         """What the program gives on the tests, as `[a, b, …]`; `None` while the trace states no answer.
@@ -134,7 +104,7 @@ class CodeWorld:
         rng = Random(int(content_key("code", seed, split), 16))
         seen: set[str] = set()
         tries = 0
-        while tries < _TRIES:
+        while tries < TRIES:
             tries += 1
             draft = draw(rng, self.families)
             if _split_of(draft) != split:
@@ -197,7 +167,7 @@ def _split_of(draft: Draft) -> Split:
         return word if word in _KEPT or word[0] == "'" else names.setdefault(word, f"v{len(names)}")
 
     digest = hashlib.sha256(_WORD.sub(rename, "\n".join(draft.lines)).encode()).digest()
-    return "test" if digest[0] % _TEST_SHARE == 0 else "train"
+    return "test" if digest[0] % TEST_SHARE == 0 else "train"
 
 
 def _outcome(task: Task, state: State, trajectory: Trajectory) -> bool | None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
-from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import register
-from footfall.types import Trajectory
-from footfall.worlds._code_writer import CodeScript, writer_of
+from footfall.types import Problem
+from footfall.worlds._code_reading import State
+from footfall.worlds._code_writer import CodeScript, Writer, writer_of
+from footfall.worlds._scripted import ScriptedPolicy
 
 __all__ = ["CodePolicy"]
 
 
 @register("policy", "scripted-code")
 @dataclass(frozen=True, slots=True)
-class CodePolicy:
+class CodePolicy(ScriptedPolicy[State]):
     """Writes small programs line by line with given rates of mistakes; the true value of any prefix is known.
 
     After any prefix the writer stands at a slot of the reference program, as `CodeWorld.check` reads it. There it
@@ -54,25 +54,6 @@ class CodePolicy:
     def script(self) -> CodeScript:
         return CodeScript(*astuple(self))
 
-    def sample(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """`n` completions for each prefix; each depends on the seed, the prefix's content and its index alone."""
-        result = []
-        for prefix in prefixes:
-            writer = writer_of(self.script, prefix.problem)
-            state = writer.state_after(prefix)
-            indices = range(first, first + n)
-            result.append([writer.complete(state, params, sample_seed(params, prefix, i), i) for i in indices])
-        return result
-
-    def value(self, prefix: Trajectory) -> float:
-        """The exact probability that a completion of `prefix` passes every test."""
-        writer = writer_of(self.script, prefix.problem)
-        return writer.value(writer.state_after(prefix))
-
-    def answers(self, prefix: Trajectory) -> dict[str, float]:
-        """The exact probability of each list of outputs after `prefix`, likeliest first: what a vote converges to."""
-        writer = writer_of(self.script, prefix.problem)
-        found = writer.answers(writer.state_after(prefix))
-        return {answer: found[answer] for answer in sorted(found, key=lambda answer: (-found[answer], answer))}
+    def writer(self, problem: Problem) -> Writer:
+        """The writer for a problem, kept from one call to the next."""
+        return writer_of(self.script, problem)

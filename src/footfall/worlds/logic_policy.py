@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from footfall.policy.protocol import Completion, SamplingParams
 from footfall.registry import register
-from footfall.types import Problem, Trajectory
+from footfall.types import Problem
 from footfall.worlds._logic_moves import LogicRates, LogicScript
 from footfall.worlds._logic_reading import State
-from footfall.worlds._scripted import ByContent, Writer, check_rates, sample
+from footfall.worlds._scripted import ByContent, ScriptedPolicy, Writer, check_rates
 
 __all__ = ["LogicPolicy"]
 
 
 @register("policy", "scripted-logic")
 @dataclass(frozen=True, slots=True)
-class LogicPolicy:
+class LogicPolicy(ScriptedPolicy[State]):
     """Writes deductions with given error rates; the true value of any prefix is known.
 
     After any prefix it stands on what `LogicWorld` reads there: the given facts and the trace's claims, right or wrong. It
@@ -47,23 +45,6 @@ class LogicPolicy:
     @property
     def name(self) -> str:
         return f"scripted-logic({','.join(f'{name}={rate:g}' for name, rate in self.rates._asdict().items())})"
-
-    def sample(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """`n` completions for each prefix; each depends on the seed, the prefix's content and its index alone."""
-        indices = range(first, first + n)
-        return [sample(self.writer(prefix.problem), prefix, params, indices) for prefix in prefixes]
-
-    def value(self, prefix: Trajectory) -> float:
-        """The exact probability that a completion of `prefix` ends with the reference answer."""
-        writer = self.writer(prefix.problem)
-        return writer.value(writer.script.state_after(prefix))
-
-    def answers(self, prefix: Trajectory) -> dict[str, float]:
-        """The exact probability of each final answer after `prefix`, likeliest first: what a vote converges to."""
-        writer = self.writer(prefix.problem)
-        return writer.likeliest(writer.script.state_after(prefix))
 
     def writer(self, problem: Problem) -> Writer[State]:
         """The writer for a problem, kept from one call to the next."""
