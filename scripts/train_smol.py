@@ -1,12 +1,14 @@
 """Train the PRM `footfall/smol`: SmolLM2-135M-Instruct with a LoRA adapter and a step head, on human step labels.
 
-Rows come from PRM800K (human ratings), MR-Ben (human first errors), and GSM8K's gold solutions as they are and with one
-wrong result put in. Problems of ProcessBench and PRMBench are left out; a tenth of PRM800K's and MR-Ben's problems
-chooses epoch and threshold.
+Rows come from PRM800K (human ratings), MR-Ben (human first errors), gold solutions of GSM8K and, with `--math`, of MATH, as
+they are and with one wrong result put in, and, with `--pools`, from solutions that a published PRM has scored. Problems
+of ProcessBench and PRMBench are left out; a tenth of the problems of the sources in `--validate` chooses epoch and
+threshold. The length-only and the random judge get a threshold on the same rows, so that they stand on equal terms.
 
 Written to `--out`: `smol/` (what ships), `scores/*.jsonl.gz` for `footfall bench NAME --scores`, `facts.json`.
 
-    python scripts/train_smol.py --data DATA --gguf SmolLM2-135M-Instruct.Q4_1.gguf --out runs/smol --seed 0
+    python -m scripts.train_smol --data DATA --out runs/smol --full --checkpointing --batch 128 --lr 1e-4 --head-lr 1e-4 \\
+        --epochs 3 --pools 14000 --math 6000 --gsm8k 12000 --validate prm800k mr-ben pools
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -47,177 +48,21 @@ from footfall.reward.shipped import (
 from footfall.reward.step_head import StepHeadModel
 from footfall.train import TrainConfig, TrainResult, find_overlaps, train_prm
 from footfall.train.data import split_by_problem
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory, content_key
+from footfall.types import Judge, Judged, Judgement, Problem
+from scripts.smol_rows import SUBJECTS, gsm8k_rows, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
 
 BASE = "SmolLM2-135M-Instruct (Q4_1)"
 TEMPLATE = Template("plain", prompt_end="\n\n")
-SUBJECTS = ("math", "physics", "chemistry", "biology", "medicine")
-"""Of MR-Ben; its coding solutions are programs, not steps."""
 BENCHMARKS = ("processbench", "prmbench")
-LICENCE = "adapter and head: Apache-2.0; trained on PRM800K, MR-Ben and GSM8K (MIT)"
+LICENCE = (
+    "adapter and head: Apache-2.0; trained on PRM800K, MR-Ben, GSM8K and MATH (MIT) "
+    "and on step scores of StrictPRMBench (CC-BY-4.0)"
+)
 HEAVY = 0.1
 """A problem with more than this share of the rows is never held out: it would be most of the validation part."""
 
 Sources = dict[str, list[Judged]]
 Counts = dict[str, int]
-
-_MARK = re.compile(r"<<[^<>]*?=([^<>=]*)>>")
-_NUMBER = re.compile(r"(?<![\d.])\d[\d,]*(?:\.\d+)?")
-_STEP_NUMBER = re.compile(r"\W*Step\s+(\d+)\s*[:.]\s*", re.IGNORECASE)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def make_row(name: str, question: str, steps: Sequence[str], values: Sequence[float | None], by: str) -> Judged:
-    problem = Problem("p-" + content_key(question)[:16], question)
-    trajectory = Trajectory(name, problem, tuple(Step(text) for text in steps))
-    return Judged(trajectory, Judgement(name, tuple(values), by).check(trajectory))
-
-
-def prm800k_rows(data: Path) -> list[Judged]:
-    """Human ratings: -1 is wrong, 0 and 1 are right. The heading "# Answer" becomes a plain line."""
-    rows = []
-    for given in read_lines(data / "prm800k" / "prm800k_validation_1818_decoded.jsonl.gz"):
-        steps = [re.sub(r"\s*# Answer\s*", "\nThe answer is: ", step).strip() for step in given["steps"]]
-        values = [float(rating >= 0) for rating in given["ratings"]]
-        rows.append(make_row(given["id"], given["problem"], steps, values, "prm800k"))
-    return rows
-
-
-def mr_ben_rows(data: Path, subjects: Sequence[str] = SUBJECTS) -> list[Judged]:
-    """Human first errors: steps before it are right, it is wrong, and the trace ends there."""
-    rows = []
-    for subject in subjects:
-        with gzip.open(data / "mr_ben" / f"{subject}.json.gz", "rt", encoding="utf-8") as file:
-            solutions = [solution for group in json.load(file).values() for solution in group]
-        rows += [row for k, s in enumerate(solutions) if (row := mr_ben_row(f"mr-ben-{subject}-{k}", s)) is not None]
-    return rows
-
-
-def mr_ben_row(name: str, solution: Mapping[str, Any]) -> Judged | None:
-    """None if a wrong solution's first error is none of its steps, or the steps are not numbered one after the other."""
-    numbered = mr_ben_steps(solution["Model_Solution_Steps"])
-    first = str(solution["Model_Solution_First_Error_Step"]).strip()
-    options = str(solution.get("Options") or "").strip()
-    question = solution["Question"].strip() + (f"\n{options}" if options else "")
-    numbers = [number for number, _ in numbered]
-    values = [1.0] * len(numbered)
-    if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        return None
-    if solution["Model_Solution_Correctness"] != "correct":
-        if not first.isdecimal() or int(first) not in numbers:
-            return None
-        values = [1.0] * numbers.index(int(first)) + [0.0]
-    steps = [text for _, text in numbered[: len(values)]]
-    return make_row(name, question, steps, values, "mr-ben") if all(steps) else None
-
-
-def mr_ben_steps(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """Steps with the numbers that they call themselves by, which the first error goes by; an introduction is step 0.
-
-    A solution is stored as lines: some are empty, and some belong to the "Step 3:" above them.
-    """
-    texts = [line.strip() for line in lines if line.strip()]
-    if not any(_STEP_NUMBER.match(text) for text in texts):
-        return list(enumerate(texts, start=1))
-    found: list[tuple[int, str]] = []
-    for text in texts:
-        label = _STEP_NUMBER.match(text)
-        if label:
-            found.append((int(label[1]), text[label.end() :]))
-        elif not found or text.lower().startswith("solution"):
-            found.append((found[-1][0] + 1 if found else 0, text))
-        else:
-            found[-1] = (found[-1][0], f"{found[-1][1]}\n{text}".strip())
-    return found
-
-
-def gsm8k_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Judged]]:
-    """Gold solutions, all right, and the same problems with one wrong result put in; at most `limit` rows in all."""
-    given = read_lines(data / "gsm8k" / "train.jsonl.gz")
-    rng = np.random.default_rng(seed)
-    right: list[Judged] = []
-    wrong: list[Judged] = []
-    for k in rng.permutation(len(given)).tolist():
-        if len(right) + len(wrong) + 2 > limit:
-            break
-        steps = [line.strip() for line in given[k]["answer"].split("####")[0].splitlines() if line.strip()]
-        broken = inject_error(steps, rng)
-        if broken is None:
-            continue
-        question = given[k]["question"].strip()
-        plain = [_MARK.sub("", step) for step in steps]
-        right.append(make_row(f"gsm8k-{k}", question, plain, [1.0] * len(plain), "gsm8k"))
-        values = [1.0] * (len(broken) - 1) + [0.0]
-        wrong.append(make_row(f"gsm8k-{k}-wrong", question, broken, values, "gsm8k-injected"))
-    return right, wrong
-
-
-def inject_error(steps: Sequence[str], rng: np.random.Generator) -> list[str] | None:
-    """The steps without calculator marks up to one whose marked result is wrong, also where that step uses it again.
-
-    None if no step has a mark with its result right behind it.
-    """
-    places = [
-        (k, mark.end(), behind[0])
-        for k, step in enumerate(steps)
-        for mark in _MARK.finditer(step)
-        if (behind := _NUMBER.match(step, mark.end())) and _same(behind[0], mark[1])
-    ]
-    if not places:
-        return None
-    k, end, result = places[int(rng.integers(len(places)))]
-    wrong = wrong_number(result, rng)
-    after = _NUMBER.sub(lambda m: wrong if _same(m[0], result) else m[0], _MARK.sub("", steps[k][end:]))
-    return [_MARK.sub("", step) for step in steps[:k]] + [_MARK.sub("", steps[k][:end]) + after]
-
-
-def _same(a: str, b: str) -> bool:
-    """Two ways to write one number; text that is no number equals none."""
-    try:
-        return float(a.replace(",", "")) == float(b.replace(",", ""))
-    except ValueError:
-        return False
-
-
-def wrong_number(number: str, rng: np.random.Generator) -> str:
-    """A number near this one, written the same way: off by little, by a digit, by a place, or with two digits swapped."""
-    plain = number.replace(",", "").rstrip(".")
-    places = len(plain.partition(".")[2])
-    units = round(float(plain) * 10**places)
-    digits = str(units)
-    tens = 10 ** int(rng.integers(len(digits)))
-    swapped = int(digits[:-2] + digits[-1] + digits[-2]) if len(digits) > 1 else units + 1
-    offered = [units + 1, units - 1, units + 2, units - 2, units + tens, units - tens, swapped, units * 10]
-    possible = [value for value in offered if value > 0 and value != units]
-    value = possible[int(rng.integers(len(possible)))]
-    shown = f"{value / 10**places:,.{places}f}"
-    return shown if "," in number else shown.replace(",", "")
-
-
-def pool_rows(data: Path, limit: int, seed: int) -> list[Judged]:
-    """Solutions of a 7B model to MATH-500 and GSM8K problems with the step scores that a published PRM gave them: soft labels.
-
-    Candidates whose first step holds the chat prompt are left out; of the others at most `limit` are drawn.
-    """
-    rows = []
-    for name in ("math500", "gsm8k"):
-        scores = {
-            (r["problem_id"], r["candidate_index"]): r["step_scores"]
-            for r in read_lines(data / "best_of_n" / "step_scores" / f"qwen_prm_{name}.jsonl.gz")
-        }
-        for pool in read_lines(data / "best_of_n" / f"{name}_500x32.jsonl.gz"):
-            for k, candidate in enumerate(pool["candidates"]):
-                values = scores.get((pool["problem_id"], k), ())
-                steps = candidate["steps"]
-                if len(values) == len(steps) and not candidate["chat_prefix_stripped"] and all(map(str.strip, steps)):
-                    name_of = f"{pool['problem_id']}-{k}"
-                    rows.append(make_row(name_of, pool["question"], steps, values, "Qwen2.5-Math-PRM-7B"))
-    order = np.random.default_rng(seed).permutation(len(rows))[:limit]
-    return [rows[i] for i in sorted(order.tolist())]
 
 
 def build_sources(args: argparse.Namespace) -> Sources:
@@ -225,6 +70,8 @@ def build_sources(args: argparse.Namespace) -> Sources:
     right, wrong = gsm8k_rows(data, args.gsm8k, args.seed)
     sources = {"prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data, args.subjects), "gsm8k": right}
     sources["gsm8k-injected"] = wrong
+    if args.math:
+        sources["math"], sources["math-injected"] = math_rows(data, args.math, args.seed)
     if args.pools:
         sources["pools"] = pool_rows(data, args.pools, args.seed)
     if limit is None:
@@ -290,7 +137,7 @@ class Validation(NamedTuple):
     steps: int
 
 
-def validate(judge: StepHeadJudge, held: Sequence[Judged], seed: int) -> Validation:
+def validate(judge: Judge, held: Sequence[Judged], seed: int) -> Validation:
     """Step ROC-AUC on the held-out rows, and the threshold that finds first errors best there."""
     cases = [Case("validation", row.trajectory, row.judgement) for row in held if row.judgement is not None]
     said = judge.judge([case.trajectory for case in cases])
@@ -300,6 +147,11 @@ def validate(judge: StepHeadJudge, held: Sequence[Judged], seed: int) -> Validat
     threshold, f1 = choose_threshold(cases, said, np.unique(values), seed)
     area = float(auc(values, right)) if 0 < right.sum() < len(right) else None
     return Validation(threshold, area, f1, len(cases), len(known))
+
+
+def sanity_thresholds(held: Sequence[Judged], seed: int) -> dict[str, float]:
+    """What the judges that know nothing would use, chosen as the model's threshold is."""
+    return {name: validate(create("labeller", name), held, seed).threshold for name in ("length", "random")}
 
 
 def choose_threshold(
@@ -381,9 +233,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--full", action="store_true", help="train the linear layers in full; ship the nearest adapter")
     parser.add_argument("--gsm8k", type=int, default=6000, help="rows from GSM8K, half of them with a wrong result")
+    parser.add_argument("--math", type=int, default=0, help="rows from MATH, half of them with a wrong result")
     parser.add_argument("--pools", type=int, default=0, help="rows with the step scores of a published PRM as labels")
     parser.add_argument("--subjects", nargs="*", default=list(SUBJECTS), help="of MR-Ben")
-    parser.add_argument("--validate", nargs="+", default=["prm800k", "mr-ben"], choices=("prm800k", "mr-ben"),
+    parser.add_argument("--validate", nargs="+", default=["prm800k", "mr-ben"], choices=("prm800k", "mr-ben", "pools"),
                         help="sources of which a tenth of the problems chooses epoch and threshold")  # fmt: skip
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--lr", type=float, help="default: 1e-4, or 3e-5 with --full")
@@ -460,7 +313,8 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     model.to(pick_device(args.device))
     facts: dict[str, Any] = {
         "base": BASE, **parts.counts, "config": config.to_dict(), **trained_facts(result),
-        "kept in the adapter": kept, "validation": chosen._asdict(), "benchmarks": {},
+        "kept in the adapter": kept, "validation": chosen._asdict(),
+        "thresholds of sanity judges": sanity_thresholds(parts.held, args.seed), "benchmarks": {},
     }  # fmt: skip
     _write(facts, args.out)
     for benchmark in () if args.no_scores else parts.benchmarks:

@@ -18,6 +18,7 @@ from footfall.reward.shipped import load_shipped
 from footfall.reward.step_head import StepHeadModel
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Judged, Problem
+from scripts import smol_rows
 from scripts import train_smol as script
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
@@ -33,18 +34,18 @@ STEPS = ["She has 48/2 = <<48/2=24>>24 clips.", "With 48+24 = <<48+24=72>>72 cli
 
 
 def test_an_injected_error_changes_one_result_and_its_uses_and_ends_the_trace() -> None:
-    seen = {tuple(broken) for seed in range(40) if (broken := script.inject_error(STEPS, rng(seed)))}
+    seen = {tuple(broken) for seed in range(40) if (broken := smol_rows.inject_error(STEPS, rng(seed)))}
     firsts = {steps[-1] for steps in seen if len(steps) == 1}
     seconds = {steps[-1] for steps in seen if len(steps) == 2}
     assert firsts and seconds
     assert all(text.startswith("She has 48/2 = ") and "= 24 clips" not in text for text in firsts)
     assert all(text.startswith("With 48+24 = ") and "72" not in text.replace("720", "") for text in seconds)
     assert {steps[0] for steps in seen if len(steps) == 2} == {"She has 48/2 = 24 clips."}
-    assert script.inject_error(STEPS, rng(3)) == script.inject_error(STEPS, rng(3))
+    assert smol_rows.inject_error(STEPS, rng(3)) == smol_rows.inject_error(STEPS, rng(3))
 
 
 def test_a_solution_without_a_marked_result_takes_no_error() -> None:
-    assert script.inject_error(["Nothing is computed.", "<<1+1=2>> two"], rng()) is None
+    assert smol_rows.inject_error(["Nothing is computed.", "<<1+1=2>> two"], rng()) is None
 
 
 @given(st.integers(0, 10**7), st.integers(0, 3), st.booleans(), st.integers(0, 1000))
@@ -53,7 +54,7 @@ def test_a_wrong_number_is_another_number_written_the_same_way(
 ) -> None:
     shown = f"{units / 10**places:,.{places}f}"
     number = shown if commas else shown.replace(",", "")
-    wrong = script.wrong_number(number, rng(seed))
+    wrong = smol_rows.wrong_number(number, rng(seed))
     assert float(wrong.replace(",", "")) != float(number.replace(",", ""))
     assert float(wrong.replace(",", "")) > 0
     assert len(wrong.partition(".")[2]) == places
@@ -68,19 +69,19 @@ def solution(steps: list[str], correctness: str, first: str) -> dict[str, Any]:
 
 
 def test_an_mr_ben_solution_ends_at_its_first_error() -> None:
-    row = script.mr_ben_row("s", solution(["Step 1: a", "Step 2: b", "Step 3: c"], "incorrect", "2"))
+    row = smol_rows.mr_ben_row("s", solution(["Step 1: a", "Step 2: b", "Step 3: c"], "incorrect", "2"))
     assert row is not None and row.judgement is not None
     assert [step.text for step in row.trajectory.steps] == ["a", "b"]
     assert row.judgement.values == (1.0, 0.0)
     assert row.trajectory.problem.text == "Q?\nA: 1 \nB: 2"
-    whole = script.mr_ben_row("s", solution(["Step 1: a", "Step 2: b"], "correct", "N/A"))
+    whole = smol_rows.mr_ben_row("s", solution(["Step 1: a", "Step 2: b"], "correct", "N/A"))
     assert whole is not None and whole.judgement is not None and whole.judgement.values == (1.0, 1.0)
 
 
 def test_an_mr_ben_error_goes_by_the_number_that_a_step_calls_itself_not_by_its_line() -> None:
     lines = ["Step 1: a", "", "Step 2:", "Choice A: b", " ", "Step 3: c", "Solution: Choice_A"]
-    assert script.mr_ben_steps(lines) == [(1, "a"), (2, "Choice A: b"), (3, "c"), (4, "Solution: Choice_A")]
-    row = script.mr_ben_row("s", solution(lines, "incorrect", "3"))
+    assert smol_rows.mr_ben_steps(lines) == [(1, "a"), (2, "Choice A: b"), (3, "c"), (4, "Solution: Choice_A")]
+    row = smol_rows.mr_ben_row("s", solution(lines, "incorrect", "3"))
     assert row is not None and row.judgement is not None
     assert [step.text for step in row.trajectory.steps] == ["a", "Choice A: b", "c"]
     assert row.judgement.values == (1.0, 1.0, 0.0)
@@ -88,17 +89,17 @@ def test_an_mr_ben_error_goes_by_the_number_that_a_step_calls_itself_not_by_its_
 
 def test_an_mr_ben_solution_with_repeated_step_numbers_is_left_out() -> None:
     lines = ["Step 1: a", "Step 2: b", "Step 1: c", "Step 2: d"]
-    assert script.mr_ben_row("s", solution(lines, "incorrect", "2")) is None
-    assert script.mr_ben_steps(["Here it is.", "Step 1: a"]) == [(0, "Here it is."), (1, "a")]
+    assert smol_rows.mr_ben_row("s", solution(lines, "incorrect", "2")) is None
+    assert smol_rows.mr_ben_steps(["Here it is.", "Step 1: a"]) == [(0, "Here it is."), (1, "a")]
 
 
 @pytest.mark.parametrize("first", ["4", "0", "", "x"])
 def test_a_wrong_mr_ben_solution_whose_first_error_is_none_of_its_steps_is_left_out(first: str) -> None:
-    assert script.mr_ben_row("s", solution(["a", "b", "c"], "incorrect", first)) is None
+    assert smol_rows.mr_ben_row("s", solution(["a", "b", "c"], "incorrect", first)) is None
 
 
 def row(name: str, question: str) -> Judged:
-    return script.make_row(name, question, ["a", "b"], [1.0, 0.0], "test")
+    return smol_rows.make_row(name, question, ["a", "b"], [1.0, 0.0], "test")
 
 
 def test_held_out_problems_are_trained_on_by_no_source_and_a_heavy_one_is_never_held_out() -> None:
@@ -127,12 +128,12 @@ def test_held_out_rows_about_a_trained_problem_are_refused(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the public data is not here")
 def test_the_human_labels_are_those_of_the_sources() -> None:
-    rows = script.prm800k_rows(DATA)
+    rows = smol_rows.prm800k_rows(DATA)
     values = [v for r in rows if r.judgement is not None for v in r.judgement.values]
     assert (len(rows), len(values), values.count(0.0)) == (1818, 10801, 1566)
-    solutions = script.mr_ben_rows(DATA, ["math"])
+    solutions = smol_rows.mr_ben_rows(DATA, ["math"])
     assert (len(solutions), sum(0.0 in r.judgement.values for r in solutions if r.judgement)) == (912, 764)
-    right, wrong = script.gsm8k_rows(DATA, 100, seed=0)
+    right, wrong = smol_rows.gsm8k_rows(DATA, 100, seed=0)
     assert (len(right), len(wrong)) == (50, 50)
     assert not any("<<" in step.text for r in right + wrong for step in r.trajectory.steps)
 
@@ -153,7 +154,7 @@ def public_data(folder: Path) -> Path:
     ]
     write(folder / "prm800k" / "prm800k_validation_1818_decoded.jsonl.gz", rated)
     wrong = solution(["Step 1: ok", "Step 2: no"], "incorrect", "2")
-    for subject in script.SUBJECTS:
+    for subject in smol_rows.SUBJECTS:
         write(folder / "mr_ben" / f"{subject}.json.gz", {"u": [{**wrong, "Question": f"{subject}?"}]}, lines=False)
     sums = [
         {"question": f"Sum {k}?", "answer": f"It is {k}+1=<<{k}+1={k + 1}>>{k + 1}\n#### {k + 1}"} for k in range(9)
@@ -196,7 +197,26 @@ def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.skipif(not (DATA / "best_of_n").is_dir(), reason="the pools are not here")
 def test_pool_rows_carry_the_scores_of_a_published_prm() -> None:
-    rows = script.pool_rows(DATA, 200, 0)
+    rows = smol_rows.pool_rows(DATA, 200, 0)
     assert len(rows) == 200
     assert all(len(r.trajectory.steps) == len(r.judgement.values) for r in rows if r.judgement)
-    assert rows == script.pool_rows(DATA, 200, 0)
+    assert rows == smol_rows.pool_rows(DATA, 200, 0)
+
+
+def test_an_equation_error_changes_one_number_behind_an_equals_sign_and_ends_the_trace() -> None:
+    steps = ["We have $3 + 4 = 7$.", "Twice that is $2 \\cdot 7 = \\boxed{14}$.", "Done."]
+    seen = [smol_rows.inject_equation_error(steps, rng(seed)) for seed in range(30)]
+    assert {len(broken) for broken in seen if broken} == {1, 2}
+    for broken in seen:
+        assert broken is not None and broken[:-1] == steps[: len(broken) - 1] and broken[-1] != steps[len(broken) - 1]
+    assert smol_rows.inject_equation_error(["Nothing here.", "x = y"], rng()) is None
+
+
+@pytest.mark.skipif(not (DATA / "math").is_dir(), reason="needs the shared data")
+def test_math_solutions_come_right_and_with_one_error() -> None:
+    right, wrong = smol_rows.math_rows(DATA, 40, seed=0)
+    assert len(right) == len(wrong) == 20
+    for good, bad in zip(right, wrong, strict=True):
+        assert good.trajectory.problem == bad.trajectory.problem
+        assert good.judgement is not None and set(good.judgement.values) == {1.0}
+        assert bad.judgement is not None and bad.judgement.values[-1] == 0.0
