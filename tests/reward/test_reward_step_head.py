@@ -70,6 +70,7 @@ def test_a_value_is_read_at_the_steps_last_token() -> None:
     encoded = encode(byte_tokenizer(), t, m.step_config.template)
     assert m.read(t) == (encoded.ids, encoded.step_ends)
     hidden = m.backbone(input_ids=torch.tensor([encoded.ids])).last_hidden_state[0, list(encoded.step_ends)]
+    assert isinstance(m.head, torch.nn.Linear)
     expected = torch.sigmoid(hidden @ m.head.weight[0] + m.head.bias[0]).tolist()
     assert JUDGES["last"].judge([t])[0].values == pytest.approx(expected, abs=TOLERANCE)
 

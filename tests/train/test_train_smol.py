@@ -147,7 +147,7 @@ def write(path: Path, content: Any, lines: bool = True) -> None:
 def public_data(folder: Path) -> Path:
     """Every file that the script reads, with a few rows each; a step is wrong if and only if it says `no`."""
     ok = [[(3 * i + k * k) % 4 != 0 for k in range(1 + i % 3)] for i in range(120)]
-    texts = [["ok" if good else "no" for good in steps] for steps in ok]
+    texts = [["ok" if good else "no" * (1 + i % 2) for good in steps] for i, steps in enumerate(ok)]
     rated = [
         {"id": f"r{i}", "problem": f"Rated {i // 2}", "steps": texts[i], "ratings": [1 if g else -1 for g in ok[i]]}
         for i in range(120)
@@ -185,6 +185,7 @@ def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert facts["dropped, problem of a benchmark"]["prm800k"] == 2, "PRMBench's original problem"
     assert [update for update, _ in facts["loss held out"]] == [16, 32, 48], "after each epoch"
     assert facts["validation"]["auc"] > 0.9
+    assert set(facts["thresholds of sanity judges"]) == {"length", "random"}
     assert facts["benchmarks"]["processbench"]["figures"]["mean"]["f1"] == 1.0
     stored = Scores.read(out / "scores" / "processbench.jsonl.gz")
     assert len(stored) == 8

@@ -23,18 +23,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
-from footfall.bench.intervals import Floats, Interval
+from footfall.bench.intervals import Floats, Interval, t_quantile
 
 __all__ = ["Verdict", "decide", "effect", "t_quantile"]
 
 Verdict = Literal["holds", "too close", "does not hold"]
 _Z95 = 1.959963984540054
-_GRID = 200_001
 
 
 def effect(differences: Sequence[Sequence[float]], problems: Sequence[Sequence[str]] | None = None) -> Interval:
@@ -73,20 +71,6 @@ def _cluster_variance(sums_K: Floats) -> float:
     """Σ_k (sum of cluster k)² · K / (K − 1); a single cluster says nothing."""
     k = len(sums_K)
     return float(np.sum(sums_K**2)) * k / (k - 1) if k > 1 else 0.0
-
-
-@lru_cache(maxsize=64)
-def t_quantile(df: int, level: float = 0.95) -> float:
-    """The two-sided quantile of Student's t.
-
-    With t = √df · tan θ the density is proportional to cos(θ)^(df − 1) on |θ| < π/2, so θ is read off its integral.
-    """
-    if df < 1 or not 0 < level < 1:
-        raise ValueError(f"Student's t needs df >= 1 and a level in (0, 1), not {df} and {level}")
-    theta = np.linspace(0.0, math.pi / 2, _GRID)
-    density = np.maximum(np.cos(theta), 0.0) ** (df - 1)
-    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    return math.sqrt(df) * math.tan(float(np.interp(level, mass / mass[-1], theta)))
 
 
 def decide(found: Interval, direction: Literal["higher", "lower"], margin: float = 0.0) -> Verdict:

@@ -10,7 +10,7 @@ noise, for the parent loses a child.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,20 +39,43 @@ def expand(
     params: SamplingParams = SamplingParams(temperature=0.1),
     separator: str = "\n\n",
 ) -> tuple[list[Tree], Cost]:
-    """Full trees, level by level: `branch` steps after every open node. One call a level for all problems."""
+    """Full trees, level by level: `branch` steps after every open node, for all problems together."""
     trees = [Tree(problem, separator=separator) for problem in problems]
     params = replace(params, until="step")
     open_nodes = [(tree, -1) for tree in trees]
     cost = Cost()
     for _ in range(depth):
         prefixes = [top_of(tree) if node < 0 else tree.trajectory(node) for tree, node in open_nodes]
-        sampled = policy.sample(prefixes, branch, params) if prefixes else []
+        sampled = _next_steps(policy, prefixes, branch, params)
         cost += Cost.total(completion.cost for row in sampled for completion in row)
         grown = [_add_children(tree, node, row) for (tree, node), row in zip(open_nodes, sampled, strict=True)]
         open_nodes = [(tree, child) for (tree, _), row in zip(open_nodes, grown, strict=True) for child in row]
     for tree in trees:
         score_nodes(tree)
     return trees, cost
+
+
+def _next_steps(
+    policy: Policy, prefixes: Sequence[Trajectory], branch: int, params: SamplingParams
+) -> list[list[Completion]]:
+    """`branch` steps after each prefix. Siblings with one text are different nodes: each has samples of its own.
+
+    One call for all prefixes that occur once, one for those that occur twice, and so on.
+    """
+    different = {prefix.key: prefix for prefix in prefixes}
+    copies = Counter(prefix.key for prefix in prefixes)
+    drawn: dict[str, list[Completion]] = {}
+    for times in sorted(set(copies.values())):
+        keys = [key for key in different if copies[key] == times]
+        rows = policy.sample([different[key] for key in keys], branch * times, params)
+        drawn.update(zip(keys, rows, strict=True))
+    given: Counter[str] = Counter()
+    result = []
+    for prefix in prefixes:
+        first = given[prefix.key]
+        given[prefix.key] += branch
+        result.append(drawn[prefix.key][first : first + branch])
+    return result
 
 
 def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> list[int]:

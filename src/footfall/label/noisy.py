@@ -2,7 +2,8 @@
 
 Of each step the truth says right (1) or wrong (0). With probability `false_positive` a wrong step passes as right, with
 probability `false_negative` a right one is called wrong, with probability `silent` nothing is said. What happens at a step
-depends on the seed and the text up to there alone, so the same trace is always judged the same, in any batch.
+depends on the seed and the text up to there alone, so the same trace is always judged the same, in any batch. A critic
+writes before it says anything: `price` is what that counts for.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 
 from footfall.label.probing import forget
 from footfall.registry import register
-from footfall.types import Judge, Judgement, Trajectory, content_key
+from footfall.types import Cost, Judge, Judgement, Trajectory, content_key
 from footfall.worlds import TruthJudge
+from footfall.worlds.known_truth import truth_of
 
 __all__ = ["Noisy", "chance", "noisy"]
 
@@ -34,8 +36,12 @@ class Noisy:
     """Share of the right steps that are called wrong."""
     silent: float = 0.0
     seed: int = 0
+    price: int = 0
+    """Generated tokens that a trace costs for each of its steps."""
 
     def __post_init__(self) -> None:
+        if self.price < 0:
+            raise ValueError(f"price is a number of tokens, not {self.price}")
         for name in ("false_positive", "false_negative", "silent"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a probability, not {getattr(self, name)}")
@@ -43,7 +49,8 @@ class Noisy:
     @property
     def name(self) -> str:
         rates = f"fp={self.false_positive:g},fn={self.false_negative:g},silent={self.silent:g}"
-        return f"noisy({rates},seed={self.seed},{self.truth.name})"
+        priced = f",price={self.price}" if self.price else ""
+        return f"noisy({rates},seed={self.seed}{priced},{self.truth.name})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         said = self.truth.judge(trajectories)
@@ -70,10 +77,18 @@ class Noisy:
                 failures.append(None)
                 values.append(float((true >= 0.5) != wrong))
         told = tuple(failures) if any(failures) else ()
-        return Judgement(trajectory.id, tuple(values), self.name, failures=told, cost=truth.cost)
+        cost = truth.cost + Cost(generated_tokens=self.price * len(values))
+        return Judgement(trajectory.id, tuple(values), self.name, failures=told, cost=cost)
 
 
 @register("labeller", "noisy")
-def noisy(false_positive: float = 0.1, false_negative: float = 0.1, silent: float = 0.0, seed: int = 0) -> Noisy:
-    """The truth of the arithmetic world with given error rates: a stand-in for a critic."""
-    return Noisy(TruthJudge(), false_positive, false_negative, silent, seed)
+def noisy(
+    false_positive: float = 0.1,
+    false_negative: float = 0.1,
+    silent: float = 0.0,
+    seed: int = 0,
+    world: str = "arithmetic",
+    price: int = 0,
+) -> Noisy:
+    """The truth of a world with given error rates: a stand-in for a critic."""
+    return Noisy(truth_of(world), false_positive, false_negative, silent, seed, price)

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from footfall.label.binary_search import search
 from footfall.label.probing import Estimate, Plan, Probe, Prober, Rollout, drawn, ready, together
-from footfall.label.trees import TreeBuilder, note_value, top_of
+from footfall.label.trees import TreeBuilder, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.types import Cost, Problem, Trajectory, Tree
+from footfall.types import Cost, Judged, Problem, Trajectory, Tree
 
 __all__ = ["Candidates", "Grown", "OmegaPRM", "exploitation", "exploration", "rollout_length"]
 
@@ -49,6 +49,11 @@ class Grown(NamedTuple):
     searches: int
     rollouts: int
     cost: Cost
+
+    @property
+    def labelled(self) -> int:
+        """Nodes with a value: examples to train on."""
+        return sum(node.value is not None for node in self.tree.nodes)
 
 
 @dataclass
@@ -109,6 +114,18 @@ class OmegaPRM:
             Grown(growth.builder.tree, growth.searches, growth.rollouts, cost)
             for growth, cost in ((each.result, each.cost) for each in together(plans, prober))
         ]
+
+    def collect(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Judged]:
+        """Process data from problems alone: a row for each valued node of their trees, valued at its last step.
+
+        The cost of a tree stands in its first row.
+        """
+        rows = []
+        for tree, _, _, cost in self.grow(problems, separator):
+            for trajectory, judgement in node_rows(tree, self.name):
+                rows.append(Judged(trajectory, judgement and replace(judgement, cost=cost)))
+                cost = Cost()
+        return rows
 
     def _plan(self, tree: Tree) -> Plan[_Growth]:
         growth = _Growth(TreeBuilder(tree))

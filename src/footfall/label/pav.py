@@ -13,10 +13,10 @@ The last step's Q is the outcome. After the first lost prefix all progress is 0;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
 
-__all__ = ["Improvement", "StepAdvantage", "advantages", "best_of_k", "effective_reward", "improvement", "pav"]
+__all__ = [
+    "Improvement", "Reward", "StepAdvantage", "advantages", "best_of_k", "effective_reward", "explore", "improvement", "pav",
+]  # fmt: skip
 
 
 def best_of_k(q: float, k: int) -> float:
@@ -61,6 +63,44 @@ def improvement(prover: Sequence[Sequence[float]], policy: Sequence[Sequence[flo
         distinguishes=float(np.mean([mu.var() for mu, _ in rows])),
         aligns=float(np.mean([(mu * pi).mean() for mu, pi in rows])),
     )
+
+
+Reward: TypeAlias = Callable[[Trajectory, Trajectory], float]
+"""Of a step: from the prefix before it and the one after it."""
+
+
+def explore(
+    policy: Policy,
+    starts: Sequence[Trajectory],
+    reward: Reward,
+    width: int = 4,
+    params: SamplingParams = SamplingParams(),
+) -> tuple[list[Trajectory], Cost]:
+    """Traces of the improved policy π'(a | s) ∝ π(a | s) · exp(reward): one step of policy improvement, by resampling.
+
+    Of `width` next steps that π samples one is drawn with weight exp(reward), until all traces end or none can go on.
+    """
+    traces, going_on, cost = list(starts), list(range(len(starts))), Cost()
+    generator = np.random.default_rng(params.seed)
+    params = replace(params, until="step")
+    while going_on:
+        rows = policy.sample([traces[i] for i in going_on], width, params)
+        cost += Cost.total(completion.cost for row in rows for completion in row)
+        ended: set[int] = set()
+        for i, row in zip(going_on, rows, strict=True):
+            written = [completion for completion in row if completion.finish in ("step", "end") and completion.steps]
+            if not written:
+                ended.add(i)
+                continue
+            after = [replace(c.after(traces[i], policy.name), id=traces[i].id) for c in written]
+            rewards = np.array([reward(traces[i], each) for each in after])
+            weights = np.exp(rewards - rewards.max())
+            chosen = int(generator.choice(len(written), p=weights / weights.sum()))
+            traces[i] = after[chosen]
+            if written[chosen].finish == "end":
+                ended.add(i)
+        going_on = [i for i in going_on if i not in ended]
+    return traces, cost
 
 
 class _Values(NamedTuple):

@@ -16,10 +16,10 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from footfall.formats import FormatError, read_parquet, write_parquet
-from footfall.policy.protocol import Chooser, Completion, Finish, Policy, SamplingParams
+from footfall.policy.protocol import Completion, Finish, Policy, SamplingParams
 from footfall.types import Cost, Problem, Trajectory, content_key
 
 __all__ = ["Counts", "RolloutStore", "StoredPolicy", "prefix_address", "runs_of"]
@@ -176,6 +176,9 @@ class StoredPolicy:
 
     `charge="once"`: a hit costs nothing, but for the prompt, which counts as found in a cache. `charge="always"`: a hit
     costs what it did when it was written, so that methods which share a store can be compared by what each needs.
+    `afresh`: the inner policy forgets its caches before each request, so that what it writes does not depend, even in
+    rounding, on what was found here: a run that was killed then goes on to the same bytes. What else the inner policy can
+    do (`value`, `choices`, its tokenizer) is there under the same name.
     """
 
     def __init__(
@@ -184,14 +187,25 @@ class StoredPolicy:
         folder: str | os.PathLike[str] | RolloutStore,
         charge: Literal["once", "always"] = "once",
         chunk: int = 1024,
+        afresh: bool = False,
+        form: str = "",
     ) -> None:
         if chunk < 1:
             raise ValueError(f"a chunk of {chunk} completions: at least 1 is needed")
-        self.inner, self.charge, self.chunk = policy, charge, chunk
+        self.inner, self.charge, self.chunk, self.afresh, self.form = policy, charge, chunk, afresh, form
         self.store = folder if isinstance(folder, RolloutStore) else RolloutStore(folder)
         self.counts = Counts()
-        if isinstance(policy, Chooser):
-            self.choices = policy.choices
+
+    def around(self, policy: Policy, form: str) -> StoredPolicy:
+        """Another policy over the same store and counts. `form` tells it from one of the same name that reads otherwise."""
+        other = StoredPolicy(policy, self.store, self.charge, self.chunk, self.afresh, form)
+        other.counts = self.counts
+        return other
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # not there yet, as while a copy is made
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     @property
     def name(self) -> str:
@@ -205,7 +219,7 @@ class StoredPolicy:
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions for each prefix; equal prefixes in one request are sampled once, and charged once."""
-        book = self.store.book(self.name, params)
+        book = self.store.book(self.name + self.form, params)
         addresses = [prefix_address(prefix) for prefix in prefixes]
         distinct = dict(zip(addresses, prefixes, strict=True))
         wanted = range(first, first + n)
@@ -234,6 +248,8 @@ class StoredPolicy:
             size = max(1, self.chunk // n)
             for start in range(0, len(addresses), size):
                 part = addresses[start : start + size]
+                if self.afresh:
+                    self.forget()
                 sampled = self.inner.sample([prefixes[address] for address in part], n, params, first=first)
                 written = [(a, completion) for a, row in zip(part, sampled, strict=True) for completion in row]
                 self.store.put(book, written)

@@ -7,7 +7,8 @@ taken as they are, and in a wrong trace (first step t* with c_t = 0, found step 
     y_t* = 0;   y_t = min(c_t / SC, 1) for t* - d <= t < t*;   y_t = 1 before
 
 Steps after t* have no label. A wrong trace costs (t* + 1) · R rollouts, less R if t* is its last step: the outcome of a
-finished trace is known. The N responses of a problem are shared by all its traces.
+finished trace is known. The N responses of a problem are shared by all its traces. The robust training stage is
+cross-entropy on these soft labels (`soft-bce`), on as many right as wrong traces (`balanced`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import NamedTuple
 from footfall.label.probing import Done, Plan, Probe, Prober, drawn, finished, ready, together
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judged, Judgement, Trajectory, content_key
 
-__all__ = ["Noise", "SelfDenoising", "denoised", "label_noise", "scan"]
+__all__ = ["Noise", "SelfDenoising", "balanced", "denoised", "label_noise", "scan"]
 
 
 def denoised(success_rates: Sequence[float], confidence: float, window: int = 2) -> list[float]:
@@ -31,6 +32,16 @@ def denoised(success_rates: Sequence[float], confidence: float, window: int = 2)
     error = list(success_rates).index(0)
     near = [min(rate / confidence, 1.0) for rate in success_rates[max(0, error - window) : error]]
     return [1.0] * (error - len(near)) + near + [0.0]
+
+
+def balanced(rows: Sequence[Judged], seed: int = 0) -> list[Judged]:
+    """As many labelled right traces as labelled wrong ones, drawn by content; what is kept stays in order."""
+    labelled = [row for row in rows if row.judgement is not None and any(v is not None for v in row.judgement.values)]
+    order = sorted(range(len(labelled)), key=lambda i: content_key("balance", seed, i, labelled[i].trajectory.key))
+    right = [i for i in order if labelled[i].trajectory.correct]
+    wrong = [i for i in order if not labelled[i].trajectory.correct]
+    size = min(len(right), len(wrong))
+    return [labelled[i] for i in sorted(right[:size] + wrong[:size])]
 
 
 class Noise(NamedTuple):

@@ -13,13 +13,14 @@ is ln n whatever its confidence: it is mostly a signal of length.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from footfall.label.binary_search import bisect
 from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, drawn, finished, ready, together
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
@@ -31,7 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 Measure = Literal["entropy", "log-sum"]
-Order = Literal["uncertainty", "delta"]
+Order = Literal["uncertainty", "delta", "sequential", "binary"]
+"""The last two need no log-probabilities: step by step, and by bisection. They are what the method is compared with."""
 _TEMPERATURE = 5.0
 
 
@@ -49,7 +51,11 @@ def trace_uncertainty(steps: Sequence[float]) -> float:
 
 
 def probe_order(steps: Sequence[float], order: Order = "delta") -> list[int]:
-    """Steps in the order of probing, most suspect first; "delta" never probes step 0."""
+    """Steps in the order of probing, most suspect first; "delta" never probes step 0. Bisection has no fixed order."""
+    if order == "binary":
+        raise ValueError("bisection decides by each probe where to go on; it has no order to list")
+    if order == "sequential":
+        return list(range(len(steps)))
     if order == "uncertainty":
         return sorted(range(len(steps)), key=lambda i: -steps[i])
     return sorted(range(1, len(steps)), key=lambda i: steps[i - 1] - steps[i])
@@ -103,6 +109,14 @@ def _cosine(a: Sequence[int], b: Sequence[int]) -> float:
     return float(u @ v) / norm if norm else 0.0
 
 
+def _in_turn(order: Sequence[int], otherwise: int) -> Generator[int, bool, int]:
+    """Probes one after the other; the first lost one is the error, if none is, it is `otherwise`."""
+    for i in order:
+        if (yield i):
+            return i
+    return otherwise
+
+
 class _Found(NamedTuple):
     error: int | None
     probes: int = 0
@@ -138,9 +152,9 @@ class Uncertain:
             return _Found(-1)
         if not finished(trace):
             return _Found(None, failure="the trace states no answer, so its last step has no outcome")
-        uncertain = _uncertainties(trace, self.measure)
-        if isinstance(uncertain, str):
-            return _Found(None, failure=uncertain)
+        course = self._course(trace)
+        if isinstance(course, str):
+            return _Found(None, failure=course)
         top = trace.prefix(0)
         (problem,) = yield [Probe(top, self.draws)]
         budget = rollout_budget([rollout.correct for rollout in problem.rollouts], self.enough)
@@ -149,15 +163,33 @@ class Uncertain:
             return _Found(None, failure=problem.failure or few)
         (problem,) = yield [Probe(top, self.draws + budget)]
         start = self._value([r for r in problem.rollouts if r.completion.index >= self.draws])
-        probed = [i for i in probe_order(uncertain, self.order) if i < len(trace.steps) - 1]
-        for count, i in enumerate(probed, 1):
-            (estimate,) = yield [Probe(trace.prefix(i + 1), budget)]
-            value = self._value(estimate.rollouts)
-            if isinstance(start, str) or isinstance(value, str):
-                return _Found(None, count, start if isinstance(start, str) else str(value))
-            if value < start:
-                return _Found(i, count)
-        return _Found(len(trace.steps) - 1, len(probed))
+        return (yield from self._probe(trace, course, start, budget))
+
+    def _course(self, trace: Trajectory) -> Generator[int, bool, int] | str:
+        """Where to probe; all steps but the last, whose outcome is known. Or why nobody can say."""
+        before_last = len(trace.steps) - 1
+        if self.order == "binary":
+            return bisect(before_last)
+        uncertain = [0.0] * len(trace.steps) if self.order == "sequential" else _uncertainties(trace, self.measure)
+        if isinstance(uncertain, str):
+            return uncertain
+        return _in_turn([i for i in probe_order(uncertain, self.order) if i < before_last], before_last)
+
+    def _probe(
+        self, trace: Trajectory, course: Generator[int, bool, int], start: float | str, budget: int
+    ) -> Plan[_Found]:
+        count = 0
+        try:
+            i = next(course)
+            while True:
+                (estimate,) = yield [Probe(trace.prefix(i + 1), budget)]
+                count += 1
+                value = self._value(estimate.rollouts)
+                if isinstance(start, str) or isinstance(value, str):
+                    return _Found(None, count, start if isinstance(start, str) else str(value))
+                i = course.send(value < start)
+        except StopIteration as stop:
+            return _Found(stop.value, count)
 
     def _value(self, rollouts: Sequence[Rollout]) -> float | str:
         """v of these rollouts, or why there is none."""

@@ -34,6 +34,10 @@ class StepHeadConfig:
     """Names of the head's outputs in order; empty: one logit, squashed by a sigmoid."""
     good: tuple[str, ...] = ()
     """The classes whose probabilities add up to a step's value."""
+    heads: int = 0
+    """So many small networks whose mean is the value (`footfall.reward.ensemble`); 0: one linear layer."""
+    head_width: int = 128
+    """Of the hidden layers of these networks."""
     template: Template = field(default_factory=Template)
     max_length: int = 0
     """Tokens that fit in the context, markers included."""
@@ -54,10 +58,15 @@ class StepHeadConfig:
             raise ValueError(f"classes must be two or more different names, or none for a single logit: {self.classes}")
         if bool(self.classes) != bool(self.good) or not set(self.good) <= set(self.classes):
             raise ValueError(f"good classes {self.good} must be named among the classes {self.classes}")
+        if self.heads < 0 or self.head_width < 1 or (self.heads and self.classes):
+            raise ValueError(
+                f"several heads give one logit each and go with no classes; got {self.heads} heads of width "
+                f"{self.head_width} with the classes {self.classes}"
+            )
 
     @property
     def outputs(self) -> int:
-        return len(self.classes) or 1
+        return self.heads or len(self.classes) or 1
 
     @property
     def good_index(self) -> list[int]:

@@ -1,7 +1,8 @@
-"""A step-head PRM: a decoder and one linear layer that values each step of a trace in one forward pass.
+"""A step-head PRM: a decoder and a head that values each step of a trace in one forward pass.
 
     value_k = sigmoid(w·h(p_k) + b)              one logit
     value_k = Σ_{c good} softmax(W h(p_k) + b)_c     named classes
+    value_k = mean_e sigmoid(f_e(h(p_k)))            several small networks (`footfall.reward.ensemble`)
 
 h(p_k) is the last hidden state where step k is read: at its last token, or at a marker token put after it.
 """
@@ -26,6 +27,7 @@ from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone
 from footfall.reward.canary import Canary, check_canary, default_pair, make_canary
 from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
+from footfall.reward.ensemble import Heads, MeanOfHeads
 from footfall.reward.reading import PlainText, Reading, read_trace
 from footfall.reward.readout import Readout
 from footfall.reward.step_model import StepModel
@@ -46,20 +48,13 @@ class StepHeadModel(StepModel):
         super().__init__()
         self.backbone: Backbone = backbone
         self.step_config = step_config
-        self.readout = Readout("good" if step_config.classes else "sigmoid", step_config.classes, step_config.good)
+        self.readout = _readout(step_config)
         self.tokenizer = tokenizer
         self.text = PlainText(tokenizer, step_config.marker if step_config.marker_added else None)
         self.marker_id = None if step_config.marker is None else _single_id(tokenizer, step_config.marker)
         self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         width: int = backbone.config.get_text_config().hidden_size
-        self.head: nn.Linear = nn.Linear(width, step_config.outputs, dtype=torch.float32, device="meta").to_empty(
-            device="cpu"
-        )
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            self.head.weight.normal_(0.0, 0.02, generator=generator)
-            self.head.bias.zero_()
-        self.head.to(self.device)
+        self.head: nn.Linear | Heads = _new_head(step_config, width, seed).to(self.device)
 
     @classmethod
     def from_backbone(
@@ -70,6 +65,8 @@ class StepHeadModel(StepModel):
         marker: str | None = None,
         classes: Sequence[str] = (),
         good: Sequence[str] = (),
+        heads: int = 0,
+        head_width: int = 128,
         template: Template | None = None,
         max_length: int | None = None,
         lora_rank: int | None = None,
@@ -96,6 +93,8 @@ class StepHeadModel(StepModel):
             marker_added=added,
             classes=tuple(classes),
             good=tuple(good),
+            heads=heads,
+            head_width=head_width,
             template=template or template_for(tokenizer),
             max_length=_context(backbone, max_length, name),
             lora=lora_rank is not None,
@@ -128,7 +127,7 @@ class StepHeadModel(StepModel):
         tokenizer = load_tokenizer(str(folder))
         check_round_trip(tokenizer, str(folder))
         model = cls(_stored_backbone(folder, config, base, dtype, trainable), tokenizer, config)
-        model.head.load_state_dict(_stored_head(folder, config, model.head.in_features))
+        model.head.load_state_dict(_stored_head(folder, model.head))
         model.to(place).eval()
         if check and canary is not None:
             tolerance = TOLERANCE.get(dtype, ROUGH_TOLERANCE)
@@ -184,11 +183,11 @@ class StepHeadModel(StepModel):
         ):
             return super().reads_of(trajectories)
 
-    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
-        """Passed on to the backbone, for the Trainer."""
-        self.backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs=gradient_checkpointing_kwargs)
-        if self.step_config.lora:
-            self.backbone.enable_input_require_grads()
+    def gradient_checkpointing_enable(self, **given: Any) -> None:
+        """Passed on to the backbone with whatever this version of the Trainer gives."""
+        self.backbone.gradient_checkpointing_enable(**given)
+        # The first checkpointed layer needs an input with a gradient, and the embedding may be frozen.
+        self.backbone.enable_input_require_grads()
 
     def gradient_checkpointing_disable(self) -> None:
         self.backbone.gradient_checkpointing_disable()
@@ -196,7 +195,26 @@ class StepHeadModel(StepModel):
     def fingerprint(self) -> str:
         """Names weights and reading by content."""
         config = replace(self.step_config, backbone="", version="", training={}).to_dict()
+        if not self.step_config.heads:
+            # A single head is named as it was before there were several.
+            config = {name: value for name, value in config.items() if name not in ("heads", "head_width")}
         return content_key(config, weights_fingerprint(self))[:12]
+
+
+def _readout(config: StepHeadConfig) -> Readout:
+    if config.heads:
+        return MeanOfHeads(members=config.heads)
+    return Readout("good" if config.classes else "sigmoid", config.classes, config.good)
+
+
+def _new_head(config: StepHeadConfig, width: int, seed: int) -> nn.Linear | Heads:
+    if config.heads:
+        return Heads(width, config.heads, config.head_width, seed)
+    head: nn.Linear = nn.Linear(width, config.outputs, dtype=torch.float32, device="meta").to_empty(device="cpu")
+    with torch.no_grad():
+        head.weight.normal_(0.0, 0.02, generator=torch.Generator().manual_seed(seed))
+        head.bias.zero_()
+    return head
 
 
 def _single_id(tokenizer: Any, marker: str) -> int:
@@ -227,12 +245,15 @@ def _stored_backbone(
     return backbones.load_adapter(backbone, folder, trainable)
 
 
-def _stored_head(folder: Path, config: StepHeadConfig, width: int) -> dict[str, Tensor]:
+def _stored_head(folder: Path, head: nn.Module) -> dict[str, Tensor]:
     path = folder / HEAD_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no {HEAD_FILE}")
     state = safetensors.torch.load_file(path)
-    shape, expected = tuple(state["weight"].shape), (config.outputs, width)
-    if shape != expected:
-        raise ValueError(f"{path} holds a head of shape {shape}, the config and backbone say {expected}")
+    for name, made in head.state_dict().items():
+        if name not in state:
+            raise ValueError(f"{path} holds no tensor {name!r}, the config says that the head has one")
+        shape, expected = tuple(state[name].shape), tuple(made.shape)
+        if shape != expected:
+            raise ValueError(f"{path} holds a head of shape {shape}, the config and backbone say {expected}")
     return state

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-__all__ = ["AGGREGATIONS", "Aggregation", "aggregate"]
+__all__ = ["AGGREGATIONS", "Aggregation", "Neutral", "aggregate", "chances_ok"]
 
 Aggregation = Literal["min", "prod", "mean", "last", "max", "sum"]
+Neutral = Literal["positive", "negative"]
+"""What a step that is neither right nor wrong counts as."""
 
 
 def _prod(values: Sequence[float]) -> float:
@@ -44,3 +46,18 @@ def aggregate(values: Sequence[float | None], how: Aggregation | str = "min") ->
     if not values or len(judged) < len(values):
         return None
     return AGGREGATIONS[how](judged)
+
+
+def chances_ok(
+    positive: Sequence[float | None], neutral: Sequence[float | None], counts_as: Neutral = "positive"
+) -> tuple[float | None, ...]:
+    """P(step ok) of a PRM with three classes (card: prm800k): p_pos + p_neu, or p_pos alone; then `aggregate` them.
+
+    A judgement of such a PRM has both columns among its aspects.
+    """
+    if counts_as not in ("positive", "negative"):
+        raise ValueError(f'a neutral step counts as "positive" or "negative", not {counts_as!r}')
+    if counts_as == "negative":
+        return tuple(positive)
+    both = zip(positive, neutral, strict=True)
+    return tuple(None if pos is None or neu is None else pos + neu for pos, neu in both)

@@ -42,6 +42,8 @@ def _answer(kind: str, *trees: Any) -> Reply:
             return _equivalent(*trees)
         if kind == "solves":
             return _solves(*trees)
+        if kind == "implied":
+            return _implied(*trees)
         return same_solutions(*([Equation(*sides) for sides in alternatives] for alternatives in trees))
     except _ERRORS as error:  # sympy gives up in many ways
         return None, f"computer algebra gave up: {type(error).__name__}: {error}"[:300]
@@ -75,6 +77,30 @@ def _solves(alternatives: list[tuple[Tree, Tree]], variable: str, value_tree: Tr
         return None, "whether both sides are equal could not be decided"
     left, right = (build(side, {variable: value}) for side in alternatives[0])
     return False, f"with {variable} = {value} the sides are {left} and {right}"
+
+
+def _implied(premises: list[list[tuple[Tree, Tree]]], conclusion: list[tuple[Tree, Tree]]) -> Reply:
+    if any(len(alternatives) > 1 for alternatives in premises):
+        return None, "a premise has alternatives"
+    equations = [Equation(*sides) for (sides,) in premises]
+    residuals = [equation.residual() for equation in equations]
+    names = sorted(set().union(*(residual.free_symbols for residual in residuals)), key=str)
+    solutions = sympy.solve(residuals, names, dict=True) if names else []
+    if not solutions or any(set(names) - set(found) or not _plain(found) for found in solutions):
+        return None, "no single solution: the premises have none, or too many"
+    for found in solutions:
+        values = {str(name): value for name, value in found.items()}
+        answers = [Equation(*sides).holds_at(values) for sides in conclusion]
+        if True in answers:
+            continue
+        where = ", ".join(f"{name} = {value}" for name, value in values.items())
+        return (None, f"not decided at {where}") if None in answers else (False, f"not so at {where}")
+    return True, "every common solution of the premises solves it"
+
+
+def _plain(solution: dict[Any, Any]) -> bool:
+    """Whether all values are real numbers."""
+    return all(value.is_real and not value.free_symbols for value in solution.values())
 
 
 if __name__ == "__main__":

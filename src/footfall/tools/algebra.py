@@ -12,13 +12,16 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from footfall._answers_algebra import _Worker
 from footfall.tools._algebra_parse import AlgebraError, parse_equation, parse_expression
 
-__all__ = ["AlgebraError", "Check", "equivalent", "parse_equation", "parse_expression", "solves", "step_follows"]
+__all__ = [
+    "AlgebraError", "Check", "equivalent", "implied", "parse_equation", "parse_expression", "solves", "step_follows",
+]  # fmt: skip
 
 CPU_SECONDS = 5.0
 """Processor time for one question, counted in the helper process, so that a busy machine changes nothing."""
@@ -57,6 +60,14 @@ def step_follows(previous_equation: str, next_equation: str) -> Check:
     """Whether the two equations have the same real solutions; if not, `reason` names one that only one of them has."""
     try:
         return _ask("follows", parse_equation(previous_equation), parse_equation(next_equation))
+    except AlgebraError as error:
+        return Check(None, f"not read: {error}")
+
+
+def implied(premises: Sequence[str], conclusion: str) -> Check:
+    """Whether every common solution of the premises solves the conclusion; not known unless there are finitely many."""
+    try:
+        return _ask("implied", [parse_equation(premise) for premise in premises], parse_equation(conclusion))
     except AlgebraError as error:
         return Check(None, f"not read: {error}")
 

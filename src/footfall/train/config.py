@@ -21,6 +21,10 @@ class TrainConfig:
     """Arguments of the objective, e.g. `{"threshold": 0.0}` for `bce`."""
     marker: str | None = None
     """Read each step at this token, put after it. None: read at the step's own last token."""
+    heads: int = 0
+    """So many small networks in place of one linear head; the value is their mean, their spread is told. 0: linear."""
+    anchor: float = 0.5
+    """With `heads`: weight of the mean squared distance of their weights from where they began."""
     template: Template | None = None
     """None: chat where the tokenizer has a chat template, plain otherwise."""
     lr: float = 1e-4
@@ -64,6 +68,8 @@ class TrainConfig:
             raise ValueError(f"eval_share and warmup lie in [0, 1) and lr is positive; got {self}")
         if self.head_lr is not None and self.head_lr <= 0:
             raise ValueError(f"head_lr must be positive, not {self.head_lr}")
+        if self.heads < 0 or self.anchor < 0:
+            raise ValueError(f"heads and anchor must not be negative; got {self.heads} and {self.anchor}")
         if self.patience is not None and self.eval_share == 0:
             raise ValueError("patience needs held-out problems: set eval_share above 0")
 

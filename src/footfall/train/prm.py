@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import footfall
 from footfall.loading import pick_device, quiet
@@ -110,6 +111,7 @@ def train_prm(
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
+    objective = _for_heads(objective, model.step_config.heads)
     train_rows, held_rows = _split(rows, held_out, config)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
@@ -217,6 +219,7 @@ def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, obje
         marker=config.marker,
         classes=objective.classes,
         good=objective.good,
+        heads=config.heads,
         template=config.template,
         max_length=config.max_length,
         lora_rank=config.lora_rank,
@@ -224,6 +227,20 @@ def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, obje
         dtype=torch.bfloat16 if frozen_half else torch.float32,
         seed=config.seed,
     )
+
+
+def _for_heads(objective: Objective, heads: int) -> Objective:
+    """The objective of several heads: each is fitted to the same labels, all weigh the same."""
+    if not heads:
+        return objective
+    if objective.classes or objective.together > 1:
+        raise ValueError(f"several heads give one logit each; {objective.name} needs classes or pairs")
+
+    def loss(logits_NSE: Tensor, targets_NS: Tensor, mask_NS: Tensor) -> Tensor:
+        targets, mask = (given.unsqueeze(-1).expand_as(logits_NSE) for given in (targets_NS, mask_NS))
+        return objective.loss(logits_NSE.unsqueeze(-1), targets, mask)
+
+    return replace(objective, name=f"{objective.name} on {heads} heads", loss=loss)
 
 
 def _continued(folder: Path, config: TrainConfig, objective: Objective) -> StepHeadModel:
@@ -238,6 +255,8 @@ def _continued(folder: Path, config: TrainConfig, objective: Objective) -> StepH
         raise ValueError(
             f"{folder} reads at {known.marker!r} with lora={known.lora}; a further training cannot change that"
         )
+    if config.heads not in (0, known.heads):
+        raise ValueError(f"{folder} has {known.heads} small heads; a further training cannot make them {config.heads}")
     if config.max_length is not None:
         model.step_config = replace(known, max_length=min(known.max_length, config.max_length))
     return model
@@ -277,7 +296,8 @@ def _fit(
     before = 0 if checkpoint is None else int(checkpoint.name.partition("-")[2])
     start = time.perf_counter()
     with quiet(), _own_randomness():
-        trainer = StepTrainer(model, objective, args, train, held, callbacks_for(config, progress), config.head_lr)
+        callbacks = callbacks_for(config, progress)
+        trainer = StepTrainer(model, objective, args, train, held, callbacks, config.head_lr, config.anchor)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before

@@ -21,6 +21,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traini
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
+from footfall.reward.ensemble import Heads
 from footfall.reward.step_head import StepHeadModel
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, collate, members
@@ -76,9 +77,10 @@ class StepTrainer(Trainer):
         held_out: Sequence[Example] = (),
         callbacks: Sequence[TrainerCallback] = (),
         head_lr: float | None = None,
+        anchor: float = 0.0,
     ) -> None:
         self.step_model, self.examples, self.held_out = model, train, held_out
-        self.head_lr = head_lr
+        self.head_lr, self.anchor = head_lr, anchor
         super().__init__(
             model=model,
             args=args,
@@ -129,6 +131,9 @@ class StepTrainer(Trainer):
         targets, mask = inputs["targets"], inputs["mask"]
         logits = model(inputs["input_ids"], inputs["positions"])
         loss = self.step_objective.loss(logits, targets, mask)
+        head = self.step_model.head
+        if self.anchor and isinstance(head, Heads):
+            loss = loss + self.anchor * head.drift()
         if num_items_in_batch is not None:
             loss = loss * mask.sum() * self.accelerator.num_processes / num_items_in_batch
         return (loss, logits) if return_outputs else loss

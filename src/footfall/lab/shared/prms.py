@@ -5,6 +5,7 @@
     truth          a PRM on the true class of each step (built on an error counts as wrong)
     outcome        an ORM: only the last step is labelled, with whether the answer is right
     pool           8 solutions of each test problem by the embedded policy
+    arms           PRMs that differ in their labels or loss alone, after as many updates, for recipes that compare them
 
 What is kept is named by seed, size and a fingerprint of the code that makes it: a stale one is never found. Two runs
 may share a folder; what one makes, the other waits for.
@@ -14,11 +15,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from footfall.formats import read_parquet, write_parquet
 from footfall.lab.fingerprint import fingerprint
@@ -27,7 +28,7 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.drawing import draw_traces
 from footfall.policy.protocol import SamplingParams
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judged, Judgement, Problem, Trajectory, content_key
+from footfall.types import Cost, Json, Judged, Judgement, Problem, Trajectory, content_key
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from footfall.train.prm import TrainResult
 
 __all__ = [
-    "POOL", "Labels", "judge", "judged_pool", "params", "pool", "prm", "right_and_wrong", "spent", "train",
-    "training_traces",
+    "POOL", "Arm", "Labels", "arm", "arm_pool", "arm_traces", "judge", "judged_pool", "params", "pool", "prm",
+    "right_and_wrong", "rolled_out", "spent", "spent_on", "train", "training_traces",
 ]  # fmt: skip
 
 Labels = Literal["monte-carlo", "truth", "outcome"]
@@ -93,11 +94,12 @@ def prm(trial: Trial, labels: Labels) -> TrainResult:
 
 
 def train(trial: Trial, name: str, rows: Sequence[Judged], config: TrainConfig) -> TrainResult:
-    """A model of the embedded backbone that is kept under this name; the test problems are held off."""
+    """A model of the embedded backbone on these rows, kept under this name; the test problems are held off."""
     from footfall.policy.embedded import EMBEDDED
+    from footfall.train.data import data_key
     from footfall.train.prm import train_prm
 
-    folder = _place(trial, f"prm-{name}", config.to_dict())
+    folder = _place(trial, f"prm-{name}", config.to_dict(), data_key(rows))
     against = ArithmeticWorld().problems(trial.size(150, 12), trial.seed, split="test")
     with _held(folder):
         return train_prm(rows, EMBEDDED, config, folder, against=against)
@@ -125,6 +127,51 @@ def spent(trial: Trial, *labels: Labels, used_pool: Literal["judged", "sampled",
     if used_pool == "judged":
         costs += [said.cost for each in labels for said in judged_pool(trial, each)]
     return Cost.total(costs)
+
+
+class Arm(NamedTuple):
+    """A PRM of a recipe: what it says of the pool, and what its training and that cost."""
+
+    said: list[Judgement]
+    cost: Cost
+
+
+def arm_traces(trial: Trial) -> list[Trajectory]:
+    """The traces that arms are trained on: 240 of the training traces (quick: 12), 4 a problem (quick: 3)."""
+    return training_traces(trial)[: trial.size(240, 12)]
+
+
+def arm_pool(trial: Trial) -> list[Trajectory]:
+    """The solutions that arms are measured on: the whole pool (quick: half of it)."""
+    return pool(trial)[: trial.size(100, 6) * POOL]
+
+
+def rolled_out(trial: Trial) -> list[Judgement]:
+    """Soft Monte Carlo labels of those traces: 8 rollouts a step by the scripted completer."""
+    return _labels(trial, "monte-carlo")[: len(arm_traces(trial))]
+
+
+def arm(trial: Trial, rows: Sequence[Judged], objective: str = "soft-bce", **options: Json) -> Arm:
+    """A PRM trained on these rows, and the pool as it sees it. The same rows and loss are trained on once.
+
+    Passes are as many as bring about 480 traces before it: fewer rows must not mean fewer updates.
+    """
+    from footfall.reward.judge import step_head
+
+    epochs = max(1, round(trial.size(480, 1) / len(rows)))
+    config = TrainConfig(
+        objective, options, lr=3e-4, epochs=epochs, batch_size=8, eval_share=0, seed=trial.seed, device="cpu"
+    )
+    result = train(trial, "arm", rows, config)
+    name = f"pool-{result.folder.parent.name}"
+    said = _kept(trial, name, "judgement", lambda: step_head(result.folder, device="cpu").judge(arm_pool(trial)))
+    return Arm(said, Cost.total([result.cost, *(each.cost for each in said)]))
+
+
+def spent_on(trial: Trial, labels: Iterable[Judgement], arms: Iterable[Arm]) -> Cost:
+    """What arms cost, from their traces on, with these labels and the pool."""
+    traces = [*arm_traces(trial), *arm_pool(trial)]
+    return Cost.total([*(t.cost for t in traces), *(label.cost for label in labels), *(each.cost for each in arms)])
 
 
 def _kept(trial: Trial, name: str, kind: str, make: Callable[[], Sequence[Any]]) -> list[Any]:

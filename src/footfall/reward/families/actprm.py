@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from footfall.registry import register
+from footfall.reward.ensemble import through_members
 from footfall.reward.families.qwen_math_prm import SYSTEM, chat_with_markers
 from footfall.reward.family import Family, Match
 from footfall.reward.pieces import Writer
@@ -31,11 +31,7 @@ class Ensemble(nn.Module):
         self.biases = nn.ParameterList(nn.Parameter(b, requires_grad=False) for b in biases_ED)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        members = self.weights[0].shape[0]
-        x = hidden.unsqueeze(-2).expand(*hidden.shape[:-1], members, hidden.shape[-1])
-        for n, (weight_EHD, bias_ED) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.einsum("...eh,ehd->...ed", x.relu() if n else x, weight_EHD) + bias_ED
-        return x.sigmoid().mean(dim=-2)
+        return through_members(hidden, self.weights, self.biases).sigmoid().mean(dim=-2)
 
 
 @dataclass(frozen=True)

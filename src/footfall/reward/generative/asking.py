@@ -57,9 +57,13 @@ class Asker:
     """Puts many requests to one policy in one batch."""
 
     def __init__(self, policy: Policy) -> None:
-        self._tokenizer = _tokenizer(policy)
-        self._policy = policy if self._tokenizer is None else _taking_text(policy)
-        self.name = self._policy.name
+        # A policy with a rollout store before it (label.rollouts) is asked through the store, as the one behind it reads.
+        writer: Policy = getattr(policy, "inner", policy)
+        self._tokenizer = _tokenizer(writer)
+        self._writer = writer if self._tokenizer is None else _taking_text(writer)
+        around: Callable[[Policy, str], Policy] | None = getattr(policy, "around", None)
+        self._policy = self._writer if around is None else around(self._writer, "as text" if self._tokenizer else "")
+        self.name = self._writer.name
 
     def ask(self, requests: Sequence[Request], n: int, params: SamplingParams) -> list[list[Reply]]:
         """`n` replies to each request, in order; what cannot be answered is a reply with its reason."""
@@ -110,10 +114,10 @@ class Asker:
 
     def _too_long(self, prefix: Trajectory, max_tokens: int) -> str | None:
         """In process a sequence that cannot fit would stop the whole batch; a server says so itself."""
-        if not isinstance(self._policy, TorchPolicy):
+        if not isinstance(self._writer, TorchPolicy):
             return None
-        limit = getattr(self._policy.engine.model.config.get_text_config(), "max_position_embeddings", None)
-        length = len(self._policy.tokenizer.encode(prefix.problem.text, add_special_tokens=False)) + 1
+        limit = getattr(self._writer.engine.model.config.get_text_config(), "max_position_embeddings", None)
+        length = len(self._writer.tokenizer.encode(prefix.problem.text, add_special_tokens=False)) + 1
         if limit is None or length + max_tokens <= limit:
             return None
         return f"the question has {length} tokens and the critique may have {max_tokens}, the context holds {limit}"
@@ -130,9 +134,9 @@ class Asker:
 
     def _text(self, prefix: Trajectory, completion: Completion) -> str:
         """All that was written, as it was written: from the ids where there are ids."""
-        if isinstance(self._policy, TorchPolicy):
+        if isinstance(self._writer, TorchPolicy):
             ids = [i for step in completion.steps for i in step.token_ids or ()]
-            decode = self._policy.tokenizer.decode
+            decode = self._writer.tokenizer.decode
             return str(decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
         end = prefix.separator if completion.finish == "step" else ""
         return prefix.separator.join(step.text for step in completion.steps) + end

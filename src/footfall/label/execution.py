@@ -1,0 +1,191 @@
+"""Execution labels (PRLCoder): a line of code is good if the tests still pass with the reference's lines after it.
+
+    label_k = 1[ tests pass for  s_1..s_k  +  the rest of the reference program ]
+
+A trace is a program, one line a step. Where step k stands in the reference is found by aligning the two; a line that was
+left out is noticed at the next line. No rollouts: one execution a step, or none where all lines are the reference's own.
+Weak tests pass wrong lines, so the number of tests is reported with each label.
+
+Programs run in the sandbox. For the code world's own problems its interpreter may run them instead (`run="world"`): the same
+verdicts, thousands of times faster; what it cannot read still goes to the sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Literal, NamedTuple
+
+from footfall.label.mutation import Variant, VariantKind, normal, variants
+from footfall.registry import register
+from footfall.tools.sandbox import Sandbox
+from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
+from footfall.worlds import CodeWorld
+
+__all__ = ["Execution", "Report", "Sample", "execution", "mutation_rows", "reference_of", "asserts_of"]
+
+
+class Report(NamedTuple):
+    """Whether a program passed all tests, how many there are, and the first that it failed."""
+
+    good: bool
+    tests: int
+    detail: str = ""
+
+
+class Sample(NamedTuple):
+    """One labelled line: the row for training, what kind of line it is, and how its program did."""
+
+    row: Judged
+    kind: VariantKind
+    line: int
+    report: Report
+
+
+def reference_of(problem: Problem) -> tuple[str, ...]:
+    """The lines of the reference program, from `meta["program"]` (a text or a list of lines)."""
+    program = problem.meta.get("program")
+    if isinstance(program, str):
+        return tuple(line for line in program.splitlines() if line.strip())
+    if isinstance(program, Sequence) and program:
+        return tuple(str(line) for line in program)
+    raise ValueError(f"problem {problem.id!r} has no reference program; put its lines into meta['program']")
+
+
+def asserts_of(problem: Problem) -> tuple[str, ...]:
+    """Assert statements: `meta["tests"]`, or for the code world its inputs with the outputs in the answer."""
+    tests = problem.meta.get("tests")
+    if isinstance(tests, Sequence) and not isinstance(tests, str) and tests:
+        return tuple(map(str, tests))
+    inputs = problem.meta.get("inputs")
+    if not isinstance(inputs, Sequence) or problem.answer is None:
+        raise ValueError(f"problem {problem.id!r} has no tests; put assert statements into meta['tests']")
+    name = reference_of(problem)[0].removeprefix("def ").partition("(")[0]
+    calls = [f"{name}({', '.join(map(repr, given))})" for given in inputs if isinstance(given, Sequence)]
+    return tuple(f"assert {call} == ({problem.answer})[{k}]" for k, call in enumerate(calls))
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Labels lines of code by running the program with the reference's lines behind them. Needs `meta["program"]`."""
+
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    run: Literal["sandbox", "world"] = "sandbox"
+    """`world`: problems of the code world are run by its interpreter where it can read the program."""
+    _known: dict[tuple[str, str], Report] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"execution({self.run},seconds={self.sandbox.limits.seconds:g})"
+
+    def forget(self) -> None:
+        """Drop the results of programs that have been run."""
+        self._known.clear()
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [self._judge(trajectory) for trajectory in trajectories]
+
+    def report(self, problem: Problem, lines: Sequence[str]) -> Report:
+        """How a whole program does on the problem's tests; one that was run before is not run again."""
+        key = problem.id, "\n".join(lines)
+        if key not in self._known:
+            read = self._in_world(problem, lines) if self.run == "world" and _is_of_world(problem) else None
+            self._known[key] = read or self._in_sandbox(problem, key[1])
+        return self._known[key]
+
+    def _in_world(self, problem: Problem, lines: Sequence[str]) -> Report | None:
+        steps = (*map(Step, lines), Step("# The answer is [].")) if lines else ()
+        graded = CodeWorld().graded(Trajectory(problem.id, problem, steps, separator="\n"))
+        if graded.correct is None:
+            return None
+        return Report(graded.correct, len(asserts_of(problem)), "" if graded.correct else "the tests do not all pass")
+
+    def _in_sandbox(self, problem: Problem, program: str) -> Report:
+        results = self.sandbox.run_tests(program, asserts_of(problem))
+        failed = [result for result in results if not result.passed]
+        detail = f"{failed[0].test}: {failed[0].status} {failed[0].detail}".strip() if failed else ""
+        return Report(not failed, len(results), detail)
+
+    def _judge(self, trajectory: Trajectory) -> Judgement:
+        problem = trajectory.problem
+        try:
+            reference, n_tests = reference_of(problem), len(asserts_of(problem))
+        except ValueError as error:
+            return _unjudged(trajectory, self.name, str(error))
+        lines = [step.text for step in trajectory.steps]
+        reports: list[Report] = []
+        for k, due in enumerate(_due(lines, reference), 1):
+            own = [normal(line) for line in lines[:k]] == [normal(line) for line in reference[:k]]
+            rest = reference[due:]
+            reports.append(Report(True, n_tests) if own else self.report(problem, [*lines[:k], *rest]))
+        return Judgement(
+            trajectory.id,
+            tuple(float(report.good) for report in reports),
+            self.name,
+            aspects={"tests": tuple(float(report.tests) for report in reports)},
+            rationales=tuple(report.detail or None for report in reports),
+            cost=Cost(scored_tokens=sum(len(line.split()) + 1 for line in lines), calls=len(reports)),
+        ).check(trajectory)
+
+
+def _unjudged(trajectory: Trajectory, judge: str, reason: str) -> Judgement:
+    n = len(trajectory.steps)
+    return Judgement(trajectory.id, (None,) * n, judge, failures=(reason,) * n)
+
+
+def _is_of_world(problem: Problem) -> bool:
+    return "inputs" in problem.meta and "tests" not in problem.meta
+
+
+def _due(lines: Sequence[str], reference: Sequence[str]) -> list[int]:
+    """For each line the index of the reference's line that is due after it; comments and added lines move nothing."""
+    ours, theirs = [normal(line) for line in lines], [normal(line) for line in reference]
+    due = [0] * len(ours)
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        for i in range(i1, i2):
+            if tag == "delete":
+                due[i] = j1
+            else:
+                due[i] = j2 if i == i2 - 1 else min(j1 + i - i1 + 1, j2)
+    return due
+
+
+def mutation_rows(problem: Problem, labeller: Execution, separator: str = "\n") -> list[Sample]:
+    """Every line of the reference (good), and each of its versions put in its place, labelled by execution.
+
+    A row is the whole changed program. Lines before the changed one are good, it has its label, and those after it have none.
+    """
+    reference = reference_of(problem)
+    samples = [_sample(problem, reference, None, Report(True, len(asserts_of(problem))), labeller.name, separator)]
+    for at in range(len(reference)):
+        for variant in variants(reference, at):
+            changed = (*reference[:at], variant.text, *reference[at + 1 :])
+            samples.append(
+                _sample(problem, changed, variant, labeller.report(problem, changed), labeller.name, separator)
+            )
+    return samples
+
+
+def _sample(
+    problem: Problem, lines: Sequence[str], variant: Variant | None, report: Report, judge: str, separator: str
+) -> Sample:
+    """The row of a program; without a variant it is the reference itself, and all its lines are good."""
+    n, at = len(lines), len(lines) - 1 if variant is None else variant.line
+    kind: VariantKind = "original" if variant is None else variant.kind
+    name = f"{problem.id}/{kind}" + ("" if variant is None else f"/{at + 1}/{variant.text.strip()}")
+    trajectory = Trajectory(name, problem, tuple(map(Step, lines)), correct=report.good, separator=separator)
+    values = (*[1.0] * at, float(report.good), *[None] * (n - at - 1))
+    failures = (*[None] * (at + 1), *["after the changed line"] * (n - at - 1))
+    columns: Mapping[str, tuple[float | None, ...]] = {"tests": (float(report.tests),) * n}
+    cost = Cost(scored_tokens=sum(len(line.split()) + 1 for line in lines), calls=1)
+    said = Judgement(
+        name, values, judge, float(report.good), columns, failures=failures if any(failures) else (), cost=cost
+    )
+    return Sample(Judged(trajectory, said), kind, at, report)
+
+
+@register("labeller", "execution")
+def execution(run: Literal["sandbox", "world"] = "sandbox", allow_unsandboxed: bool = False) -> Execution:
+    """Run each program with the reference's lines after the step (PRLCoder); needs meta with program and tests."""
+    return Execution(Sandbox(allow_unsandboxed=allow_unsandboxed), run)

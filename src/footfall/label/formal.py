@@ -1,0 +1,97 @@
+"""Formal labels (FoVer, arXiv 2505.15960): a step is read, written as a formula, and put to a tool that can prove it.
+
+    domain logic      premises ∧ ¬conclusion has no model                        Z3
+    domain code       the program passes its tests, or one changed line mends it sandboxed Python
+    anything else     every equation in the step holds or follows                exact arithmetic, computer algebra
+
+Nobody is asked and nothing is sampled. The label is local: 1 for a step that is right by itself, even if it is built on an
+earlier error; the final answer is compared with the reference. A step that cannot be read has no label, and the reason.
+An equation between numbers that is true may still be the wrong one to write: that is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from footfall.label._formal_code import judge_programs
+from footfall.label._formal_equations import judge_equations
+from footfall.label._formal_logic import judge_deduction
+from footfall.label._formal_verdict import Verdict
+from footfall.label.noisy import chance
+from footfall.registry import register
+from footfall.tools.sandbox import Sandbox
+from footfall.types import Judged, Judgement, Trajectory
+
+__all__ = ["Formal", "Verdict", "balanced", "formal", "verdicts"]
+
+
+def verdicts(trajectory: Trajectory, sandbox: Sandbox | None = None) -> list[Verdict]:
+    """What the tool of the problem's domain says of each step, with the reason."""
+    domain = trajectory.problem.domain
+    if domain == "logic":
+        return judge_deduction(trajectory)
+    if domain == "code":
+        return judge_programs([trajectory], sandbox or Sandbox())[0]
+    return judge_equations(trajectory)
+
+
+@dataclass(frozen=True)
+class Formal:
+    """Labels steps by proof, computer algebra or execution, as the problem's domain asks."""
+
+    sandbox: Sandbox = field(default_factory=Sandbox)
+
+    @property
+    def name(self) -> str:
+        return "formal"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [self._judge(trajectory) for trajectory in trajectories]
+
+    def _judge(self, trajectory: Trajectory) -> Judgement:
+        said = verdicts(trajectory, self.sandbox)
+        failures = tuple(reason if holds is None else None for holds, reason in said)
+        return Judgement(
+            trajectory.id,
+            tuple(None if holds is None else float(holds) for holds, _ in said),
+            self.name,
+            rationales=tuple(None if holds is None else reason for holds, reason in said),
+            failures=failures if any(failures) else (),
+        ).check(trajectory)
+
+
+def balanced(rows: Sequence[Judged], seed: int = 0) -> list[Judged]:
+    """As many right as wrong labels (FoVer trains on last steps that are balanced so): those to spare are taken away."""
+    places = [(i, k, value) for i, row in enumerate(rows) for k, value in enumerate(_values(row)) if value is not None]
+    sides = [[place for place in places if (place[2] >= 0.5) == right] for right in (True, False)]
+    most = min(map(len, sides))
+    kept = {
+        (i, k)
+        for side in sides
+        for i, k, _ in sorted(side, key=lambda place: chance(seed, rows[place[0]].trajectory.id, place[1]))[:most]
+    }
+    return [_masked(i, row, kept) for i, row in enumerate(rows)]
+
+
+def _values(row: Judged) -> tuple[float | None, ...]:
+    return () if row.judgement is None else row.judgement.values
+
+
+def _masked(i: int, row: Judged, kept: set[tuple[int, int]]) -> Judged:
+    judgement = row.judgement
+    if judgement is None:
+        return row
+    values = tuple(value if (i, k) in kept else None for k, value in enumerate(judgement.values))
+    told = judgement.failures or (None,) * len(values)
+    why = tuple(
+        reason or (None if value is not None else "left out for balance")
+        for value, reason in zip(values, told, strict=True)
+    )
+    return Judged(row.trajectory, replace(judgement, values=values, failures=why if any(why) else ()))
+
+
+@register("labeller", "formal")
+def formal() -> Formal:
+    """Z3 on deductions, computer algebra on equations, execution on code (FoVer)."""
+    return Formal()

@@ -1,0 +1,150 @@
+"""GroundedPRM (arXiv 2510.14942): rollouts whose steps a tool verifies, fused with the outcome and propagated up a tree.
+
+A rollout from node i has N verified steps between i and its last one, with verdicts v_j = ±1 (0 where the tool cannot say),
+and the outcome F = ±1:
+
+    V = (1/N) Σ_j v_j (N − j)/N,   R = V + F/N,   R = F if N = 0          earlier verdicts weigh more
+    value(i) += R,   value(ancestor at distance d) += 0.9^d R,   visits += 1
+
+The label of a step is the sign of its value. A step that the tool refutes although its value is positive is dropped, and a
+step that the tool refutes is never positive. What differs: the tree is that of the given trace (with what other traces of
+the same call share with it); each of its nodes is simulated the same number of times, so no UCT choice is needed here
+(`uct` is there for a search); the tool is `formal` or any other judge; no rationale is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from footfall.label.formal import Formal
+from footfall.label.probing import Estimate, Probe, Prober, drawn, finished, forget, ready
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import register
+from footfall.types import Cost, Judge, Judgement, Trajectory
+
+__all__ = ["Grounded", "grounded", "rollout_reward", "uct", "verdict_sum"]
+
+
+def verdict_sum(verdicts: Sequence[float]) -> float:
+    """V = (1/N) Σ_j v_j (N − j)/N."""
+    n = len(verdicts)
+    return sum(v * (n - j) / n for j, v in enumerate(verdicts)) / n if n else 0.0
+
+
+def rollout_reward(verdicts: Sequence[float], outcome: float) -> float:
+    """R = V + F/N over the steps between the start and the last one; the outcome alone if there are none."""
+    return verdict_sum(verdicts) + outcome / len(verdicts) if verdicts else outcome
+
+
+def uct(value: float, visits: int, parent_visits: int, c: float = 1.414, sign: int = 1) -> float:
+    """±value + c · sqrt(ln(visits + 1) / (visits of the child + 1)): sign −1 while wrong paths are wanted."""
+    return sign * value + c * math.sqrt(math.log(parent_visits + 1) / (visits + 1))
+
+
+@dataclass(frozen=True)
+class Grounded:
+    """Monte Carlo rollouts whose steps a tool verifies. Costs as many completions as Monte Carlo."""
+
+    policy: Policy
+    tool: Judge = field(default_factory=Formal)
+    rollouts: int = 8
+    decay: float = 0.9
+    clean: bool = True
+    """Drop steps that the tool refutes although their value is positive; otherwise they are labelled wrong."""
+    params: SamplingParams = SamplingParams()
+
+    def __post_init__(self) -> None:
+        if self.rollouts < 1 or not 0 <= self.decay <= 1:
+            raise ValueError(f"rollouts must be at least 1 and decay in [0, 1], got {self.rollouts} and {self.decay}")
+
+    @property
+    def name(self) -> str:
+        settings = f"n={self.rollouts},decay={self.decay:g},clean={self.clean}"
+        return f"grounded({self.policy.name},{self.tool.name},{settings},{drawn(self.params)})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Label every step; all rollouts are one batch, and so is what the tool is asked."""
+        traces = [ready(trajectory) for trajectory in trajectories]
+        prober = Prober(self.policy, self.params)
+        sizes = [len(trace.steps) - finished(trace) for trace in traces]
+        probes = [
+            Probe(t.prefix(k), self.rollouts) for t, n in zip(traces, sizes, strict=True) for k in range(1, n + 1)
+        ]
+        answered = iter(prober.ask(probes))
+        verified = self.tool.judge(traces)
+        found = []
+        for trace, n, said in zip(traces, sizes, verified, strict=True):
+            own = [next(answered) for _ in range(n)]
+            spent = Cost.total((said.cost, *(cost for _, cost in own)))
+            found.append(self._judgement(trace, [estimate for estimate, _ in own], said, spent))
+        return found
+
+    def forget(self) -> None:
+        """Drop the caches of the tool and the policy."""
+        forget(self.policy, self.tool)
+
+    def _judgement(self, trace: Trajectory, estimates: list[Estimate], said: Judgement, cost: Cost) -> Judgement:
+        rewards, tool_cost = self._rewards(estimates)
+        scores = self._propagated(trace, rewards)
+        verdicts = _signs(said.values)
+        labels = [self._label(score, verdict) for score, verdict in zip(scores, verdicts, strict=True)]
+        failures = tuple(reason for _, reason in labels)
+        return Judgement(
+            trace.id,
+            tuple(label for label, _ in labels),
+            self.name,
+            aspects={"score": tuple(scores), "verdict": tuple(verdicts)},
+            failures=failures if any(failures) else (),
+            cost=cost + tool_cost,
+        ).check(trace)
+
+    def _rewards(self, estimates: Sequence[Estimate]) -> tuple[list[list[float]], Cost]:
+        """R of every rollout of every prefix; the tool reads each whole, for a step is judged in its place."""
+        rewards: list[list[float]] = []
+        cost = Cost()
+        for estimate in estimates:
+            whole = [rollout.completion.after(estimate.prefix, self.policy.name) for rollout in estimate.rollouts]
+            said = self.tool.judge(whole)
+            cost += Cost.total(each.cost for each in said)
+            first = len(estimate.prefix.steps)
+            rewards.append([
+                rollout_reward(_signs(each.values[first:-1]), 1.0 if rollout.correct else -1.0)
+                for each, rollout in zip(said, estimate.rollouts, strict=True)
+            ])  # fmt: skip
+        return rewards, cost
+
+    def _propagated(self, trace: Trajectory, rewards: Sequence[Sequence[float]]) -> list[float]:
+        """value(i) = Σ 0.9^distance R over the nodes from i down, a visit; of a finished trace the last R is its outcome."""
+        totals = [sum(own) for own in rewards]
+        visits = [len(own) for own in rewards]
+        if len(totals) < len(trace.steps):
+            totals.append(1.0 if trace.correct else -1.0)
+            visits.append(1)
+        scores = []
+        for i in range(len(totals)):
+            total = sum(totals[k] * self.decay ** (k - i) for k in range(i, len(totals)))
+            scores.append(total / max(1, sum(visits[i:])))
+        return scores
+
+    def _label(self, score: float, verdict: float) -> tuple[float | None, str | None]:
+        if verdict < 0 and score > 0 and self.clean:
+            return None, "the tool refutes the step, but its value is positive"
+        if score == 0 and verdict == 0:
+            return None, "the value is zero, and the tool cannot say"
+        good = verdict > 0 if score == 0 else score > 0 and verdict >= 0
+        return float(good), None
+
+
+def _signs(values: Sequence[float | None]) -> list[float]:
+    """+1 for verified, −1 for refuted, 0 where the tool could not say."""
+    return [0.0 if value is None else 1.0 if value >= 0.5 else -1.0 for value in values]
+
+
+@register("labeller", "grounded")
+def grounded(
+    policy: Policy, rollouts: int = 8, clean: bool = True, params: SamplingParams = SamplingParams()
+) -> Grounded:
+    """Rollouts whose steps a formal tool verifies, fused with the outcome (GroundedPRM)."""
+    return Grounded(policy, rollouts=rollouts, clean=clean, params=params)

@@ -1,0 +1,75 @@
+"""GroundedPRM: Tree-Guided and Fidelity-Aware Process Reward Modeling (Zhang et al., arXiv 2510.14942).
+
+Rollouts are verified step by step by a tool (v = ±1) and graded by their answer (F = ±1), and both are one reward:
+
+    R = (1/N) Σ_j v_j (N − j)/N + F/N,      value(i) = Σ 0.9^d R over the rollouts from i and from d steps below it
+
+The sign of the value is the label; a step that the tool refutes although its value is positive is dropped.
+
+What differs: the tool checks the equations of a step by exact arithmetic and no language model reads its output, so a true
+equation that should not have been written passes. The tree is that of the given traces, every node with the same number of
+rollouts, and both methods get the same ones. Labels are compared with the truth on the steps up to the first error; the
+last step is left out. Two comparisons are on the steps that are kept, for both methods; as the dropped ones are mostly errors
+that the tool found, a third is on all steps, with the dropped ones called wrong.
+"""
+
+from __future__ import annotations
+
+from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.label.grounded import Grounded
+from footfall.label.monte_carlo import MonteCarlo
+from footfall.policy.protocol import SamplingParams
+from footfall.types import Cost
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+
+RECIPE = Recipe(
+    name="grounded-prm",
+    paper="GroundedPRM: Tree-Guided and Fidelity-Aware Process Reward Modeling for Step-Level Reasoning",
+    arxiv="2510.14942",
+    year=2025,
+    stage="data",
+    world="arithmetic",
+    scale="80 traces a seed by the scripted policy, which is also the completer; 8 rollouts a step.",
+    claims=(
+        Claim(
+            "Verdicts of a tool fused with outcomes give better labels than outcomes of the same rollouts alone.",
+            metric="share of steps labelled as the truth has it, 8 rollouts a step",
+            direction="higher", baseline="Monte Carlo", method="grounded",
+        ),
+        Claim(
+            "The first error is called wrong more often.",
+            metric="share of first errors labelled wrong, 8 rollouts a step",
+            direction="higher", baseline="Monte Carlo, first errors", method="grounded, first errors",
+        ),
+        Claim(
+            "With nothing dropped, and what the tool refutes called wrong, the labels are better too.",
+            metric="share of steps labelled as the truth has it, 8 rollouts a step, nothing dropped",
+            direction="higher", baseline="Monte Carlo, nothing dropped", method="grounded, nothing dropped",
+        ),
+    ),
+)  # fmt: skip
+
+
+def measure(trial: Trial) -> Outcome:
+    world, policy = ArithmeticWorld(), ArithmeticPolicy(recover=0.3)
+    params = SamplingParams(seed=trial.seed)
+    traces = [trace for _, trace in world.traces(policy, trial.size(80, 8), trial.seed)]
+    fused = Grounded(policy, rollouts=8, params=params).judge(traces)
+    plain = MonteCarlo(policy, rollouts=8, params=params).judge(traces)
+    arms: dict[str, list[float]] = {name: [] for claim in RECIPE.claims for name in (claim.baseline, claim.method)}
+    for trace, own, other in zip(traces, fused, plain, strict=True):
+        error = world.first_error(trace)
+        for k in range(min(error + 1, len(trace.steps) - 1) if error >= 0 else len(trace.steps) - 1):
+            label, estimate = own.values[k], other.values[k]
+            if estimate is None:
+                continue
+            arms["grounded, nothing dropped"].append(float(bool(label) == (k != error)))
+            arms["Monte Carlo, nothing dropped"].append(float((estimate >= 0.5) == (k != error)))
+            if label is None:
+                continue
+            arms["grounded"].append(float((label >= 0.5) == (k != error)))
+            arms["Monte Carlo"].append(float((estimate >= 0.5) == (k != error)))
+            if k == error:
+                arms["grounded, first errors"].append(arms["grounded"][-1])
+                arms["Monte Carlo, first errors"].append(arms["Monte Carlo"][-1])
+    return Outcome(arms, Cost.total(said.cost for said in (*fused, *plain)))

@@ -1,0 +1,96 @@
+"""Process-Supervised Reinforcement Learning for Code Generation (Ye et al., arXiv 2502.01715): PRLCoder.
+
+Change one line w_i of a correct program at a time, by a mutation or a refactoring, and let compile-and-test label it:
+
+    label(w_i) = 1[ the program with w_i in its place passes all tests ];  unchanged lines are good
+
+A PRM on such lines rewards a program line by line; an outcome model (ORM) sees only whether the whole program passes.
+
+What differs: no reinforcement learning. Both models choose among 8 programs of the scripted writer (PRM by its lowest line,
+ORM by its last), which shows what their rewards are worth. Mutations come from the syntax tree, not from a language model;
+programs are those of the code world, run by its interpreter. Both models have the same backbone, read the same changed
+programs and differ in their labels alone: ORM rows are labelled at the last line only. The backbone has read arithmetic, not
+code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.lab.shared import prms
+from footfall.lab.shared.domains import step_auc
+from footfall.label.execution import Execution, mutation_rows
+from footfall.policy.protocol import SamplingParams
+from footfall.reward.judge import step_head
+from footfall.search import aggregate, best
+from footfall.train.config import TrainConfig
+from footfall.types import Cost, Judged, Problem
+from footfall.worlds import CodePolicy, CodeWorld
+
+RECIPE = Recipe(
+    name="prlcoder",
+    paper="Process-Supervised Reinforcement Learning for Code Generation",
+    arxiv="2502.01715",
+    year=2025,
+    stage="data",
+    world="code",
+    scale="Embedded Llama of 1.1M parameters as backbone; a seed has 60 training problems with up to 8 changed programs "
+    "each, and 60 held-out problems with 8 programs each.",
+    claims=(
+        Claim(
+            "Process supervision by mutation and execution beats outcome supervision.",
+            metric="pass rate of the program that the model likes best, of 8",
+            direction="higher", baseline="outcome model", method="process model", beside=("first program", "any program"),
+        ),
+        Claim(
+            "Its values tell right lines from wrong ones better.",
+            metric="AUC of line values up to the first wrong line",
+            direction="higher", baseline="outcome model, lines", method="process model, lines",
+        ),
+    ),
+)  # fmt: skip
+N = 8
+
+
+def measure(trial: Trial) -> Outcome:
+    world, policy, execution = CodeWorld(), CodePolicy(), Execution(run="world")
+    process: list[Judged] = []
+    for problem in world.problems(trial.size(60, 2), trial.seed):
+        samples = mutation_rows(_short(problem), execution)
+        n = min(N, len(samples))
+        process += [samples[i * len(samples) // n].row for i in range(n)]
+    tests = [world.prefix(_short(p)) for p in world.problems(trial.size(60, 1), trial.seed, split="test")]
+    drawn = policy.sample(tests, N, SamplingParams(seed=trial.seed))
+    rows = [[world.graded(c.after(t, policy.name)) for c in row] for t, row in zip(tests, drawn, strict=True)]
+    programs = [replace(t, steps=t.steps[:-1]) for row in rows for t in row]
+    errors = [world.first_error(t) for t in programs]
+    arms: dict[str, float | list[float]] = {
+        "first program": [float(bool(row[0].correct)) for row in rows],
+        "any program": [float(any(t.correct for t in row)) for row in rows],
+    }
+    costs = [t.cost for t in programs] + [row.judgement.cost for row in process if row.judgement]
+    outcome = list(map(_outcome, process))
+    for name, given, how in (("process model", process, "min"), ("outcome model", outcome, "last")):
+        config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
+        trained = prms.train(trial, f"prlcoder-{how}", given, config)
+        said = step_head(trained.folder, device="cpu").judge(programs)
+        scores = [aggregate(each.values, how) for each in said]
+        chosen = [programs[at + (best(scores[at : at + N]) or 0)] for at in range(0, len(programs), N)]
+        arms[name] = [float(bool(t.correct)) for t in chosen]
+        arms[f"{name}, lines"] = step_auc(said, errors)
+        costs += [trained.cost, *(each.cost for each in said)]
+    return Outcome(arms, Cost.total(costs))
+
+
+def _short(problem: Problem) -> Problem:
+    """Without examples and without the list of calls: what is asked for is in the first line."""
+    return replace(problem, prompt=problem.text.splitlines()[0])
+
+
+def _outcome(row: Judged) -> Judged:
+    """The same program, labelled at its end with whether it passes."""
+    trajectory, said = row
+    assert said is not None
+    values = (None,) * (len(said.values) - 1) + (float(bool(trajectory.correct)),)
+    return Judged(trajectory, replace(said, values=values, failures=(), judge="outcome"))

@@ -1,0 +1,38 @@
+"""Siblings with the same text are different nodes of a full tree, and each is rolled out for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from footfall.label.hrm_hnc import expand
+from footfall.policy.protocol import Completion, SamplingParams
+from footfall.types import Cost, Step, Trajectory
+from tests.label.scripted_policy import PROBLEM
+
+
+@dataclass
+class Repeating:
+    """The first step is always the same; the answer after it is right for every second sample index."""
+
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    name: str = "repeating"
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        self.asked.append((len(prefixes), n))
+        return [[self._write(prefix, i) for i in range(first, first + n)] for prefix in prefixes]
+
+    def _write(self, prefix: Trajectory, index: int) -> Completion:
+        if not prefix.steps:
+            return Completion((Step("Same."),), "step", index, cost=Cost(calls=1))
+        return Completion((Step(f"The answer is {7 if index < 3 else 8}."),), "end", index, cost=Cost(calls=1))
+
+
+def test_each_copy_has_samples_of_its_own() -> None:
+    policy = Repeating()
+    (tree,), cost = expand([PROBLEM], policy, branch=2, depth=2)
+    assert policy.asked == [(1, 2), (1, 4)], "the two copies are one prefix with four samples"
+    assert [tree.nodes[i].value for i in tree.children(-1)] == [1.0, 0.5], "samples 0 and 1, then 2 and 3"
+    assert tree.value == 0.75 and cost.calls == len(tree.nodes) == 6

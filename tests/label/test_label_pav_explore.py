@@ -1,0 +1,71 @@
+"""One step of policy improvement by resampling: what a reward makes of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from footfall.label.pav import explore
+from footfall.policy.protocol import Completion, SamplingParams
+from footfall.types import Cost, Step, Trajectory
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from tests.label.scripted_policy import PROBLEM
+
+WORLD = ArithmeticWorld()
+START = Trajectory("t", PROBLEM)
+
+
+@dataclass
+class Coins:
+    """Writes "a" or "b" by the parity of the sample's index, and ends after two steps."""
+
+    finish: str = "end"
+    name: str = "coins"
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        assert params.until == "step"
+        return [[self._write(prefix, i) for i in range(first, first + n)] for prefix in prefixes]
+
+    def _write(self, prefix: Trajectory, index: int) -> Completion:
+        if self.finish == "error":
+            return Completion((), "error", index, error="busy")
+        last = len(prefix.steps) == 1
+        return Completion((Step("ab"[index % 2]),), "end" if last else "step", index, cost=Cost(calls=1))
+
+
+def texts(trace: Trajectory) -> str:
+    return "".join(step.text for step in trace.steps)
+
+
+def test_a_strong_reward_takes_the_rewarded_step_and_none_leaves_the_policy_as_it_is() -> None:
+    def likes_b(before: Trajectory, after: Trajectory) -> float:
+        return 100.0 * (texts(after).count("b") - texts(before).count("b"))
+
+    traces, cost = explore(Coins(), [START] * 5, likes_b)
+    assert [texts(trace) for trace in traces] == ["bb"] * 5 and cost.calls == 5 * 2 * 4
+    plain, _ = explore(Coins(), [START] * 200, lambda before, after: 0.0)
+    share = sum(texts(trace).count("b") for trace in plain) / 400
+    assert 0.4 < share < 0.6
+
+
+def test_the_weight_of_a_step_is_the_exponential_of_its_reward() -> None:
+    traces, _ = explore(Coins(), [START] * 1000, lambda before, after: float(texts(after)[-1] == "b"))
+    share = sum(texts(trace).count("b") for trace in traces) / 2000
+    assert abs(share - 0.7311) < 0.04, "e / (1 + e)"
+
+
+def test_a_trace_that_cannot_go_on_stays_where_it_is() -> None:
+    traces, _ = explore(Coins(finish="error"), [START], lambda before, after: 0.0)
+    assert traces == [START] and explore(Coins(), [], lambda before, after: 0.0) == ([], Cost())
+
+
+def test_the_policys_own_values_make_it_better_and_the_seed_decides_the_traces() -> None:
+    policy = ArithmeticPolicy()
+    starts = [WORLD.prefix(problem) for problem in WORLD.problems(40, seed=3)]
+    better, _ = explore(policy, starts, lambda before, after: 6 * policy.value(after), params=SamplingParams(seed=2))
+    again, _ = explore(policy, starts, lambda before, after: 6 * policy.value(after), params=SamplingParams(seed=2))
+    plain, _ = explore(policy, starts, lambda before, after: 0.0, params=SamplingParams(seed=2))
+    assert better == again
+    assert sum(map(policy.value, better)) > sum(map(policy.value, plain)) + 5

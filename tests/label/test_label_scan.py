@@ -1,0 +1,48 @@
+"""SCAN's robust stage: which traces are trained on, and that its labels are less noisy than the rollouts they come from."""
+
+from __future__ import annotations
+
+from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.scan import balanced, label_noise, scan
+from footfall.policy.drawing import draw_traces
+from footfall.policy.protocol import SamplingParams
+from footfall.types import Judged, Judgement
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from tests.label.scripted_policy import trace
+
+WORLD, POLICY = ArithmeticWorld(), ArithmeticPolicy()
+
+
+def row(answer: int, n: int, label: float | None) -> Judged:
+    """A one-step trace; 7 is right."""
+    made = WORLD.graded(trace(f"The answer is {answer}.", id=f"{answer}-{n}"))
+    return Judged(made, Judgement(made.id, (label,), "test"))
+
+
+def test_as_many_right_as_wrong_traces_are_kept_in_order() -> None:
+    rows = [row(7, n, 1.0) for n in range(6)] + [row(8, n, 0.0) for n in range(2)] + [row(9, 0, None)]
+    kept = balanced(rows, seed=1)
+    assert [bool(r.trajectory.correct) for r in kept] == [True, True, False, False]
+    assert [rows.index(r) for r in kept] == sorted(rows.index(r) for r in kept)
+    assert balanced(rows, seed=1) == kept
+    assert any(balanced(rows, seed) != kept for seed in range(2, 9)), "which ones is drawn"
+
+
+def test_without_wrong_traces_nothing_is_left() -> None:
+    assert balanced([row(7, 0, 1.0)]) == [] and balanced([]) == []
+
+
+def test_denoised_labels_place_errors_better_than_the_rollouts_they_come_from() -> None:
+    params = SamplingParams(seed=5)
+    drawn = draw_traces(POLICY, [WORLD.prefix(problem) for problem in WORLD.problems(80, 5)], 8, params)
+    wrong = [t for traces in drawn for t in traces if not t.correct]
+    said = scan(POLICY, rollouts=8, responses=8, params=params).judge(wrong)
+    kept = [(t, j) for t, j in zip(wrong, said, strict=True) if j.values[0] is not None]
+    raw = MonteCarlo(POLICY, 8, "hard", "first-error", params=params).judge([t for t, _ in kept])
+    truth = [WORLD.first_error(t) for t, _ in kept]
+    found = {
+        name: [j.first_below(0.5) for j in labels] for name, labels in (("raw", raw), ("scan", [j for _, j in kept]))
+    }
+    noise = {name: label_noise([-1 if e is None else e for e in errors], truth) for name, errors in found.items()}
+    assert noise["scan"].rate < noise["raw"].rate / 2
+    assert noise["raw"].over_rated > 10 * noise["raw"].under_rated, "rollouts that repair an error are what misleads"
