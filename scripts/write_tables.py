@@ -1,4 +1,5 @@
-"""Write the tables of the docs that come from the code: between the marks `<!-- table: NAME -->` and `<!-- end -->`.
+"""Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
+and the charts of `label_costs.json`.
 
 python scripts/write_tables.py            # write them
 python scripts/write_tables.py --check    # 1 if a page is not up to date
@@ -6,10 +7,14 @@ python scripts/write_tables.py --check    # 1 if a page is not up to date
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+from footfall.bench.labels import BLOCKS, LabelCosts, chart, chart_file
 from footfall.registry import parts
 from footfall.reward.family import Family, families
 
@@ -38,7 +43,17 @@ def _row(family: Family, summary: str) -> str:
     return f"| `{family.name}` | {published} | {value} | {threshold} | {family.licence} |\n"
 
 
-TABLES = {"families": family_table}
+@cache
+def label_costs() -> LabelCosts:
+    """What `footfall bench labels --option docs=docs` measured."""
+    return LabelCosts.from_dict(json.loads((DOCS / "label_costs.json").read_text(encoding="utf-8")))
+
+
+def _block(name: str) -> Callable[[], str]:
+    return lambda: BLOCKS[name](label_costs())
+
+
+TABLES: dict[str, Callable[[], str]] = {"families": family_table, **{name: _block(name) for name in BLOCKS}}
 
 
 def written(page: str) -> str:
@@ -46,12 +61,17 @@ def written(page: str) -> str:
     return _BLOCK.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], page)
 
 
+def made() -> dict[Path, str]:
+    """Every page and chart as it should be."""
+    pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
+    costs = label_costs()
+    return pages | {DOCS / chart_file(world): chart(costs, world) + "\n" for world in costs.worlds}
+
+
 def main() -> int:
     stale = []
-    for path in sorted(DOCS.glob("*.md")):
-        page = path.read_text(encoding="utf-8")
-        new = written(page)
-        if new != page:
+    for path, new in made().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != new:
             stale.append(path.name)
             if "--check" not in sys.argv:
                 path.write_text(new, encoding="utf-8")

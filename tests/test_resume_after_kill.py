@@ -145,7 +145,7 @@ def test_twenty_kills_change_no_byte_and_repeat_no_finished_rollout(tmp_path: Pa
 
 def test_half_a_shard_is_no_shard(tmp_path: Path) -> None:
     traces = traces_of(ArithmeticPolicy(), 6)
-    options = ["--policy", "scripted-arithmetic", "--rollouts", "2"]
+    options = ["--policy", "scripted-arithmetic", "--rollouts", "2", "--store", "none"]
     undisturbed = Job(tmp_path / "undisturbed", traces, options, chunk=2)
     undisturbed.finish()
     killed = Job(tmp_path / "killed", traces, options, chunk=2)

@@ -168,6 +168,7 @@ _WRAPPINGS = (
 )
 
 
+@lru_cache(maxsize=4096)
 def _undress(text: str) -> str:
     """Without what does not change the meaning: math delimiters, bold, spacing commands, a final full stop."""
     for pattern, plain in _DRESS:

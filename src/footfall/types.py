@@ -11,10 +11,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import add, attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
-    "Cost", "Judge", "Judged", "Judgement", "Json", "Message", "Node", "Problem", "SearchResult", "Searcher",
+    "Cost", "Decision", "Judge", "Judged", "Judgement", "Json", "Message", "Node", "Problem", "SearchResult", "Searcher",
     "Step", "Trajectory", "Tree",
 ]  # fmt: skip
 
@@ -37,7 +38,7 @@ class Cost:
     calls: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+        return Cost(*map(add, _amounts(self), _amounts(other)))
 
     @classmethod
     def total(cls, costs: Iterable[Cost]) -> Cost:
@@ -45,6 +46,9 @@ class Cost:
 
     def to_dict(self) -> dict[str, float]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+_amounts = attrgetter(*(f.name for f in fields(Cost)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +233,10 @@ class Node:
     value: float | None = None
     terminal: bool = False
     meta: Mapping[str, Json] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    """Of writing and judging this step; several steps written in one go are charged to the last of them."""
+    pruned: bool = False
+    """Looked at and given up."""
 
 
 @dataclass(slots=True)
@@ -277,6 +285,18 @@ class Tree:
         )
 
 
+class Decision(NamedTuple):
+    """One thing that a search did, small enough to be read aloud: "pruned 4, 5: not among the 2 best"."""
+
+    what: str
+    """expanded, scored, kept, pruned, backed-up, stopped, chosen, failed, or a method's own word."""
+    nodes: tuple[int, ...]
+    """Of the result's tree; -1 is the empty prefix."""
+    why: str
+    values: tuple[float | None, ...]
+    """The numbers it went by, one a node, or none."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """A searcher's answer to one problem, with everything it looked at and what that cost."""
@@ -290,6 +310,14 @@ class SearchResult:
     """One a candidate, as the searcher compared them."""
     failure: str | None = None
     cost: Cost = field(default_factory=Cost)
+    decisions: tuple[Decision, ...] = ()
+    """What was done in which order: with the tree, the search can be replayed."""
+    policy_cost: Cost = field(default_factory=Cost)
+    """The part of `cost` that went into writing."""
+    judge_cost: Cost = field(default_factory=Cost)
+    """The part of `cost` that went into judging."""
+    stopped: str | None = None
+    """The budget that ran out before the method was done, such as "tokens"."""
 
 
 class Searcher(Protocol):

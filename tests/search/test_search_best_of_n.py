@@ -116,7 +116,7 @@ def test_a_candidate_with_an_unjudged_step_has_no_score() -> None:
 
 def test_searchers_are_found_by_name() -> None:
     assert {"best-of-n", "majority", "weighted-vote"} <= set(registry.parts("searcher"))
-    made = registry.create("searcher", "weighted-vote", policy=Scripted(), judge=ByTry(), n=3, aggregation="min")
+    made = registry.create("searcher", "weighted-vote", n=3, aggregation="min")
     assert (made.rule, made.n, made.aggregation) == ("weighted", 3, "min")
 
 

@@ -1,4 +1,4 @@
-"""How sure a figure is: bootstrap intervals over problems, paired differences, Wilson's interval for a rate.
+"""How sure a figure is: bootstrap intervals over problems, paired differences, Wilson's for a rate, Student's over seeds.
 
 A bootstrap resample is a vector of counts, one a case, so any figure that can be written with case weights gets its
 interval from one weight matrix: row 0 is the data itself, each further row a resample.
@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "Interval", "bootstrap_mean", "case_weights", "from_resamples", "paired_difference", "wilson"]
+__all__ = [
+    "Floats", "Interval", "bootstrap_mean", "case_weights", "from_resamples", "mean_of_seeds", "paired_difference",
+    "t_quantile", "wilson",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
 _CHUNK = 256
 """Resamples drawn at once, to bound the memory."""
+_GRID = 200_001
 
 
 class Interval(NamedTuple):
@@ -62,6 +67,31 @@ def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Interval:
     centre = (p + z * z / (2 * n)) / scale
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
     return Interval(p, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def mean_of_seeds(means: Sequence[float]) -> Interval:
+    """The mean of one figure a seed, ± t(G − 1) · s / √G; a single seed has no interval, both ends are NaN."""
+    if not means:
+        raise ValueError("a mean needs at least one seed")
+    value = math.fsum(means) / len(means)
+    if len(means) == 1:
+        return Interval(value, math.nan, math.nan)
+    half = t_quantile(len(means) - 1) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
+    return Interval(value, value - half, value + half)
+
+
+@lru_cache(maxsize=64)
+def t_quantile(df: int, level: float = 0.95) -> float:
+    """The two-sided quantile of Student's t.
+
+    With t = √df · tan θ the density is proportional to cos(θ)^(df − 1) on |θ| < π/2, so θ is read off its integral.
+    """
+    if df < 1 or not 0 < level < 1:
+        raise ValueError(f"Student's t needs df >= 1 and a level in (0, 1), not {df} and {level}")
+    theta = np.linspace(0.0, math.pi / 2, _GRID)
+    density = np.maximum(np.cos(theta), 0.0) ** (df - 1)
+    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return math.sqrt(df) * math.tan(float(np.interp(level, mass / mass[-1], theta)))
 
 
 def case_weights(

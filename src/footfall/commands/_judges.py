@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from footfall.commands._options import JudgeOptions, PolicyOptions, SamplingOptions, given
+from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
+from footfall.policy.protocol import Policy
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
 from footfall.store import Run
@@ -38,7 +39,12 @@ def open_judge(options: JudgeOptions, asked: Mapping[str, Any], offered: Mapping
     return make_judge(judge_name(options), {**asked, **settings(options.set)}, offered)
 
 
-def make_judge(name: str, asked: Mapping[str, Any], offered: Mapping[str, Any]) -> Judge:
+def make_judge(
+    name: str,
+    asked: Mapping[str, Any],
+    offered: Mapping[str, Any],
+    opening: Callable[[PolicyOptions], Policy] | None = None,
+) -> Judge:
     """A judge from a PRM's folder (or the run that trained it), a published PRM's folder or hub id, or a registered name.
 
     What is asked for must fit the judge; what is offered is used if it does.
@@ -46,11 +52,11 @@ def make_judge(name: str, asked: Mapping[str, Any], offered: Mapping[str, Any]) 
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
     folder = prm_folder(Path(name))
     if name in kinds:
-        made: Judge = make_part(kinds[name], name, asked, offered)
+        made: Judge = make_part(kinds[name], name, asked, offered, opening)
     elif folder is not None:
-        made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered)
+        made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered, opening)
     elif _is_checkpoint(name):
-        made = make_part("reward", "checkpoint", {**asked, "path": name}, offered)
+        made = make_part("reward", "checkpoint", {**asked, "path": name}, offered, opening)
     elif Path(name).exists():
         raise ValueError(
             f"{name} is no PRM: it has neither a {CONFIG_FILE} (`footfall train` writes it) nor a config.json"
@@ -73,12 +79,12 @@ def _is_checkpoint(name: str) -> bool:
 def asks(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[str, Any]:
     """What the user wants the judge to use: a policy to complete prefixes with, and how."""
     found: dict[str, Any] = {"policy": policy} if policy.named else {}
-    return {**found, "params": sampling.params(seed)} if given(sampling) else found
+    return {**found, "params": Drawing(sampling, seed)} if given(sampling) else found
 
 
 def offers(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[str, Any]:
     """What any judge may use: the seed, the way to draw rollouts, the device."""
-    found: dict[str, Any] = {"params": sampling.params(seed), "seed": seed}
+    found: dict[str, Any] = {"params": Drawing(sampling, seed), "seed": seed}
     return found if policy.device is None else {**found, "device": policy.device}
 
 
@@ -130,12 +136,17 @@ class JudgeInRun:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         def work(part: Sequence[Trajectory]) -> list[Judgement]:
             said = self.inner.judge(part)
-            return [judgement.check(t) for judgement, t in zip(said, part, strict=True)]
+            return [_without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
 
         return self.run.map(
             "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
             chunk=self.chunk, made_by=self.name, forgetful=(self.inner, getattr(self.inner, "policy", None)),
         )  # fmt: skip
+
+
+def _without_seconds(judgement: Judgement) -> Judgement:
+    """Times stand in the run's log alone, so that two runs can be compared byte by byte."""
+    return replace(judgement, cost=replace(judgement.cost, seconds=0.0))
 
 
 def _judged_key(trajectory: Trajectory) -> str:

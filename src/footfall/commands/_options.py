@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from footfall.policy.protocol import SamplingParams
 
-__all__ = ["JudgeOptions", "PolicyOptions", "RunOptions", "SamplingOptions", "StepEnd", "given"]
+__all__ = [
+    "Drawing", "JudgeOptions", "PolicyOptions", "RunOptions", "SamplingOptions", "StepEnd", "StoreOptions", "given",
+    "policy_in_words",
+]  # fmt: skip
 
 StepEnd = Literal["auto", "line", "blank-line"]
 
@@ -43,6 +46,12 @@ class PolicyOptions:
     """How that server is asked. None: completions."""
     api_key_env: str | None = None
     """Environment variable that holds the server's key."""
+    timeout: float | None = None
+    """Seconds that one request to that server may take, before it is tried again. None: 900."""
+    retries: int | None = None
+    """How often a request that failed is tried again. None: 5."""
+    concurrency: int | None = None
+    """Requests that may be under way at once. None: 32."""
     device: str | None = None
     """cpu, cuda, cuda:1, … None: CUDA where there is one."""
     step_end: StepEnd = "auto"
@@ -77,6 +86,34 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """How rollouts are drawn as far as the user said so; the rest is what the part that draws them has for its own."""
+
+    options: SamplingOptions
+    seed: int
+
+    def over(self, default: object) -> SamplingParams:
+        """The part's own parameters with the user's wishes put over them."""
+        own = default if isinstance(default, SamplingParams) else SamplingParams()
+        return replace(own, **given(self.options), seed=self.seed)
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """Where completions are kept, so that none is ever paid for twice."""
+
+    store: str | None = None
+    """Folder of the rollout store; none: keep nothing. None: a folder `rollouts` beside the run directory for label, and
+    nothing for other commands."""
+
+    def folder(self, beside: Path | None = None) -> Path | None:
+        """The folder, if there is a store; by default the one `beside` a run directory, if that is given."""
+        if self.store is None:
+            return None if beside is None else beside.absolute().parent / "rollouts"
+        return None if self.store.lower() == "none" else Path(self.store)
+
+
+@dataclass(frozen=True)
 class JudgeOptions:
     """Who says how good each step is."""
 
@@ -90,3 +127,20 @@ def given(options: Any) -> dict[str, Any]:
     """What the user asked for: the fields of an option group that differ from its defaults."""
     values = asdict(options)
     return {f.name: values[f.name] for f in fields(options) if values[f.name] != f.default}
+
+
+def policy_in_words(words: str) -> PolicyOptions:
+    """A policy in one word of the command line: `embedded`, or `http,url=http://localhost:8001/v1,model=NAME,mode=chat`."""
+    name, *pairs = words.split(",")
+    known = {f.name for f in fields(PolicyOptions)} - {"policy", "step_end"}
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if key not in known or not value:
+            raise ValueError(
+                f"{words!r}: {pair!r} says nothing of a policy; it takes {', '.join(sorted(known))}, as KEY=VALUE"
+            )
+        number = {"timeout": float, "retries": int, "concurrency": int}.get(key, str)
+        found[key] = number(value)
+    return PolicyOptions(policy=name.strip() or None, **found)

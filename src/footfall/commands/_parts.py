@@ -5,15 +5,18 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from footfall.commands._options import PolicyOptions, given
+from footfall.commands._options import Drawing, PolicyOptions, given
+from footfall.label.rollouts import StoredPolicy
 from footfall.policy.protocol import Policy
 from footfall.registry import load, parts
+from footfall.types import Cost, content_key
 
-__all__ = ["make_part", "open_policy", "separator_of", "settings"]
+__all__ = ["Opener", "found_in_words", "make_part", "open_policy", "separator_of", "settings"]
 
 _NAMED_BY = {
     "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder)",
@@ -22,17 +25,27 @@ _NAMED_BY = {
     "path": "its folder: give that to --judge",
 }
 """How a user supplies what a part cannot do without."""
+_REQUESTS_A_SHARD = 128
+"""Of a server: so many answers are at most lost when the process is killed. More would keep a server busier."""
 _LINE_WRITERS = ("embedded", "scripted-arithmetic")
 """Policies that put a single line break after each step."""
 
 
-def make_part(kind: str, name: str, asked: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> Any:
+def make_part(
+    kind: str,
+    name: str,
+    asked: Mapping[str, Any],
+    offered: Mapping[str, Any] | None = None,
+    opening: Callable[[PolicyOptions], Policy] | None = None,
+) -> Any:
     """The registered part with all that was asked for, and what is offered as far as it takes it.
 
-    A value that is a `PolicyOptions` is opened here, after the options have been found to fit.
+    A value that is a `PolicyOptions` is opened here (by `opening`, else by `open_policy`), after the options have been
+    found to fit; one that is a `Drawing` is put over the part's own sampling parameters.
     """
     factory = load(kind, name)
     takes = inspect.signature(factory).parameters
+    asked = _spelled_out(asked, takes)
     for option in asked:
         if option not in takes:
             near = difflib.get_close_matches(option, takes, n=1)
@@ -42,13 +55,24 @@ def make_part(kind: str, name: str, asked: Mapping[str, Any], offered: Mapping[s
     for option, parameter in takes.items():
         if parameter.default is parameter.empty and option not in arguments:
             raise ValueError(f"the {kind} {name!r} needs {_NAMED_BY.get(option, _flag(option))}")
-    opened = {k: open_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()}
-    return factory(**opened)
+    arguments = {k: v.over(takes[k].default) if isinstance(v, Drawing) else v for k, v in arguments.items()}
+    to_policy = opening or open_policy
+    return factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
+
+
+def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part without sampling parameters as such may take a temperature or a limit by itself, as critics do."""
+    drawing = asked.get("params")
+    if not isinstance(drawing, Drawing) or "params" in takes:
+        return asked
+    return {**given(drawing.options), **{k: v for k, v in asked.items() if k != "params"}}
 
 
 def _flag(option: str) -> str:
     if option == "params":
         return "--temperature, --top-p, --top-k or --max-tokens"
+    if option == "estimate":
+        return "--values"
     return "--" + option.replace("_", "-")
 
 
@@ -66,12 +90,63 @@ def settings(pairs: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def open_policy(options: PolicyOptions) -> Policy:
-    """The policy of a registered name, of a folder, or of a hub id (which has a slash)."""
+def open_policy(
+    options: PolicyOptions,
+    store: Path | None = None,
+    charge: Literal["once", "always"] = "always",
+    afresh: bool = False,
+) -> Policy:
+    """The policy of a registered name, of a folder, or of a hub id (which has a slash); with `store`, over that folder.
+
+    A server's completions lie in a folder of their own for each address: two servers may give one name to two models.
+    """
+    policy = _open(options)
+    if store is None:
+        return policy
+    if options.url is None:
+        return StoredPolicy(policy, store, charge, afresh=afresh)
+    place = store / f"server-{content_key(options.url.rstrip('/'))[:16]}"
+    return StoredPolicy(policy, place, charge, _REQUESTS_A_SHARD, afresh)
+
+
+@dataclass
+class Opener:
+    """Opens policies over one rollout store (if any), and says afterwards what was found there."""
+
+    store: Path | None
+    opened: list[StoredPolicy] = field(default_factory=list)
+
+    def __call__(self, options: PolicyOptions) -> Policy:
+        policy = open_policy(options, self.store, afresh=True)
+        if isinstance(policy, StoredPolicy):
+            self.opened.append(policy)
+        return policy
+
+    def found(self) -> dict[str, Any] | None:
+        """Hits, misses and what the hits had cost when they were written, in this process; `None` without a store."""
+        if self.store is None:
+            return None
+        counts = [policy.counts for policy in self.opened]
+        saved = Cost.total(count.saved for count in counts)
+        return {"folder": str(self.store), "hits": sum(c.hits for c in counts), "misses": sum(c.misses for c in counts),
+                "saved": {k: v for k, v in saved.to_dict().items() if v and k != "seconds"}}  # fmt: skip
+
+
+def found_in_words(store: dict[str, Any] | None) -> str:
+    """What the rollout store had, in words."""
+    if store is None:
+        return ""
+    saved = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in store["saved"].items())
+    return f"{store['hits']} rollouts found, {store['misses']} sampled" + (f"; saved {saved}" if saved else "")
+
+
+def _open(options: PolicyOptions) -> Policy:
     name = options.policy or ("http" if options.url else None)
     if name is None:
         raise ValueError(f"name {_NAMED_BY['policy']}")
-    asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end")}
+    asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")}
+    if options.timeout is not None:
+        asked |= {"total_timeout": options.timeout, "read_timeout": options.timeout}
     if name not in parts("policy") and (Path(name).is_dir() or "/" in name):
         if name[0] in "./~" and not Path(name).is_dir():
             raise FileNotFoundError(f"{name}: there is no such folder to load a policy from")

@@ -12,9 +12,9 @@ from footfall.commands._options import RunOptions
 from footfall.store import Run
 from footfall.types import content_key
 
-__all__ = ["open_run", "run_settings"]
+__all__ = ["open_run", "run_folder", "run_settings"]
 
-_NOT_SETTINGS = ("out", "fresh", "json", "url", "api_key_env")
+_NOT_SETTINGS = ("out", "fresh", "json", "url", "api_key_env", "timeout", "retries", "concurrency", "store")
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 
 
@@ -40,12 +40,17 @@ def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, A
     return settings
 
 
+def run_folder(command: str, config: RunConfig, for_show: Sequence[str] = ()) -> Path:
+    """Where the run of this configuration lies: `--out`, or a name made of its settings."""
+    return config.run.out or Path("runs") / f"{command}-{content_key(command, run_settings(config, for_show))[:8]}"
+
+
 def open_run(
     command: str, config: RunConfig, more: Mapping[str, Any] | None = None, for_show: Sequence[str] = ()
 ) -> Run:
     """The run directory of this configuration. `more` are facts that must agree too, but do not name the folder."""
     settings = run_settings(config, for_show)
-    folder = config.run.out or Path("runs") / f"{command}-{content_key(command, settings)[:8]}"
+    folder = run_folder(command, config, for_show)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
     return Run(folder, command, {**settings, **(more or {})}, fresh=config.run.fresh)

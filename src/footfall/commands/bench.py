@@ -34,12 +34,15 @@ class BenchConfig:
         footfall bench all --data DATA/ --judge runs/train-…/model
         footfall bench compare runs/bench-… runs/bench-…
 
+    Every labelling method at several budgets on worlds whose truth is known, by cost and quality:
+        footfall bench labels --option worlds=arithmetic,logic seeds=5 traces=100
+
     A report names threshold and its policy, protocol, data revision, judge and cost; it is in the run's report.json and
     report.html.
     """
 
     name: Positional[str]
-    """A name of `footfall list benchmark`, all, or compare."""
+    """A name of `footfall list benchmark`, all, compare, or labels."""
     runs: Positional[tuple[Path, ...]] = ()
     """For compare: finished runs of one benchmark; the first is the baseline."""
     data: str | None = None
@@ -82,6 +85,10 @@ def main(config: BenchConfig) -> int:
         from footfall.commands._bench_all import run_all
 
         return run_all(config)
+    if config.name == "labels":
+        from footfall.commands._bench_labels import run_labels
+
+        return run_labels(config)
     return _run_one(config)
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
 
+from footfall.commands._estimate import EstimateOptions, estimate_of, show_estimate
 from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
-from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions
+from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions, policy_in_words
 from footfall.commands._output import emit, facts, next_command, spent
-from footfall.commands._parts import settings
-from footfall.commands._running import open_run
+from footfall.commands._parts import Opener, found_in_words, settings
+from footfall.commands._running import open_run, run_folder
+from footfall.formats import read, read_parquet, write_parquet
 from footfall.types import Judge, Judged
 
 __all__ = ["LabelConfig", "main"]
+
+_FOR_SHOW = ("again", *(f.name for f in fields(EstimateOptions)))
+"""Options that do not decide what the labels are."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +35,14 @@ class LabelConfig:
     Stop at each trace's first error, and spend no more rollouts on a step than its interval needs:
         footfall label --data traces.jsonl --policy embedded --until first-error --rollouts 32 --half-width 0.15
 
+    What a method would cost with your server and its prices, before anything runs:
+        footfall label --data traces.jsonl --method omegaprm --url http://localhost:8000/v1 --estimate --price-out 0.6
+
     The truth itself, where the problems are of the arithmetic world:
         footfall label --data runs/sample-…/trajectories.parquet --method truth-arithmetic
 
     The run directory holds the rows in judged.parquet; `footfall train` reads it. A step that could not be judged has
-    no label, and the summary says why.
+    no label, and the summary says why. Rollouts are kept in a store, so that no other method or run pays for them again.
     """
 
     data: str
@@ -44,30 +53,44 @@ class LabelConfig:
     """The format of the data; auto knows it by the first record."""
     rollouts: int | None = None
     """Completions of each prefix; monte-carlo's own is 8."""
-    estimate: Literal["soft", "hard"] | None = None
+    values: Literal["soft", "hard"] | None = None
     """soft: the share of right answers; hard: 1 if there was any; monte-carlo's own is soft."""
     until: Literal["all", "first-error"] | None = None
     """first-error leaves the steps after the first worthless one without a label; monte-carlo's own is all."""
     half_width: float | None = None
     """Stop a step's rollouts once its 95% interval is this narrow on either side."""
+    prover: str | None = None
+    """A second policy, for a method that takes one (pav): a name, or http,url=http://localhost:8001/v1,model=NAME."""
     set: tuple[str, ...] = ()
     """Further settings of the method, e.g. --set consequent=0.5."""
     chunk: int = 16
     """Traces between two savings."""
+    again: bool = False
+    """Judge those chunks again in which a step has no label, as after a server was down. What is in the store is free."""
+    costs: EstimateOptions = field(default_factory=EstimateOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: LabelConfig) -> int:
     """Judge, keep the rows and report."""
-    from footfall.formats import read, write_parquet
-
     trajectories = [row.trajectory for row in read(config.data, config.format)]
     if not trajectories:
         raise ValueError(f"{config.data}: there is no trace in it")
-    judge = _judge(config)
-    with open_run("label", config) as run:
+    store = config.store.folder(beside=run_folder("label", config, _FOR_SHOW))
+    asked = config.costs.probe or not config.costs.estimate
+    opener = Opener(store if asked else None)
+    judge = _judge(config, opener)
+    if config.costs.estimate:
+        chunk = config.chunk if store is None else None
+        estimate = {"method": config.method, **estimate_of(judge, trajectories, config.costs, chunk, config.run.seed)}
+        emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
+        return 0
+    with open_run("label", config, for_show=_FOR_SHOW) as run:
+        if config.again:
+            _drop_unlabelled(run.folder)
         said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
         rows = [Judged(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
         file = run.folder / "judged.parquet"
@@ -75,16 +98,27 @@ def main(config: LabelConfig) -> int:
         result = {**_summary(rows), "judge": judge.name, "file": str(file), "cost": run.cost.to_dict(),
                   "seconds": run.seconds()}  # fmt: skip
         run.finish(result)
-        emit(result, config.run.json, lambda console: _show(console, result, spent(run.cost, run.seconds())))
+        shown = {**result, "store": opener.found()}
+        run.log("store", found=shown["store"])
+        emit(shown, config.run.json, lambda console: _show(console, shown, spent(run.cost, run.seconds())))
     return 0
 
 
-def _judge(config: LabelConfig) -> Judge:
+def _judge(config: LabelConfig, opener: Opener) -> Judge:
     """The method with the options that were given; one that it does not take is an error."""
-    own = ("rollouts", "estimate", "until", "half_width")
-    asked = {name: getattr(config, name) for name in own if getattr(config, name) is not None}
+    own = {"rollouts": "rollouts", "values": "estimate", "until": "until", "half_width": "half_width"}
+    asked = {its: getattr(config, name) for name, its in own.items() if getattr(config, name) is not None}
+    if config.prover is not None:
+        asked["prover"] = policy_in_words(config.prover)
     drawing = (config.policy, config.sampling, config.run.seed)
-    return make_judge(config.method, {**asked, **asks(*drawing), **settings(config.set)}, offers(*drawing))
+    return make_judge(config.method, {**asked, **asks(*drawing), **settings(config.set)}, offers(*drawing), opener)
+
+
+def _drop_unlabelled(folder: Path) -> None:
+    """Remove the finished chunks that hold a step without a label."""
+    for shard in sorted(folder.glob("judgements/*.parquet")):
+        if any(None in judgement.values for judgement in read_parquet(shard, "judgement")):
+            shard.unlink()
 
 
 def _summary(rows: Sequence[Judged]) -> dict[str, Any]:
@@ -112,6 +146,7 @@ def _show(console: Console, result: dict[str, Any], cost: str) -> None:
         + (f", mean label {mean:.3f}" if mean is not None else ""),
         "unlabelled": "; ".join(f"{count}: {reason}" for reason, count in result["unlabelled"].items()),
         "cost": cost,
+        "store": found_in_words(result["store"]),
         "file": result["file"],
     })  # fmt: skip
     next_command(console, "train", "--data", result["file"])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions
+from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions
 from footfall.commands._output import emit, facts, next_command, spent
-from footfall.commands._parts import open_policy, separator_of
+from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy, SamplingParams
@@ -43,6 +43,7 @@ class SampleConfig:
     """Problems between two savings."""
     policy: PolicyOptions = field(default_factory=lambda: PolicyOptions(policy="embedded"))
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -56,7 +57,8 @@ def main(config: SampleConfig) -> int:
     separator = separator_of(config.policy)
     prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
     params = config.sampling.params(config.run.seed)
-    policy = open_policy(config.policy)
+    opener = Opener(config.store.folder())
+    policy = opener(config.policy)
     with open_run("sample", config) as run:
         drawn = run.map(
             "traces", prefixes, lambda part: _sampled(policy, part, config.n, params),
@@ -68,6 +70,8 @@ def main(config: SampleConfig) -> int:
         result = {**_summary(drawn, len(problems), config.run.seed), "policy": policy.name, "file": str(file),
                   "cost": run.cost.to_dict(), "seconds": run.seconds()}  # fmt: skip
         run.finish(result)
+        result = {**result, "store": opener.found()}
+        run.log("store", found=result["store"])
         emit(result, config.run.json, lambda console: _show(console, result, config, spent(run.cost, run.seconds())))
     return 0
 
@@ -75,7 +79,8 @@ def main(config: SampleConfig) -> int:
 def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams) -> list[Trajectory]:
     from footfall.policy.drawing import draw_traces
 
-    return [trace for row in draw_traces(policy, prefixes, n, params) for trace in row]
+    drawn = [trace for row in draw_traces(policy, prefixes, n, params) for trace in row]
+    return [replace(trace, cost=replace(trace.cost, seconds=0.0)) for trace in drawn]  # times stand in the log alone
 
 
 def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str, Any]:
@@ -105,6 +110,7 @@ def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: 
         "cut": f"{result['cut']} at --max-tokens {config.sampling.max_tokens}" if result["cut"] else None,
         "failed": "; ".join(f"{count}: {reason}" for reason, count in result["failed"].items()),
         "cost": cost,
+        "store": found_in_words(result["store"]),
         "file": result["file"],
     })  # fmt: skip
     next_command(console, "label", "--method", "monte-carlo", "--data", Path(result["file"]), *config.policy.flags())

@@ -14,12 +14,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from footfall.formats._hints import Shape, fields_of, shape_of
-from footfall.types import Message
+from footfall.formats._hints import Field, Shape, fields_of, shape_of
+from footfall.types import Message, Node, SearchResult
 
 __all__ = ["arrow_type", "from_array", "to_array"]
 
 _MESSAGES = shape_of(tuple[Message, ...])
+_YOUNGER: dict[type, tuple[str, ...]] = {
+    Node: ("cost", "pruned"),
+    SearchResult: ("decisions", "policy_cost", "judge_cost", "stopped"),
+}
+"""Fields that version 1 got after its first files were written."""
 
 
 def arrow_type(shape: Shape) -> pa.DataType:
@@ -111,9 +116,7 @@ def from_array(shape: Shape, array: pa.Array, name: str = "") -> list[Any]:
 def _values(shape: Shape, array: pa.Array, name: str) -> list[Any]:
     if shape.kind == "record":
         assert shape.cls is not None
-        columns = [
-            from_array(f.shape, array.field(f.name), f"{name}.{f.name}".lstrip(".")) for f in fields_of(shape.cls)
-        ]
+        columns = [_field(shape.cls, f, array, name) for f in fields_of(shape.cls)]
         return [shape.cls(*values) for values in zip(*columns, strict=True)] if len(array) else []
     if shape.kind == "sequence":
         inner = from_array(shape.inner, array.flatten(), f"{name}[]")
@@ -134,6 +137,13 @@ def _values(shape: Shape, array: pa.Array, name: str) -> list[Any]:
     if shape.kind == "json":
         return [json.loads(text) for text in array.to_pylist()]
     return list(array.to_pylist())
+
+
+def _field(cls: type, field: Field, array: pa.Array, name: str) -> list[Any]:
+    """A column of a struct; a field that files of long ago do not have is its default there."""
+    if field.name in _YOUNGER.get(cls, ()) and array.type.get_field_index(field.name) < 0:
+        return [field.default] * len(array)
+    return from_array(field.shape, array.field(field.name), f"{name}.{field.name}".lstrip("."))
 
 
 def _parts(items: list[Any], lengths: list[int]) -> list[list[Any]]:

@@ -7,25 +7,57 @@ aggregation or a smaller N costs no new sample (`footfall.search.curve`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from footfall.policy.drawing import draw_traces
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
-from footfall.search.votes import best, majority, weighted
-from footfall.types import Cost, Judge, Judged, Problem, SearchResult, Trajectory
+from footfall.search.aggregate import Aggregation
+from footfall.search.board import Board
+from footfall.search.budget import Budget
+from footfall.search.choosing import Rule, check_rule, choose
+from footfall.search.method import ROOT, BudgetSpent, Course, described
+from footfall.search.searcher import Searcher
+from footfall.types import Judge, Problem, SearchResult
 
-__all__ = ["BestOfN", "Rule", "best_of_n", "choose", "majority_vote", "weighted_vote"]
+__all__ = ["BestOf", "BestOfN", "Rule", "best_of_n", "choose", "majority_vote", "weighted_vote"]
 
-Rule = Literal["best", "majority", "weighted"]
-_RULES = ("best", "majority", "weighted")
+
+@dataclass(frozen=True)
+class BestOf:
+    """The method: `n` solutions a problem, one answer. Under a budget, as many of them as it pays for."""
+
+    n: int = 8
+    rule: Rule = "weighted"
+    aggregation: Aggregation = "last"
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, self.aggregation)
+        if self.n < 1:
+            raise ValueError(f"n = {self.n}: at least one sample is needed")
+
+    @property
+    def name(self) -> str:
+        return described("best-of-n", self)
+
+    @property
+    def judged(self) -> bool:
+        return self.rule != "majority"
+
+    def search(self, board: Board) -> Course:
+        """Draw, judge if there is a judge, choose."""
+        drawn: list[list[int]] = [[]]
+        with suppress(BudgetSpent):
+            drawn = yield from board.expand([ROOT], self.n, "end", score=board.judged)
+        return board.choose(drawn[0], self.rule, self.aggregation, with_lost=True)
 
 
 @dataclass(frozen=True)
 class BestOfN:
-    """Samples `n` solutions a problem and returns one answer; `majority` alone needs no judge."""
+    """Policy, judge and method in one: samples `n` solutions a problem and returns one answer.
+
+    `majority` alone needs no judge.
+    """
 
     policy: Policy
     judge: Judge | None = None
@@ -35,101 +67,36 @@ class BestOfN:
     params: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0.8, max_tokens=2048))
     separator: str = "\n\n"
     """What the policy puts after each step."""
+    budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
-        if self.rule not in _RULES:
-            raise ValueError(f"no rule is called {self.rule!r}; there are {', '.join(_RULES)}")
-        if self.aggregation not in AGGREGATIONS:
-            raise ValueError(f"no aggregation is called {self.aggregation!r}; there are {', '.join(AGGREGATIONS)}")
+        check_rule(self.rule, self.aggregation)
         if self.judge is None and self.rule != "majority":
             raise ValueError(f"the rule {self.rule!r} needs a judge; only 'majority' does without")
-        if self.n < 1:
-            raise ValueError(f"n = {self.n}: at least one sample is needed")
+
+    @property
+    def searcher(self) -> Searcher:
+        method = BestOf(self.n, self.rule, self.aggregation)
+        return Searcher(self.policy, self.judge, method, self.budget, self.params, self.separator)
 
     def solve(self, problems: Sequence[Problem]) -> list[SearchResult]:
         """One result a problem, in order; the judge reads the candidates of all problems in one batch."""
-        drawn = self._draw(problems)
-        judged = iter(self._judge([t for candidates in drawn for t in candidates]))
-        return [
-            self._result(problem, [next(judged) for _ in candidates])
-            for problem, candidates in zip(problems, drawn, strict=True)
-        ]
-
-    def _draw(self, problems: Sequence[Problem]) -> list[list[Trajectory]]:
-        prefixes = [Trajectory(problem.id, problem, separator=self.separator) for problem in problems]
-        return draw_traces(self.policy, prefixes, self.n, self.params)
-
-    def _judge(self, candidates: Sequence[Trajectory]) -> list[Judged]:
-        readable = [t for t in candidates if "error" not in t.meta and t.steps]
-        said = self.judge.judge(readable) if self.judge is not None else []
-        if self.judge is not None and len(said) != len(readable):
-            raise ValueError(f"judge {self.judge.name!r} gave {len(said)} judgements for {len(readable)} trajectories")
-        of = {id(t): judgement.check(t) for t, judgement in zip(readable, said, strict=False)}
-        return [Judged(t, of.get(id(t))) for t in candidates]
-
-    def _result(self, problem: Problem, candidates: list[Judged]) -> SearchResult:
-        scores = tuple(None if j is None else aggregate(j.values, self.aggregation) for _, j in candidates)
-        chosen = choose([t for t, _ in candidates], scores, self.rule)
-        costs = [t.cost for t, _ in candidates] + [j.cost for _, j in candidates if j is not None]
-        return SearchResult(
-            problem=problem,
-            answer=None if chosen is None else chosen.answer,
-            chosen=chosen,
-            candidates=tuple(candidates),
-            scores=scores,
-            failure=_failure(candidates, scores) if chosen is None or chosen.answer is None else None,
-            cost=Cost.total(costs),
-        )
-
-
-def choose(candidates: Sequence[Trajectory], scores: Sequence[float | None], rule: Rule) -> Trajectory | None:
-    """The candidate that the rule takes. Best-of-N passes over samples without an answer while others have one."""
-    answers = [t.answer for t in candidates]
-    if rule == "best":
-        answered = [s if t.answer is not None else None for t, s in zip(candidates, scores, strict=True)]
-        winner = best(answered)
-        winner = best(scores) if winner is None else winner
-    else:
-        domain = candidates[0].problem.domain if candidates else "math"
-        vote = majority(answers, domain) if rule == "majority" else weighted(answers, scores, domain)
-        winner = vote.winner
-    return None if winner is None else candidates[winner]
-
-
-def _failure(candidates: Sequence[Judged], scores: Sequence[float | None]) -> str:
-    """Why there is no answer, with the first reason that the policy or the judge gave."""
-    errors = [str(t.meta["error"]) for t, _ in candidates if "error" in t.meta]
-    refused = [reason for _, j in candidates if j is not None for reason in j.failures if reason]
-    unanswered = sum(t.answer is None for t, _ in candidates) - len(errors)
-    counts = (
-        f"{len(errors)} of {len(candidates)} samples failed, {unanswered} gave no answer, "
-        f"{sum(s is None for s in scores) - len(errors)} could not be scored"
-    )
-    return "; ".join([counts, *(errors + refused)[:1]])
+        return self.searcher.solve(problems)
 
 
 @register("searcher", "best-of-n")
-def best_of_n(policy: Policy, judge: Judge, n: int = 8, aggregation: Aggregation = "last",
-              params: SamplingParams | None = None, separator: str = "\n\n") -> BestOfN:  # fmt: skip
+def best_of_n(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Best-of-N: the sample that the judge scores highest."""
-    return _made("best", policy, judge, n, aggregation, params, separator)
+    return BestOf(n, "best", aggregation)
 
 
 @register("searcher", "weighted-vote")
-def weighted_vote(policy: Policy, judge: Judge, n: int = 8, aggregation: Aggregation = "last",
-                  params: SamplingParams | None = None, separator: str = "\n\n") -> BestOfN:  # fmt: skip
+def weighted_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Weighted vote: the answer whose samples have the largest sum of scores."""
-    return _made("weighted", policy, judge, n, aggregation, params, separator)
+    return BestOf(n, "weighted", aggregation)
 
 
 @register("searcher", "majority")
-def majority_vote(policy: Policy, judge: Judge | None = None, n: int = 8, aggregation: Aggregation = "last",
-                  params: SamplingParams | None = None, separator: str = "\n\n") -> BestOfN:  # fmt: skip
+def majority_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Majority vote (self-consistency): the most frequent answer; a judge is not needed."""
-    return _made("majority", policy, judge, n, aggregation, params, separator)
-
-
-def _made(rule: Rule, policy: Policy, judge: Judge | None, n: int, aggregation: Aggregation,
-          params: SamplingParams | None, separator: str) -> BestOfN:  # fmt: skip
-    made = BestOfN(policy, judge, n, rule, aggregation, separator=separator)
-    return made if params is None else replace(made, params=params)
+    return BestOf(n, "majority", aggregation)

@@ -8,17 +8,21 @@ from typing import Protocol
 
 from footfall.registry import register
 from footfall.types import Judgement, Trajectory
+from footfall.worlds._generated import Said
 from footfall.worlds.arithmetic import ArithmeticWorld
 from footfall.worlds.arithmetic_policy import ArithmeticPolicy
 from footfall.worlds.truth import StepTruth
 
-__all__ = ["Checker", "ExactValueJudge", "TruthJudge", "Valued"]
+__all__ = ["Checker", "ExactValueJudge", "TruthJudge", "Valued", "world_name"]
 
 
 class Checker(Protocol):
-    """A world that knows the class of every step."""
+    """A world that knows the class of every step, or `None` of one that it cannot read.
 
-    def check(self, trajectory: Trajectory) -> list[StepTruth]: ...
+    A world that also has `said(trajectory)` gives the reasons with it.
+    """
+
+    def check(self, trajectory: Trajectory) -> Sequence[StepTruth | None]: ...
 
 
 class Valued(Protocol):
@@ -30,12 +34,17 @@ class Valued(Protocol):
     def value(self, prefix: Trajectory) -> float: ...
 
 
-@register("labeller", "truth-arithmetic")
+def world_name(world: object) -> str:
+    """The name that a world is registered by; the class's own if it is not."""
+    return str(getattr(type(world), "__footfall_part__", ("world", type(world).__name__))[1])
+
+
 @dataclass(frozen=True, slots=True)
 class TruthJudge:
-    """The truth of each step of an arithmetic trace: 1 right, 0 wrong, a parameter for right-but-built-on-an-error.
+    """The truth of each step: 1 right, 0 wrong, a parameter for right-but-built-on-an-error, `None` if unreadable.
 
-    One 0/1 aspect a class (`right`, `wrong`, `consequent`); the rationale names the class.
+    One 0/1 aspect a class (`right`, `wrong`, `consequent`); the rationale names the class, and the reason where the
+    world gives one. By name it is `truth-WORLD`.
     """
 
     world: Checker = field(default_factory=ArithmeticWorld)
@@ -43,21 +52,34 @@ class TruthJudge:
 
     @property
     def name(self) -> str:
-        return f"truth-arithmetic(consequent={self.consequent:g})"
+        return f"truth-{world_name(self.world)}(consequent={self.consequent:g})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def _judge(self, trajectory: Trajectory) -> Judgement:
-        truths = self.world.check(trajectory)
+        said = self._said(trajectory)
         worth = {StepTruth.RIGHT: 1.0, StepTruth.WRONG: 0.0, StepTruth.CONSEQUENT: self.consequent}
+        failures = tuple(reason if truth is None else None for truth, reason in said)
         return Judgement(
             trajectory.id,
-            values=tuple(worth[truth] for truth in truths),
+            values=tuple(None if truth is None else worth[truth] for truth, _ in said),
             judge=self.name,
-            aspects={kind.value: tuple(float(truth is kind) for truth in truths) for kind in StepTruth},
-            rationales=tuple(truth.value for truth in truths),
+            aspects={
+                kind.value: tuple(None if truth is None else float(truth is kind) for truth, _ in said)
+                for kind in StepTruth
+            },
+            rationales=tuple(None if t is None else f"{t.value}: {why}" if why else t.value for t, why in said),
+            failures=failures if any(failures) else (),
         )
+
+    def _said(self, trajectory: Trajectory) -> Sequence[Said]:
+        """Class and reason of each step; no reason where the world has none."""
+        said = getattr(self.world, "said", None)
+        if said is not None:
+            found: list[Said] = said(trajectory)
+            return found
+        return [Said(truth, "") for truth in self.world.check(trajectory)]
 
 
 @register("labeller", "exact-value")

@@ -1,0 +1,161 @@
+"""Label costs for people: one chart a world, tables, the page of a run, and the blocks of the documentation's page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from footfall.bench._labels_advice import LEVELS, advice, dial_text
+from footfall.bench._labels_methods import known_methods
+from footfall.bench._labels_points import LabelCosts, Point
+from footfall.bench.intervals import Interval
+from footfall.bench.page import footer, header
+from footfall.bench.plots import Point as Mark
+from footfall.bench.plots import Series, line_chart
+from footfall.bench.report import Section, figure, page, paragraph, table
+from footfall.bench.svg import Markup
+
+__all__ = ["BLOCKS", "HEAD", "chart", "chart_file", "costs_page", "rows"]
+
+HEAD = [
+    "method", "dial", "tokens a trace", "first errors, %", "with a verdict, %", "right of those, %", "steps right, %",
+    "labelled, %", "Brier", "ECE", "value MAE", "first errors / 1k tokens",
+]  # fmt: skip
+"""The columns of a table of points."""
+_CHART = (820, 560)
+
+
+def chart_file(world: str) -> str:
+    """The name of a world's chart beside `label_costs.json`."""
+    return f"label_costs-{world}.svg"
+
+
+def chart(costs: LabelCosts, world: str) -> Markup:
+    """First-error accuracy against tokens a trace, one line a method; what is free is a level, dashed."""
+    points = [p for p in costs.of(world) if p.kind != "reference"]
+    paid = [p.tokens for p in points if p.tokens > 0]
+    if not paid:
+        raise ValueError(f"no method on {world} generated a token, so there is no cost to draw")
+    names = list(dict.fromkeys(p.method for p in costs.points if p.kind != "reference"))
+    series = []
+    for slot, name in enumerate(names):
+        own = sorted((p for p in points if p.method == name), key=lambda p: p.tokens)
+        if own:
+            free = not any(p.tokens for p in own)
+            marks = [_mark(own[0], x) for x in (min(paid), max(paid))] if free else [_mark(p, p.tokens) for p in own]
+            dashed = free or own[0].kind == "stand-in"
+            series.append(Series(name, marks, dashed=dashed, slot=slot))
+    width, height = _CHART
+    return line_chart(
+        series, label=f"First-error accuracy on {world} against generated tokens a trace, one line a method",
+        title=f"{world}: what labels cost and are worth",
+        subtitle="95% bands over seeds; dashed: free, or with a critic of assumed quality",
+        x_label="generated tokens a trace", y_label="first errors named exactly", x_scale="log2",
+        width=width, height=height,
+    )  # fmt: skip
+
+
+def _mark(point: Point, x: float) -> Mark:
+    value, low, high = point.accuracy
+    return Mark(x, value) if math.isnan(low) else Mark(x, value, low, high)
+
+
+def rows(points: Sequence[Point]) -> list[list[str]]:
+    """One row a point, in the columns of `HEAD`."""
+    return [_row(point) for point in points]
+
+
+def _row(point: Point) -> list[str]:
+    figures = point.figures
+    shares = ("first_error", "said", "first_error_said", "step_accuracy", "coverage")
+    return [
+        point.method + (" *" if point.frontier else ""),
+        dial_text(point),
+        f"{point.tokens:,.0f}",
+        *(_shown(figures.get(name), 100, 1, interval=name == "first_error") for name in shares),
+        *(_shown(figures.get(name), 1, 3) for name in ("brier", "ece", "value_mae")),
+        _shown(point.per_1000.get("first_error"), 1, 2),
+    ]
+
+
+def _shown(found: Interval | None, scale: float, decimals: int, interval: bool = False) -> str:
+    if found is None:
+        return "–"
+    value, low, high = (f"{scale * number:.{decimals}f}" for number in found)
+    return f"{value} [{low}, {high}]" if interval and math.isfinite(found.low) else value
+
+
+def costs_page(costs: LabelCosts) -> str:
+    """The run's page: advice, then chart and table of each world."""
+    plan = costs.plan
+    facts = {
+        "worlds": ", ".join(costs.worlds),
+        "traces": f"{plan.traces} a world and seed",
+        "seeds": f"{plan.seeds} from {plan.first_seed} on",
+        "critic": f"{plan.price} tokens a step and vote",
+        "intervals": "95%, Student's t over seeds",
+        "does not apply": "; ".join(f"{name}: {next(iter(why.values()))}" for name, why in costs.lacking.items()),
+        "not measured": ", ".join(costs.unmeasured),
+    }
+    top = header("Footfall bench: labels", "Which labelling method at which budget", facts)
+    sections = [Section("Advice", [paragraph(advice(costs).replace("`", ""))])]
+    for world in costs.worlds:
+        drawn = figure(chart(costs, world), "First errors named exactly, by generated tokens a trace.")
+        told = table(HEAD, rows(costs.of(world)), caption="* on the cost/quality frontier", text_columns=2)
+        sections.append(Section(world, [drawn, told]))
+    return page("Label costs", top, *(section.markup() for section in sections), footer())
+
+
+def _markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: int) -> str:
+    side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))
+
+
+def _frontier(costs: LabelCosts) -> str:
+    """The points on the frontier of each world; with a critic in italics."""
+    body = []
+    for world in costs.worlds:
+        for point in sorted((p for p in costs.of(world) if p.frontier), key=lambda p: p.tokens):
+            name, *cells = _row(point)
+            name = name.removesuffix(" *")
+            body.append([world, f"*{name}*" if point.kind == "stand-in" else f"`{name}`", *cells])
+    return _markdown(["world", *HEAD], body, 3)
+
+
+def _worlds(costs: LabelCosts) -> str:
+    levels = [f"{level}: {times}×" for level, times in LEVELS.items()]
+    body = []
+    for name, w in costs.worlds.items():
+        budgets = [f"{times * w.tokens:,.0f}" for times in LEVELS.values()]
+        body.append([name, f"{w.steps:.1f}", f"{w.tokens:.0f}", f"{100 * w.errors:.0f}%", *budgets])
+    return _markdown(["world", "steps a trace", "tokens a trace", "traces with an error", *levels], body, 1)
+
+
+def _methods(costs: LabelCosts) -> str:
+    known = known_methods()
+    measured = dict.fromkeys(point.method for point in costs.points)
+    body = []
+    for method in (known[name] for name in measured if name in known):
+        budgets = "–" if method.dial == "free" else f"{method.dial} {', '.join(f'{b:g}' for b in method.budgets)}"
+        body.append([f"`{method.name}`", budgets, f"{method.threshold:g}", method.kind])
+    absent = [
+        [f"`{name}`", "–", "–", f"does not apply: {next(iter(why.values()))}"] for name, why in costs.lacking.items()
+    ]
+    absent += [[f"`{name}`", "–", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
+    return _markdown(["method", "dial", "wrong below", "kind"], body + absent, 4)
+
+
+def _charts(costs: LabelCosts) -> str:
+    return "\n".join(
+        f"![{world}: first-error accuracy against tokens a trace]({chart_file(world)})\n" for world in costs.worlds
+    )
+
+
+BLOCKS: dict[str, Callable[[LabelCosts], str]] = {
+    "label-costs-advice": lambda costs: advice(costs) + "\n",
+    "label-costs-charts": _charts,
+    "label-costs-frontier": _frontier,
+    "label-costs-worlds": _worlds,
+    "label-costs-methods": _methods,
+}
+"""What `docs/label_costs.md` shows between its marks, from the figures alone."""

@@ -1,0 +1,184 @@
+"""Which labelling method at which budget: every labeller at several budgets on worlds whose truth is known.
+
+One unit is one method with one budget on one world under one seed. Its figures are a small file in the run's folder, made
+whole or not at all, so a run that was killed goes on where it stopped. All methods of a world and seed label the same
+traces with the same rollouts, out of one store that charges each method for all it uses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from footfall.bench._labels_advice import advice
+from footfall.bench._labels_figures import FIGURES, SHARES, Known, measure, per_1000
+from footfall.bench._labels_methods import Method, Setting, chosen, unmeasured
+from footfall.bench._labels_page import BLOCKS, HEAD, chart, chart_file, costs_page, rows
+from footfall.bench._labels_points import LabelCosts, Plan, Point, World, frontier
+from footfall.bench.intervals import Interval, mean_of_seeds
+from footfall.label.rollouts import StoredPolicy
+from footfall.policy.protocol import SamplingParams
+from footfall.progress import Progress
+from footfall.registry import create, load
+from footfall.store import Run, write_json
+from footfall.types import content_key
+
+__all__ = [
+    "BLOCKS", "HEAD", "LabelCosts", "Plan", "Point", "World", "advice", "chart", "chart_file", "costs_page", "frontier",
+    "rows", "run_plan",
+]  # fmt: skip
+
+_ROLLOUT_SEED = 100_000  # apart from the seeds of traces: a rollout of a whole problem must not be its trace again
+_CHUNK = 8192
+_DIGITS = 6  # figures are rounded before they are compared: what is stored is what was compared
+
+
+class _Unit(NamedTuple):
+    """A method with a budget; `place` is that in the table."""
+
+    place: int
+    method: Method
+    budget: float
+
+
+def run_plan(plan: Plan, run: Run) -> LabelCosts:
+    """Measure all units that are not there yet, then put them together."""
+    pairs = [(method, budget) for method in chosen(plan.methods) for budget in method.budgets]
+    units = [_Unit(place, method, budget) for place, (method, budget) in enumerate(pairs)]
+    worlds: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    with Progress("labels", len(plan.worlds) * plan.seeds * len(units)) as progress:
+        for world in plan.worlds:
+            for seed in range(plan.first_seed, plan.first_seed + plan.seeds):
+                group = _Group(plan, run, world, seed)
+                worlds[world].append(group.about())
+                for unit, figures in group.measured(units):
+                    found[world, unit.place].append(figures)
+                    progress.advance(1)
+                group.close()
+    return _together(plan, units, worlds, found)
+
+
+class _Group:
+    """One world under one seed. Traces are drawn, and rollouts stored, only if a unit is missing."""
+
+    def __init__(self, plan: Plan, run: Run, world: str, seed: int) -> None:
+        self.plan, self.run, self.seed = plan, run, seed
+        self.writer: Any = _policy(world, plan.recover)
+        self.rollouts = run.folder / "rollouts" / f"{world}-{seed}"
+        stored = StoredPolicy(self.writer, self.rollouts, charge="always", chunk=_CHUNK)
+        params = SamplingParams(seed=_ROLLOUT_SEED + seed)
+        self.setting = Setting(world, create("world", world), stored, params, plan.price, {})
+
+    @cached_property
+    def known(self) -> Known:
+        world: Any = self.setting.world
+        traces = [trace for _, trace in world.traces(self.writer, self.plan.traces, seed=self.seed)]
+        return Known(self.setting, traces, self.writer)
+
+    def measured(self, units: Sequence[_Unit]) -> Iterator[tuple[_Unit, dict[str, Any]]]:
+        """Every unit with its figures, dear budgets first: they fill the store for the others."""
+        for unit in sorted(units, key=lambda unit: -unit.budget):
+            judge = unit.method.make(self.setting, unit.budget).name
+            name = f"{unit.method.name}-{unit.budget:g}"
+            yield unit, self._kept(name, [judge, unit.method.threshold], partial(self._figures, unit))
+
+    def about(self) -> dict[str, Any]:
+        """What the traces are like."""
+        return self._kept("traces", [], self._about)
+
+    def close(self) -> None:
+        """Drop the rollouts: all figures made of them are kept."""
+        shutil.rmtree(self.rollouts, ignore_errors=True)
+
+    def _kept(self, name: str, made_by: Sequence[object], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What an earlier run wrote, or what is made now and written whole."""
+        key = content_key(name, made_by, self.writer.name, self.plan.traces, self.seed)[:16]
+        path = self.run.folder / "units" / self.setting.name / f"{self.seed:04d}-{name}-{key}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, make())
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return kept
+
+    def _figures(self, unit: _Unit) -> dict[str, Any]:
+        lacks = unit.method.lacks(self.setting, self.known.traces)
+        if lacks is not None:
+            return {"lacks": lacks}
+        said = unit.method.make(self.setting, unit.budget).judge(self.known.traces)
+        return measure(self.known, unit.method, said)
+
+    def _about(self) -> dict[str, Any]:
+        traces = self.known.traces
+        return {
+            "policy": self.writer.name,
+            "steps": fmean(len(trace.steps) for trace in traces),
+            "tokens": fmean(trace.cost.generated_tokens for trace in traces),
+            "errors": fmean(error >= 0 for error in self.known.first_errors),
+        }
+
+
+def _policy(world: str, recover: float | None) -> Any:
+    """The scripted policy of a world."""
+    name = f"scripted-{world}"
+    if recover is None:
+        return create("policy", name)
+    if "recover" not in inspect.signature(load("policy", name)).parameters:
+        raise ValueError(f"the policy {name!r} takes no recover")
+    return create("policy", name, recover=recover)
+
+
+def _together(
+    plan: Plan,
+    units: Sequence[_Unit],
+    worlds: Mapping[str, Sequence[Mapping[str, Any]]],
+    found: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]],
+) -> LabelCosts:
+    points: list[Point] = []
+    lacking: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for world in plan.worlds:
+        here = []
+        for unit in units:
+            seeds = found[world, unit.place]
+            lacks = next((seed["lacks"] for seed in seeds if "lacks" in seed), None)
+            if lacks is None:
+                here.append(_point(world, unit, seeds))
+            elif unit.method.kind != "reference":
+                lacking[unit.method.name][world] = lacks
+        points += frontier(here)
+    about = {
+        name: World(
+            seeds[0]["policy"], *(round(fmean(s[key] for s in seeds), _DIGITS) for key in ("steps", "tokens", "errors"))
+        )
+        for name, seeds in worlds.items()
+    }
+    return LabelCosts(plan, about, points, dict(lacking), unmeasured())
+
+
+def _point(world: str, unit: _Unit, seeds: Sequence[Mapping[str, Any]]) -> Point:
+    method = unit.method
+    return Point(
+        world, method.name, method.kind, method.dial, unit.budget,
+        figures=_intervals(seeds, tuple(FIGURES)),
+        per_1000=_intervals([per_1000(seed) for seed in seeds], None),
+        seeds=tuple(round(seed["first_error"], _DIGITS) for seed in seeds),
+    )  # fmt: skip
+
+
+def _intervals(seeds: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> dict[str, Interval]:
+    """Means over the seeds that have a figure; a figure that none has is left out. Shares stay within 0 and 1."""
+    found = {}
+    for name in names or seeds[0]:
+        means = [seed[name] for seed in seeds if seed[name] is not None]
+        if means:
+            value, low, high = (round(end, _DIGITS) for end in mean_of_seeds(means))
+            # The comparisons keep a NaN, which max and min may not.
+            inside = names is not None and name in SHARES
+            found[name] = Interval(value, 0.0 if inside and low < 0 else low, 1.0 if inside and high > 1 else high)
+    return found

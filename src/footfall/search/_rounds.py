@@ -1,0 +1,267 @@
+"""One round of many searches: what they want written in one batch, then what they want judged in one batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from footfall.label.rollouts import runs_of
+from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.search._running import Running, Unit
+from footfall.search.method import Ask, Expand, Score
+from footfall.types import Cost, Judge, Judgement, Trajectory
+
+__all__ = ["Rounds"]
+
+CALL_ERRORS = (ArithmeticError, LookupError, OSError, RuntimeError, ValueError)
+"""What a policy or a judge may raise about its input or its surroundings; a TypeError is a bug and goes through."""
+T = TypeVar("T")
+R = TypeVar("R")
+N = TypeVar("N")
+
+
+class _Address(NamedTuple):
+    """Names a sample: whose it is, the prefix's content, and its index there."""
+
+    search: int
+    key: str
+    sample: int
+
+
+class _Reading(NamedTuple):
+    """One judgement that somebody wants; of a node if `node` is one."""
+
+    search: Running
+    trace: Trajectory
+    node: int | None
+    slot: int | None
+    """Where it stands in the reply; `None` if it goes with a sample."""
+    role: str
+    partial: bool = False
+
+
+class _Call(NamedTuple):
+    """Samples that can share a call of the policy: same writer, same parameters."""
+
+    role: str
+    params: SamplingParams
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Runs rounds with these policies and judges, by role."""
+
+    policies: Mapping[str, Policy]
+    judges: Mapping[str, Judge]
+    params: SamplingParams
+
+    def run(self, live: Sequence[Running]) -> None:
+        """Advance every search by what its budget has room for."""
+        granted = [(search, self._grant(search)) for search in live]
+        readings = self._write(granted) + self._asked(granted)
+        self._judge([reading for reading in readings if reading.search.request is not None])
+        for search, _ in granted:
+            search.advance()
+
+    def _grant(self, search: Running) -> list[Unit]:
+        """The units of this round; none if the search was told that its budget is spent."""
+        search.advance()
+        limit = search.board.account.spent() if search.request is not None else None
+        if limit is not None:
+            search.spend(limit)
+            return []
+        if search.request is None:
+            return []
+        room = search.board.account.units(*self._worst(search.request))
+        size = len(search.todo) if room is None else room
+        units, search.todo = search.todo[:size], search.todo[size:]
+        search.touched = True
+        return units
+
+    def _worst(self, request: Expand | Score | Ask) -> tuple[int, bool]:
+        """The most tokens that a unit can generate, and whether it is judged too."""
+        if isinstance(request, Score):
+            return 0, True
+        most: int = request.params.get("max_tokens", self.params.max_tokens)
+        return most, isinstance(request, Expand) and request.score
+
+    def _write(self, granted: Sequence[tuple[Running, list[Unit]]]) -> list[_Reading]:
+        """Sample, put the samples where they belong, and say which are to be judged."""
+        calls: defaultdict[_Call, dict[_Address, Trajectory]] = defaultdict(dict)
+        of: dict[tuple[int, int, int], tuple[_Call, _Address]] = {}
+        for search, units in granted:
+            request = search.request
+            if units and isinstance(request, Expand | Ask):
+                call = _Call(request.policy, self._params(search, request))
+                for unit in units:
+                    address = _Address(id(search), search.key(unit.item), unit.sample)
+                    calls[call][address] = search.prefix(unit.item)
+                    of[id(search), unit.slot, unit.sample] = call, address
+        searches = {id(search): search for search, _ in granted}
+        written = {call: self._sample(call, wanted, searches) for call, wanted in calls.items()}
+        readings: list[_Reading] = []
+        for search, units in granted:
+            if search.request is None or isinstance(search.request, Score):
+                continue
+            before = [len(reply) for reply in search.replies]
+            for unit in units:
+                call, address = of[id(search), unit.slot, unit.sample]
+                if (
+                    written[call][address].finish == "length"
+                    and call.params.max_tokens < self._worst(search.request)[0]
+                ):
+                    search.board.account.closed = "tokens"
+                readings += self._take(search, unit, written[call], address)
+            _tell(search, before)
+        return readings
+
+    def _params(self, search: Running, request: Expand | Ask) -> SamplingParams:
+        """A whole solution is cut where the budget ends; a step may be finished."""
+        params = replace(self.params, **request.params, until=request.until)
+        left = search.board.account.left().get("tokens")
+        if left is None or request.until == "step":
+            return params
+        return replace(params, max_tokens=min(params.max_tokens, int(left)))
+
+    def _sample(
+        self, call: _Call, wanted: Mapping[_Address, Trajectory], searches: Mapping[int, Running]
+    ) -> dict[_Address, Completion]:
+        """Each sample once, those with the same run of indices together."""
+        policy = _named(self.policies, call.role, "policy", "helpers")
+        indices: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        prefixes: dict[tuple[int, str], Trajectory] = {}
+        for address, prefix in wanted.items():
+            indices[address[:2]].append(address.sample)
+            prefixes[address[:2]] = prefix
+        groups: defaultdict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
+        for place, of_prefix in indices.items():
+            for run in runs_of(sorted(of_prefix)):
+                groups[run].append(place)
+        found: dict[_Address, Completion] = {}
+        for (first, n), places in groups.items():
+
+            def sample(part: Sequence[tuple[int, str]], first: int = first, n: int = n) -> list[list[Completion]]:
+                return policy.sample([prefixes[place] for place in part], n, call.params, first=first)
+
+            rows = _apart(sample, places, [searches[place[0]] for place in places])
+            for place, row in zip(places, rows, strict=True):
+                found.update({_Address(*place, c.index): c for c in row or ()})
+        return found
+
+    def _take(
+        self, search: Running, unit: Unit, written: dict[_Address, Completion], address: _Address
+    ) -> list[_Reading]:
+        """Give a sample to who asked for it. Who asks for the same one twice in a round pays once."""
+        completion = replace(written[address], cost=_timeless(written[address].cost))
+        written[address] = replace(completion, cost=Cost())
+        search.board.account.write(completion.cost)
+        request = search.request
+        if not isinstance(request, Expand):
+            search.replies[unit.slot].append(completion)
+            return []
+        parent = unit.item
+        assert isinstance(parent, int)
+        node = search.board.place(parent, completion, self.policies[request.policy].name, request.meta)
+        if node is None:
+            return []
+        search.replies[unit.slot].append(node)
+        return [_reading(search, node, request.judge)] if request.score else []
+
+    def _asked(self, granted: Sequence[tuple[Running, list[Unit]]]) -> list[_Reading]:
+        """The judgements that were asked for by themselves."""
+        readings = []
+        for search, units in granted:
+            request = search.request
+            if isinstance(request, Score):
+                readings += [_reading(search, u.item, request.judge, u.slot, request.partial) for u in units]
+        return readings
+
+    def _judge(self, readings: Sequence[_Reading]) -> None:
+        groups: defaultdict[tuple[str, bool], list[_Reading]] = defaultdict(list)
+        for reading in readings:
+            if reading.trace.steps:
+                groups[reading.role, reading.partial].append(reading)
+        for (role, partial), group in groups.items():
+            judge = _named(self.judges, role, "judge", "judges")
+            read = getattr(judge, "judge_partial", judge.judge) if partial else judge.judge
+            for reading, said in zip(
+                group, _apart(_checked(judge, read), group, [r.search for r in group]), strict=True
+            ):
+                if said is not None:
+                    self._hear(reading, said)
+
+    def _hear(self, reading: _Reading, said: Judgement) -> None:
+        board = reading.search.board
+        board.account.read(said.cost)
+        if reading.slot is not None:
+            reading.search.replies[reading.slot] = said
+        if reading.node is not None:
+            board.hear(reading.node, said, reading.role)
+            if reason := next(filter(None, said.failures), None):
+                board.note("failed", (reading.node,), reason)
+            board.note("scored", (reading.node,), "" if reading.role == "judge" else reading.role, said.values[-1:])
+
+
+def _tell(search: Running, before: Sequence[int]) -> None:
+    """Write down which children each node has got in this round."""
+    request = search.request
+    if isinstance(request, Expand):
+        for node, children, old in zip(request.nodes, search.replies, before, strict=True):
+            if len(children) > old:
+                search.board.note("expanded", (node, *children[old:]), f"until {request.until}, by {request.policy}")
+
+
+def _reading(
+    search: Running, item: int | Trajectory, role: str, slot: int | None = None, partial: bool = False
+) -> _Reading:
+    """A finished path is judged with its answer, an open one as a prefix."""
+    if isinstance(item, Trajectory):
+        return _Reading(search, item, None, slot, role, partial)
+    trace = search.board.trace(item) if search.board.ended(item) else search.board.prefix(item)
+    return _Reading(search, trace, item, slot, role, partial)
+
+
+def _checked(
+    judge: Judge, read: Callable[[list[Trajectory]], list[Judgement]]
+) -> Callable[[Sequence[_Reading]], list[Judgement]]:
+    """Judging in which every trace gets a judgement and every step a value, or it is an error."""
+
+    def reads(part: Sequence[_Reading]) -> list[Judgement]:
+        said = read([reading.trace for reading in part])
+        if len(said) != len(part):
+            raise ValueError(f"judge {judge.name!r} gave {len(said)} judgements for {len(part)} trajectories")
+        checked = [judgement.check(reading.trace) for judgement, reading in zip(said, part, strict=True)]
+        return [replace(judgement, cost=_timeless(judgement.cost)) for judgement in checked]
+
+    return reads
+
+
+def _apart(call: Callable[[Sequence[T]], Sequence[R]], items: Sequence[T], owners: Sequence[Running]) -> list[R | None]:
+    """`call` on all items at once. If that fails, each owner's by themselves, and who fails alone has failed."""
+    try:
+        return list(call(items))
+    except CALL_ERRORS as error:
+        if len({id(owner) for owner in owners}) == 1:
+            owners[0].fail(f"{type(error).__name__}: {error}")
+            return [None] * len(items)
+    found: dict[int, R | None] = {}
+    for owner in {id(owner): owner for owner in owners}.values():
+        own = [i for i, other in enumerate(owners) if other is owner]
+        found.update(zip(own, _apart(call, [items[i] for i in own], [owner] * len(own)), strict=True))
+    return [found[i] for i in range(len(items))]
+
+
+def _timeless(cost: Cost) -> Cost:
+    """Without seconds, which differ from run to run and would make two equal searches unequal."""
+    return replace(cost, seconds=0.0)
+
+
+def _named(known: Mapping[str, N], role: str, kind: str, option: str) -> N:
+    if role not in known:
+        raise TypeError(
+            f"the method asks for a {kind} called {role!r}; there are {', '.join(known) or 'none'}; "
+            f"give the searcher {option}={{{role!r}: …}}"
+        )
+    return known[role]

@@ -1,0 +1,111 @@
+"""Beam search by a judge, with lookahead (card: beam-search).
+
+N partial solutions grow step by step. After each step all of them are scored, S = fold of the step values, the best N/M are
+kept, and each is copied M times for the next step. With lookahead k a step's score is that of its text with k greedy steps
+more; those steps are judged and then thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from footfall.registry import register
+from footfall.search.aggregate import Aggregation
+from footfall.search.board import Board
+from footfall.search.choosing import Rule, check_rule
+from footfall.search.lookahead import look_ahead
+from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
+
+__all__ = ["BeamSearch", "best_indices", "spread"]
+
+
+@register("searcher", "beam-search")
+@dataclass(frozen=True)
+class BeamSearch:
+    """Beam search: after each step the judge keeps the best n / expansions of n partial solutions.
+
+    `distinct` drops live beams with the same text as another. The chosen one is the `rule`'s among all that ended.
+    """
+
+    n: int = 16
+    expansions: int = 4
+    aggregation: Aggregation = "last"
+    rule: Rule = "best"
+    lookahead: int = 0
+    iterations: int = 40
+    distinct: bool = False
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, self.aggregation)
+        if not 1 <= self.expansions <= self.n or self.lookahead < 0 or self.iterations < 1:
+            raise ValueError(
+                f"beam search needs 1 <= expansions <= n, lookahead >= 0 and iterations >= 1, not {self.name}"
+            )
+
+    @property
+    def name(self) -> str:
+        return described("beam-search", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""
+        ended: dict[int, float | None] = {}
+        live = [ROOT]
+        try:
+            for i in range(self.iterations):
+                live = yield from self._iterate(board, live, ended, last=i == self.iterations - 1)
+                if not live:
+                    break
+        except BudgetSpent:
+            pass
+        return self._choice(board, ended)
+
+    def _iterate(
+        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Wish[list[int]]:
+        """One step from each of N beams; the survivors. Those that ended go to `ended` with their score."""
+        beams = spread(live, self.n)
+        plain = self.lookahead == 0 or last
+        found = yield from board.expand(beams, until="end" if last else "step", score=plain)
+        grown = [child for children in found for child in children]
+        scores = yield from look_ahead(board, grown, 0 if plain else self.lookahead, self.aggregation)
+        scored = dict(zip(grown, scores, strict=True))
+        done = [node for node in scored if board.ended(node)]
+        ended.update({node: scored[node] for node in done})
+        going = [node for node in scored if not board.ended(node)]
+        if self.distinct:
+            going = _distinct(board, going)
+        best = [going[i] for i in best_indices([scored[node] for node in going], self.n // self.expansions)]
+        board.keep(best, f"the {len(best)} best of {len(going)} open", [scored[node] for node in best])
+        rest = [node for node in going if node not in best]
+        board.prune(rest, f"not among the {len(best)} best", [scored[node] for node in rest])
+        return best
+
+    def _choice(self, board: Board, ended: dict[int, float | None]) -> Choice:
+        """The rule's choice among the beams that ended, in the order in which they did."""
+        return board.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
+
+
+def spread(live: Sequence[int], n: int) -> list[int]:
+    """The live beams repeated in turn up to `n`: [1, 3] for 4 is [1, 3, 1, 3]."""
+    return [live[i % len(live)] for i in range(n)]
+
+
+def best_indices(scores: Sequence[float | None], k: int) -> list[int]:
+    """The places of the `k` highest scores, in their order, the first of equals; without a score none is kept."""
+    ranked = sorted((-score, i) for i, score in enumerate(scores) if score is not None)
+    return sorted(i for _, i in ranked[:k])
+
+
+def _distinct(board: Board, nodes: Sequence[int]) -> list[int]:
+    """The first of each text; the others are pruned."""
+    first: dict[str, int] = {}
+    for node in nodes:
+        first.setdefault(board.prefix(node).text, node)
+    kept = list(first.values())
+    board.prune([node for node in nodes if node not in kept], "the same text as another beam")
+    return kept

@@ -1,0 +1,284 @@
+"""Label costs: figures by hand, what each method pays, the frontier, advice by rule, resuming, and the page of the docs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+from footfall.bench._labels_advice import LEVELS, advice, better_critics, clearly_better, pick
+from footfall.bench._labels_figures import Known, measure, per_1000
+from footfall.bench._labels_methods import METHODS, Method, Setting, chosen, critic, known_methods
+from footfall.bench._labels_page import chart, costs_page, rows
+from footfall.bench.intervals import Interval, mean_of_seeds
+from footfall.bench.labels import LabelCosts, Plan, Point, frontier, run_plan
+from footfall.cli import main
+from footfall.label.freeprm import OutcomeLabels
+from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.noisy import noisy
+from footfall.policy.protocol import SamplingParams
+from footfall.registry import create
+from footfall.store import Run
+from footfall.types import Cost, Judgement, Problem, Step, Trajectory
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+from footfall.worlds.truth import StepTruth
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = Plan(
+    worlds=("arithmetic",), methods=("monte-carlo", "omegaprm", "freeprm", "critic-10", "unprm"), seeds=2, traces=8
+)
+R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT
+
+
+class Table:
+    """A world that knows what it is told: the classes of each trace, by id."""
+
+    def __init__(self, truths: dict[str, list[StepTruth]]) -> None:
+        self.truths = truths
+
+    def check(self, trajectory: Trajectory) -> Sequence[StepTruth]:
+        return self.truths[trajectory.id]
+
+
+class Values:
+    """A policy whose value is 0.5 everywhere."""
+
+    name = "half"
+
+    def value(self, prefix: Trajectory) -> float:
+        return 0.5
+
+
+def known(**truths: list[StepTruth]) -> Known:
+    traces = [
+        Trajectory(n, Problem(n, "?", "1"), tuple(Step(str(k)) for k in range(len(t)))) for n, t in truths.items()
+    ]
+    setting = Setting("table", Table(truths), ArithmeticPolicy(), SamplingParams(), 30, {})
+    return Known(setting, traces, Values())
+
+
+def method(**given: object) -> Method:
+    return Method("m", lambda setting, budget: OutcomeLabels(), **given)  # type: ignore[arg-type]
+
+
+def said(*values: float | None, tokens: int = 0) -> Judgement:
+    return Judgement("t", values, "j", cost=Cost(generated_tokens=tokens))
+
+
+def test_the_figures_of_three_traces_by_hand() -> None:
+    here = known(a=[R, W, C], b=[R, R], c=[W, C])
+    judgements = [said(0.9, 0.2, 0.9, tokens=100), said(0.4, 0.8, tokens=50), said(None, 0.0)]
+    found = measure(here, method(value="values"), judgements)
+    assert found["first_error"] == pytest.approx(1 / 3)  # a; b is given an error that is not there, c has no verdict
+    assert found["said"] == pytest.approx(2 / 3) and found["first_error_said"] == 0.5
+    assert found["coverage"] == pytest.approx(6 / 7)
+    assert found["step_accuracy"] == 0.75  # 0.9 and 0.2 of a, 0.8 of b are right, 0.4 is not; consequent steps are out
+    assert found["brier"] == pytest.approx((0.1**2 + 0.2**2 + 0.6**2 + 0.2**2) / 4)
+    assert found["value_mae"] == pytest.approx((0.4 + 0.3 + 0.4 + 0.1 + 0.3 + 0.5) / 6)
+    assert found["tokens"] == 50
+    rates = per_1000(found)
+    assert rates["first_error"] == pytest.approx(20 / 3) and rates["brier"] == pytest.approx((1 - 0.1125) * 20)
+
+
+def test_what_cannot_be_measured_is_none_not_zero() -> None:
+    here = known(a=[R, W])
+    found = measure(here, method(), [said(None, None)])
+    assert found["first_error"] == 0 and found["said"] == 0 and found["coverage"] == 0
+    assert [found[name] for name in ("first_error_said", "step_accuracy", "brier", "value_mae")] == [None] * 4
+    assert per_1000(found)["first_error"] is None, "what is free has no figure by tokens"
+    signed = measure(here, method(probability=False, threshold=-0.2), [said(-0.1, -0.5)])
+    assert signed["first_error"] == 1 and signed["brier"] is None
+
+
+def test_the_mean_of_seeds_has_students_interval() -> None:
+    value, low, high = mean_of_seeds([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert (value, high - value) == pytest.approx((0.3, 2.7764 * math.sqrt(0.025 / 5)), abs=1e-4)
+    assert value - low == pytest.approx(high - value)
+    assert math.isnan(mean_of_seeds([0.5]).low)
+
+
+def point(name: str, tokens: float, *seeds: float, kind: str = "measured") -> Point:
+    figures = {"tokens": Interval(tokens, tokens, tokens), "first_error": mean_of_seeds(seeds)}
+    return Point("w", name, kind, "rollouts", 2, figures, {}, seeds)  # type: ignore[arg-type]
+
+
+def test_the_frontier_is_what_no_measured_method_beats() -> None:
+    points = [
+        point("free", 0, 0.4, 0.4), point("poor", 50, 0.3, 0.3), point("good", 100, 0.6, 0.6), point("dear", 200, 0.6, 0.6),
+        point("best", 300, 0.9, 0.9), point("same", 300, 0.9, 0.9), point("critic", 90, 0.7, 0.7, kind="stand-in"),
+        point("bad critic", 120, 0.6, 0.6, kind="stand-in"), point("truth", 0, 1.0, 1.0, kind="reference"),
+    ]  # fmt: skip
+    marked = [p.method for p in frontier(points) if p.frontier]
+    assert marked == ["free", "good", "best", "same", "critic"], "a critic is held against methods, and beats none"
+
+
+def test_advised_is_the_cheapest_that_is_not_clearly_worse() -> None:
+    cheap, noisy_, best = (
+        point("cheap", 10, 0.5, 0.5, 0.5),
+        point("noisy", 50, 0.9, 0.6, 0.9),
+        point("best", 90, 0.8, 0.9, 0.85),
+    )
+    points = frontier([cheap, noisy_, best, point("critic", 80, 1.0, 1.0, 1.0, kind="stand-in")])
+    assert clearly_better(best, cheap) and not clearly_better(best, noisy_)
+    found = pick(points, "w", "low", 100)
+    assert found is not None and (found.point.method, found.best.method) == ("noisy", "best")
+    small = pick(points, "w", "low", 20)
+    assert small is not None and small.point.method == "cheap"
+    assert pick(points, "w", "low", 5) is None
+    costs = LabelCosts(SMALL, {}, points, {}, {})
+    assert better_critics(costs, found) == ["critic"] and better_critics(costs, small) == []
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> LabelCosts:
+    with Run(tmp_path_factory.mktemp("labels"), "bench-labels", {}) as run:
+        return run_plan(SMALL, run)
+
+
+def test_each_method_pays_for_its_own_rollouts_though_they_are_shared(costs: LabelCosts) -> None:
+    world, policy = ArithmeticWorld(), ArithmeticPolicy()
+    tokens = []
+    for seed in range(2):
+        traces = [trace for _, trace in world.traces(policy, 8, seed=seed)]
+        judgements = MonteCarlo(policy, 4, params=SamplingParams(seed=100_000 + seed)).judge(traces)
+        tokens.append(sum(j.cost.generated_tokens for j in judgements) / 8)
+    four = next(p for p in costs.points if p.method == "monte-carlo" and p.budget == 4)
+    assert four.tokens == pytest.approx(sum(tokens) / 2)
+    assert next(p for p in costs.points if p.method == "freeprm").tokens == 0
+    one = next(p for p in costs.points if p.method == "critic-10" and p.budget == 1)
+    assert one.tokens == pytest.approx(30 * costs.worlds["arithmetic"].steps, abs=0.01)
+
+
+def test_more_rollouts_come_closer_to_the_exact_value(costs: LabelCosts) -> None:
+    errors = [p.figures["value_mae"].value for p in costs.points if p.method == "monte-carlo"]
+    assert len(errors) == 5 and errors[-1] < errors[0] / 2
+
+
+def test_a_method_that_lacks_something_is_named_with_the_reason(costs: LabelCosts) -> None:
+    assert costs.lacking == {"unprm": {"arithmetic": "scripted policies give no log-probabilities"}}
+    assert "prompted" in costs.unmeasured
+    assert not {"noisy", "random"} & costs.unmeasured.keys()
+
+
+def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts) -> None:
+    written = json.loads(json.dumps(costs.to_dict(), allow_nan=False))
+    again = LabelCosts.from_dict(written)
+    assert json.loads(json.dumps(again.to_dict())) == written
+    ElementTree.fromstring(chart(again, "arithmetic"))
+    assert chart(again, "arithmetic") == chart(LabelCosts.from_dict(written), "arithmetic")
+    page = costs_page(again)
+    assert "omegaprm" in page and "does not apply" in page
+    assert len(rows(again.points)) == len(again.points)
+    said = advice(again)
+    assert "\n" not in said and all(level in said for level in LEVELS)
+
+
+def test_a_run_goes_on_where_it_stopped_and_gives_the_same(tmp_path: Path, costs: LabelCosts) -> None:
+    folder = tmp_path / "run"
+    with Run(folder, "bench-labels", {}) as run:
+        first = run_plan(SMALL, run).to_dict()
+    assert first == costs.to_dict(), "the same plan gives the same figures"
+    units = sorted((folder / "units" / "arithmetic").iterdir())
+    assert not any((folder / "rollouts").iterdir()), "rollouts are dropped when their units are done"
+    kept = {unit: unit.stat().st_mtime_ns for unit in units[1:]}
+    units[0].unlink()
+    with Run(folder, "bench-labels", {}) as run:
+        assert run_plan(SMALL, run).to_dict() == first
+    assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
+
+
+def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    docs, out = tmp_path / "docs", tmp_path / "run"
+    docs.mkdir()
+    options = ["worlds=code", "methods=omegaprm,freeprm,execution,truth-code", "seeds=1", "traces=4"]
+    assert main(["bench", "labels", "--option", *options, f"docs={docs}", "--out", str(out), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (
+        printed == json.loads((out / "report.json").read_text()) == json.loads((docs / "label_costs.json").read_text())
+    )
+    assert (out / "label_costs-code.svg").read_bytes() == (docs / "label_costs-code.svg").read_bytes()
+    assert "<svg" in (out / "report.html").read_text()
+    truth = next(p for p in printed["points"] if p["method"] == "truth-code")
+    assert truth["figures"]["first_error"] == {"value": 1.0, "ci95": None} and not truth["frontier"]
+    assert main(["bench", "labels", "--option", *options, "--out", str(out)]) == 0, "docs= does not make another run"
+    assert "frontier" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--option", "methods=omegaprn"], "no labelling method is called 'omegaprn'"),
+        (["--option", "worlds=geometry"], "no world is called"),
+        (["--option", "colour=red"], "takes no option 'colour'"),
+        (["--data", "x"], "takes no --data"),
+        (["--option", "worlds=arithmetic-multilingual", "recover=0.5", "traces=1"], "takes no recover"),
+    ],
+)
+def test_what_the_command_cannot_do_is_said(
+    words: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "labels", *words, "--out", str(tmp_path / "run")]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_the_table_has_four_to_six_budgets_for_whatever_has_a_dial() -> None:
+    for row in METHODS:
+        assert len(row.budgets) == 1 if row.dial == "free" else 4 <= len(row.budgets) <= 6, row.name
+    assert [m.name for m in chosen(("scan", "er-prm"))] == ["er-prm", "scan"]
+    assert {"truth-arithmetic", "truth-code", "truth-logic", "truth-algebra"} <= known_methods().keys()
+
+
+def test_a_critic_errs_as_often_as_it_should_and_some_errors_come_back() -> None:
+    world = ArithmeticWorld()
+    setting = Setting("arithmetic", world, ArithmeticPolicy(), SamplingParams(seed=3), 30, {})
+    traces = [trace for _, trace in world.traces(ArithmeticPolicy(), 400, seed=1)]
+    truth = [v for j in TruthJudge(world).judge(traces) for v in j.values]
+    votes = [[v for j in critic(setting, 0.2, vote).judge(traces) for v in j.values] for vote in range(2)]
+    wrong = [[a != b for a, b in zip(vote, truth, strict=True)] for vote in votes]
+    n = len(truth)
+    assert sum(wrong[0]) / n == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / n))
+    both = sum(a and b for a, b in zip(*wrong, strict=True)) / n
+    assert both == pytest.approx(0.1 * 0.875**2 + 0.9 * 0.125**2, abs=4 * math.sqrt(0.09 / n)), "independent: 0.04"
+
+
+@pytest.mark.parametrize("world", ["arithmetic", "arithmetic-multilingual", "logic", "algebra", "code"])
+def test_every_world_has_its_truth_by_name(world: str) -> None:
+    here = create("world", world)
+    traces = [trace for _, trace in here.traces(create("policy", f"scripted-{world}"), 6, seed=2)]
+    judge = create("labeller", f"truth-{world}")
+    assert judge.name == TruthJudge(here).name == f"truth-{world}(consequent=0)"
+    for trace, judgement in zip(traces, judge.judge(traces), strict=True):
+        assert judgement.first_below(0.5) == here.first_error(trace)
+        assert all(r is not None and r.split(":")[0] in ("right", "wrong", "consequent") for r in judgement.rationales)
+    exact = noisy(0.0, 0.0, world=world, price=7).judge(traces)
+    assert [j.values for j in exact] == [j.values for j in judge.judge(traces)]
+    assert [j.cost.generated_tokens for j in exact] == [7 * len(t.steps) for t in traces]
+
+
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("write_tables", ROOT / "scripts" / "write_tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
+    script = _script()
+    stored = script.label_costs()
+    text = (ROOT / "docs" / "label_costs.md").read_text(encoding="utf-8")
+    assert script.written(text) == text, "run: python scripts/write_tables.py"
+    assert advice(stored) in text
+    for world in stored.worlds:
+        drawn = (ROOT / "docs" / f"label_costs-{world}.svg").read_text(encoding="utf-8")
+        assert drawn == chart(stored, world) + "\n", "run: python scripts/write_tables.py"
+    for one in stored.points:
+        marked = frontier(stored.of(one.world))
+        assert one.frontier == next(p for p in marked if replace(p, frontier=one.frontier) == one).frontier

@@ -1,0 +1,462 @@
+"""`footfall label` with every labeller: over files of traces, a server in a process of its own, and a store of rollouts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from footfall import cli
+from footfall.formats import read, read_parquet, write, write_parquet
+from footfall.registry import create, parts
+from footfall.types import Judged, Problem, Step, Trajectory
+
+SERVER = Path(__file__).parents[1] / "policy" / "loopback_server.py"
+RIGHT = "So 3 - 4 = -1.\n\nIt is \\boxed{-1}"
+"""What the server writes: as a rollout it is right, and as a critique it finds no error."""
+
+
+class Case(NamedTuple):
+    """How a labeller is asked for in the parametrised test."""
+
+    options: tuple[str, ...] = ()
+    data: str = "traces.jsonl"
+    """A file of real traces, or the world whose traces are labelled."""
+    policy: str | None = None
+    """`completions` or `chat` of the server, a registered policy, or none at all."""
+    text: str = RIGHT
+
+
+CASES = {
+    "always-right": Case(),
+    "always-wrong": Case(),
+    "consensus": Case(policy="chat"),
+    "er-prm": Case(("--rollouts", "2"), policy="completions"),
+    "exact-value": Case(data="arithmetic", policy="scripted-arithmetic"),
+    "execution": Case(("--set", "run=world"), data="code"),
+    "formal": Case(),
+    "grounded": Case(("--rollouts", "2"), policy="completions"),
+    "freeprm": Case(),
+    "length": Case(),
+    "monte-carlo": Case(("--rollouts", "2", "--until", "all"), policy="completions"),
+    "noisy": Case(data="arithmetic"),
+    "omegaprm": Case(("--rollouts", "2", "--values", "hard"), policy="chat"),
+    "pav": Case(("--rollouts", "2", "--prover", "http,url={url},model=toy,mode=chat"), policy="completions"),
+    "prompted": Case(policy="chat", text="Both are right: [1, 1]"),
+    "random": Case(),
+    "relative-progress": Case(("--rollouts", "2", "--set", "pass_rollouts=2"), policy="completions"),
+    "scan": Case(("--rollouts", "2", "--set", "responses=2"), policy="completions"),
+    "symbolic-mc": Case(("--rollouts", "2"), policy="completions"),
+    "truth-algebra": Case(data="algebra"),
+    "truth-arithmetic": Case(("--set", "consequent=0.5"), data="arithmetic"),
+    "truth-arithmetic-multilingual": Case(data="arithmetic-multilingual"),
+    "truth-code": Case(data="code"),
+    "truth-logic": Case(data="logic"),
+    "unprm": Case(("--set", "draws=12", "enough=4", "--temperature", "0.5"), "sampled.parquet", policy="completions"),
+    # Judges of the kind reward that label as well.
+    "critic": Case(("--max-tokens", "64"), policy="chat"),
+}
+
+
+class Server:
+    """The loopback server: starts, stops, behaves as told, and knows what it was asked."""
+
+    def __init__(self, log: Path) -> None:
+        self.log, self.port = log, 0
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(SERVER), str(self.log), str(self.port)], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+        self.process.stdout.close()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def behave(self, text: str | None = RIGHT, **settings: Any) -> None:
+        """From now on, with an empty log."""
+        self.log.write_text("")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        connection.request("POST", "/control", json.dumps({"text": text, **settings}))
+        assert connection.getresponse().status == 200
+        connection.close()
+
+    def asked(self, event: str = "took") -> list[str]:
+        whole, _, _ = self.log.read_text().rpartition("\n")  # the last line may be half written
+        return [entry["key"] for entry in map(json.loads, whole.splitlines()) if entry["event"] == event]
+
+
+def trace(id: str, *steps: str) -> Trajectory:
+    return Trajectory(id, Problem(id, f"{id}: what is 3 - 4?", "-1"), tuple(map(Step, steps)))
+
+
+TRACES = [
+    trace("good", "3 - 4 = -1.", "The answer is \\boxed{-1}."),
+    trace("bad", "3 - 4 = 1.", "The answer is \\boxed{1}."),
+]
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server") / "log.jsonl")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(process: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server that answers right, and a folder to work in with a file of traces."""
+    monkeypatch.chdir(tmp_path)
+    write("traces.jsonl", [Judged(t, None) for t in TRACES], "jsonl")
+    process.behave()
+    return process
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """What a command says with --json."""
+    capsys.readouterr()
+    assert cli.main([*words, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def label(capsys: pytest.CaptureFixture[str], server: Server, *words: str) -> dict[str, Any]:
+    """Monte Carlo labels of the file by the server's rollouts, unless the words say otherwise."""
+    patience = ("--timeout", "5", "--retries", "2", "--step-end", "blank-line")
+    return told(capsys, "label", "--data", "traces.jsonl", "--url", server.url, "--rollouts", "2", *patience, *words)
+
+
+def labels(result: dict[str, Any]) -> list[list[float | None]]:
+    return [list(row.judgement.values) for row in read(result["file"]) if row.judgement]
+
+
+# Every labeller
+
+
+def data_for(case: Case, server: Server, capsys: pytest.CaptureFixture[str]) -> str:
+    """The path of the case's data, made here if it is not the file of traces."""
+    if case.data == "sampled.parquet":  # wrong traces as the server wrote them, log-probabilities and all
+        server.behave("3 - 4 = 1.\n\nThat is all of it.\n\nIt is \\boxed{1}")
+        served = ("--policy", "http", "--url", server.url)
+        Path("problems.jsonl").write_text('{"id": "p", "problem": "What is 3 - 4?", "answer": "-1"}\n', "utf-8")
+        return str(told(capsys, "sample", "--problems", "problems.jsonl", *served, "--n", "2")["file"])
+    if case.data.endswith(".jsonl"):
+        return case.data
+    policy = create("policy", f"scripted-{case.data}")
+    traces = [t for _, t in create("world", case.data).traces(policy, 3, seed=5)]
+    write_parquet(Path("world.parquet"), traces, "trajectory")
+    return "world.parquet"
+
+
+def words_of(case: Case, server: Server) -> list[str]:
+    """The options of a case, with its policy."""
+    words = [word.format(url=server.url) for word in case.options]
+    if case.policy in ("chat", "completions"):
+        return [*words, "--url", server.url, "--mode", case.policy, "--retries", "0"]
+    return [*words, "--policy", case.policy] if case.policy else words
+
+
+def test_every_labeller_is_tried_here() -> None:
+    assert parts("labeller").keys() <= CASES.keys(), "a new labeller needs a line in CASES"
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_a_labeller_labels_a_file_of_traces(method: str, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    case = CASES[method]
+    words = ["label", "--data", data_for(case, server, capsys), "--method", method, *words_of(case, server)]
+    server.behave(case.text)
+    found = told(capsys, *words)
+    rows = labels(found)
+    values = [value for row in rows for value in row]
+    assert found["steps"] == len(values) and found["labelled"] == sum(v is not None for v in values) > 0
+    assert found["labelled"] + sum(found["unlabelled"].values()) == found["steps"]
+    assert all(math.isfinite(value) for value in values if value is not None)
+    assert bool(server.asked()) == (case.policy in ("chat", "completions"))
+    server.behave(case.text)
+    assert labels(told(capsys, *words)) == rows and not server.asked(), "the same command again asks for nothing"
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "prm800k"])
+def test_labels_do_not_depend_on_the_format_of_the_file(
+    format: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Judged(t, None) for t in TRACES]
+    if format == "parquet":
+        write_parquet(Path("other.parquet"), [row.trajectory for row in rows], "trajectory")
+    else:
+        said = create("labeller", "always-right").judge(TRACES)
+        write(f"other.{format}", [Judged(t, j) for t, j in zip(TRACES, said, strict=True)], format)
+    assert labels(label(capsys, server, "--data", f"other.{format}")) == [[1.0, 1.0], [1.0, 0.0]]
+
+
+def test_a_methods_own_sampling_parameters_stay_but_for_what_is_asked(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """UnPRM draws at 0.8; asking for fewer tokens does not change that."""
+    words = ("label", "--data", "traces.jsonl", "--method", "unprm", "--url", server.url, "--max-tokens", "64")
+    assert "temperature=0.8,top_p=1.0,top_k=0,max_tokens=64" in told(capsys, *words)["judge"]
+
+
+def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--method", "prompted", "--top-p", "0.5"), ("--method", "scan", "--values", "hard")):
+        assert cli.main(["label", "--data", "traces.jsonl", "--url", server.url, "--mode", "chat", *words]) == 2
+        assert f"takes no {words[2]}" in capsys.readouterr().err
+
+
+def test_a_prover_is_a_policy_in_one_word(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    found = label(capsys, server, "--method", "pav", "--prover", f"http,url={server.url},mode=chat")
+    assert "prover=http:toy:chat" in found["judge"]
+    assert cli.main(["label", "--data", "traces.jsonl", "--url", server.url, "--prover", "http,uri=x"]) == 2
+    assert "'uri=x' says nothing of a policy" in capsys.readouterr().err
+
+
+# Judges that hang, babble or die
+
+
+def test_a_server_that_hangs_leaves_its_steps_unlabelled(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.behave(faults=[{"kind": "stall", "match": "bad"}])
+    found = label(capsys, server, "--timeout", "0.3", "--retries", "0")
+    assert labels(found) == [[1.0, 1.0], [None, 0.0]], "the outcome of a finished trace needs no rollout"
+    ((reason, count),) = found["unlabelled"].items()
+    assert count == 1 and "all 2 rollouts failed" in reason and "0.3 s" in reason
+
+
+@pytest.mark.parametrize("kind", ["truncated", "drop", "500"])
+def test_garbage_from_a_server_is_no_zero(kind: str, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.behave(faults=[{"kind": kind, "match": "bad"}])
+    found = label(capsys, server, "--retries", "0")
+    assert labels(found) == [[1.0, 1.0], [None, 0.0]]
+    assert found["labelled"] == 3 and sum(found["unlabelled"].values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "reason"),
+    [
+        ("prompted", "I would rather talk about the weather.", "unparsable: no list of 0 and 1"),
+        ("prompted", "[1, 0, 1, 1, 0]", "unparsable: 5 verdicts for 2 steps"),
+        ("critic", "The first \\boxed{paragraph}.", "unparsable: the box holds 'paragraph'"),
+    ],
+)
+def test_a_judge_that_babbles_has_no_opinion(
+    method: str, text: str, reason: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(text)
+    words = ("label", "--data", "traces.jsonl", "--method", method, "--url", server.url, "--mode", "chat")
+    found = told(capsys, *words)
+    assert labels(found) == [[None, None], [None, None]] and found["labelled"] == 0
+    ((told_reason, count),) = found["unlabelled"].items()
+    assert reason in told_reason and count == 4
+    assert cli.main(list(words)) == 0
+    assert "labelled    0 of 4 steps" in (shown := capsys.readouterr().out) and f"unlabelled  4: {reason}" in shown
+
+
+def test_a_server_that_dies_and_returns_costs_nothing_but_time(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(delay=0.1)
+
+    def die_and_return() -> None:
+        deadline = time.monotonic() + 10
+        while not server.asked() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        server.stop()
+        time.sleep(0.2)
+        server.start()
+
+    thread = threading.Thread(target=die_and_return)
+    thread.start()
+    found = label(capsys, server, "--retries", "6")
+    thread.join()
+    assert found["unlabelled"] == {} and found["labelled"] == 4, "the reborn server writes other words, but it answers"
+
+
+def test_what_failed_is_asked_again_on_demand_and_nothing_else(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(faults=[{"kind": "500", "match": "bad"}])
+    words = ("--retries", "0", "--chunk", "1")
+    assert label(capsys, server, *words)["labelled"] == 3
+    server.behave()
+    assert label(capsys, server, *words)["labelled"] == 3, "a finished run is finished"
+    assert not server.asked()
+    again = label(capsys, server, *words, "--again")
+    assert again["labelled"] == 4 and labels(again) == [[1.0, 1.0], [1.0, 0.0]]
+    assert len(server.asked()) == 2 and all("bad" in key for key in server.asked())
+
+
+# The rollout store
+
+
+def test_no_method_pays_for_a_rollout_of_another(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    first = label(capsys, server)
+    assert (first["store"]["hits"], first["store"]["misses"]) == (0, len(server.asked())) == (0, 4)
+    assert first["store"]["folder"] == str(Path("runs/rollouts").absolute())
+    server.behave()
+    second = label(capsys, server, "--method", "omegaprm")
+    assert (second["store"]["hits"], second["store"]["misses"]) == (2, 0) and not server.asked()
+    assert second["store"]["saved"]["generated_tokens"] == second["cost"]["generated_tokens"] > 0
+    third = label(capsys, server, "--rollouts", "3")
+    assert (third["store"]["hits"], third["store"]["misses"]) == (4, 2)
+    assert cli.main(["label", "--data", "traces.jsonl", "--url", server.url, "--rollouts", "3", "--seed", "1"]) == 0
+    assert "0 rollouts found, 6 sampled" in capsys.readouterr().out, "another seed, other rollouts"
+
+
+def test_without_a_store_each_run_pays_for_itself(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    for out in ("a", "b"):
+        found = label(capsys, server, "--store", "none", "--out", out)
+        assert found["store"] is None
+    assert len(server.asked()) == 8 and not Path("rollouts").exists()
+
+
+def test_two_models_behind_one_address_and_one_name_at_two_addresses_share_nothing(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(models=["toy", "other"])
+    other = Server(tmp_path / "other.jsonl")
+    try:
+        other.behave("It is \\boxed{5}")
+        runs = [
+            label(capsys, at, "--model", model, "--store", "shared", "--out", f"{model}-{at.port}")
+            for at, model in ((server, "toy"), (server, "other"), (other, "toy"))
+        ]
+    finally:
+        other.stop()
+    assert [run["store"]["hits"] for run in runs] == [0, 0, 0]
+    assert [labels(run)[0][0] for run in runs] == [1.0, 1.0, 0.0]
+
+
+def test_sampled_traces_come_from_the_store_too(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("problems.jsonl").write_text('{"id": "p", "problem": "What is 3 - 4?", "answer": "-1"}\n', "utf-8")
+    words = (
+        "sample",
+        "--problems",
+        "problems.jsonl",
+        "--policy",
+        "http",
+        "--url",
+        server.url,
+        "--store",
+        "kept",
+        "--n",
+    )
+    first, second = (told(capsys, *words, n, "--out", n) for n in ("2", "5"))
+    assert (first["store"]["misses"], second["store"]["hits"], second["store"]["misses"]) == (2, 2, 3)
+    assert len(server.asked()) == 5
+    assert told(capsys, *words[:-3], "--n", "2", "--out", "plain")["store"] is None
+
+
+# A run that is killed
+
+
+class Job:
+    """A labelling process over the server, started as often as it takes."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        folder.mkdir()
+        traces = [trace(f"t{k}", "3 - 4 = -1.", f"Then {k} more.", "It is \\boxed{-1}.") for k in range(30)]
+        write(folder / "traces.jsonl", [Judged(t, None) for t in traces], "jsonl")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        words = ["label", "--data", "traces.jsonl", "--url", self.server.url, "--rollouts", "8", "--chunk", "20"]
+        words += ["--concurrency", "8", "--out", "run", "--json"]
+        command = [sys.executable, "-m", "footfall.cli", *words]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def finish(self) -> None:
+        process = self.start()
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+
+    def kept(self) -> int:
+        """Completions in the store."""
+        shards = (self.folder / "rollouts").rglob("[!.]*.parquet")
+        return sum(len(read_parquet(shard, "trajectory")) for shard in shards)
+
+    def written(self) -> dict[str, bytes]:
+        run = self.folder / "run"
+        return {path.name: path.read_bytes() for path in sorted(run.rglob("*.parquet"))}
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes_and_repeats_no_rollout_that_was_kept(
+    server: Server, tmp_path: Path
+) -> None:
+    server.behave(None, delay=0.005)
+    undisturbed = Job(server, tmp_path / "undisturbed")
+    undisturbed.finish()
+    total = len(server.asked())
+    assert total == len(set(server.asked())) == 30 * 2 * 8
+    killed = Job(server, tmp_path / "killed")
+    server.behave(None, delay=0.005)
+    for answers in (140, 290):
+        process = killed.start()
+        deadline = time.monotonic() + 60
+        while len(server.asked("answered")) < answers and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.kill()
+        _, errors = process.communicate()
+        assert process.returncode == -9, errors.decode()
+    before = len(server.asked("answered"))
+    kept = killed.kept()
+    assert 0 < kept < total
+    killed.finish()
+    assert len(server.asked()) - before <= total - kept + 8, "all that is asked is what was not kept, and was in flight"
+    assert killed.kept() == undisturbed.kept() == total
+    assert killed.written() == undisturbed.written()
+
+
+# What it would cost
+
+
+def test_an_estimate_asks_nobody(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    money = ("--price-in", "1", "--price-out", "4", "--tokens-per-second", "10")
+    found = label(capsys, server, "--estimate", *money)
+    assert not server.asked() and not Path("runs").exists()
+    expected = found["expected"]
+    assert found["low"]["calls"] == expected["calls"] == found["high"]["calls"] == 4
+    paid = (expected["prompt_tokens"] * 1 + expected["generated_tokens"] * 4) / 1e6
+    assert expected["money"] == pytest.approx(paid, rel=0.05)
+    assert expected["seconds"] == pytest.approx(expected["generated_tokens"] / 10, rel=0.05)
+    assert found["tokens_counted_by"] == "a token for every 4 characters"
+    assert cli.main(["label", "--data", "traces.jsonl", "--url", server.url, "--estimate"]) == 0
+    shown = capsys.readouterr().out
+    assert "at least" in shown and "at most" in shown and "pass --tokens-per-second" in shown
+
+
+def test_a_probe_corrects_the_estimate_and_is_not_lost(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    found = label(capsys, server, "--estimate", "--probe", "1")
+    assert found["probe"]["traces"] == 1 and found["probe"]["cost"]["calls"] == len(server.asked()) == 2
+    assert found["expected"]["seconds"] > 0
+    assert label(capsys, server)["store"]["hits"] == 2
+
+
+@pytest.mark.parametrize("method", sorted(CASES.keys() - {"unprm", "execution"}))
+def test_every_method_can_be_estimated(method: str, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    case = CASES[method]
+    words = ["label", "--data", data_for(case, server, capsys), "--method", method, "--estimate"]
+    words += words_of(case, server)
+    found = told(capsys, *words)
+    assert not server.asked()
+    assert found["low"]["calls"] <= found["expected"]["calls"] <= found["high"]["calls"]
+    assert (found["high"]["calls"] > 0) == (case.policy in ("chat", "completions"))
