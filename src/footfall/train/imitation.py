@@ -1,0 +1,150 @@
+"""Supervised fine-tuning of a policy on traces: it learns to write the steps, separators and end, not the problem.
+
+    loss = − (1/T) Σ_t ln π(token_t | tokens before it),   t over the tokens of steps, separators and the end
+
+Batches hold traces of like length, about as many tokens each, in random order. Weights stay float32; on CUDA the products
+are bfloat16. The model is changed in place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from footfall.encoding import Template, encode
+from footfall.types import Trajectory
+
+__all__ = ["Imitated", "ImitationConfig", "Lesson", "imitate", "lessons", "token_batches"]
+
+_NOT_LEARNED = -100
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """How to fine-tune. The learning rate rises over `warmup` of the updates and then falls linearly to 0."""
+
+    lr: float = 1e-4
+    epochs: int = 2
+    batch_tokens: int = 16384
+    warmup: float = 0.05
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    max_length: int = 1024
+    """Longer traces are left out, and counted."""
+    seed: int = 0
+
+
+class Lesson(NamedTuple):
+    """Ids of a trace with its end; those from `start` on are learned."""
+
+    ids: tuple[int, ...]
+    start: int
+
+
+class Imitated(NamedTuple):
+    """What was done: mean loss of each epoch, tokens read, traces left out as too long, seconds."""
+
+    losses: tuple[float, ...]
+    tokens: int
+    updates: int
+    too_long: int
+    seconds: float
+
+
+def lessons(traces: Sequence[Trajectory], tokenizer: PreTrainedTokenizerBase, template: Template) -> list[Lesson]:
+    """The traces as the policy would have written them, each closed by the token that ends a text."""
+    if tokenizer.eos_token_id is None:
+        raise ValueError("the tokenizer has no token that ends a text: set tokenizer.eos_token")
+    encoded = [encode(tokenizer, trace, template) for trace in traces]
+    return [Lesson((*given.ids, int(tokenizer.eos_token_id)), given.prompt_length) for given in encoded]
+
+
+def token_batches(lengths: Sequence[int], batch_tokens: int, generator: torch.Generator) -> list[list[int]]:
+    """Indices in batches of like length whose padded size is at most `batch_tokens` (a longer one stands alone), shuffled."""
+    jitter = torch.rand(len(lengths), generator=generator)
+    order = sorted(range(len(lengths)), key=lambda i: (lengths[i] // 16, float(jitter[i])))
+    batches: list[list[int]] = []
+    widest = 0
+    for i in order:
+        widest = max(widest, lengths[i])
+        if batches and widest * (len(batches[-1]) + 1) <= batch_tokens:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+            widest = lengths[i]
+    return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def imitate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    traces: Sequence[Trajectory],
+    template: Template,
+    config: ImitationConfig = ImitationConfig(),
+    progress: Callable[[int, int], None] | None = None,
+) -> Imitated:
+    """Fit the model to the traces, in place; it is left in evaluation mode."""
+    begun = time.monotonic()
+    given = lessons(traces, tokenizer, template)
+    kept = [lesson for lesson in given if len(lesson.ids) <= config.max_length]
+    if not kept:
+        raise ValueError(f"none of {len(given)} traces has at most {config.max_length} tokens: raise max_length")
+    generator = torch.Generator().manual_seed(config.seed)
+    lengths = [len(lesson.ids) for lesson in kept]
+    plan = [token_batches(lengths, config.batch_tokens, generator) for _ in range(config.epochs)]
+    updates = sum(map(len, plan))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+    rise = max(1, round(config.warmup * updates))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda k: min((k + 1) / rise, max(0.0, (updates - k) / max(1, updates - rise)))
+    )
+    model.train()
+    done, losses = 0, []
+    for batches in plan:
+        total = torch.zeros((), device=model.device)
+        for inputs, targets in _tensors(kept, batches, model.device):
+            loss = _update(model, inputs, targets, optimizer, config.max_grad_norm)
+            schedule.step()
+            total += loss
+            done += 1
+            if progress is not None:
+                progress(done, updates)
+        losses.append(float(total) / len(batches))
+    model.train(False)
+    tokens = sum(lengths) * config.epochs
+    return Imitated(tuple(losses), tokens, updates, len(given) - len(kept), time.monotonic() - begun)
+
+
+def _tensors(
+    given: Sequence[Lesson], batches: Sequence[Sequence[int]], device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(N, T) ids and what is to be written after each, padded on the right; what is not learned is marked."""
+    for batch in batches:
+        width = max(len(given[i].ids) for i in batch)
+        inputs = torch.zeros(len(batch), width - 1, dtype=torch.long)
+        targets = torch.full((len(batch), width - 1), _NOT_LEARNED)
+        for row, i in enumerate(batch):
+            ids = torch.tensor(given[i].ids)
+            inputs[row, : len(ids) - 1] = ids[:-1]
+            targets[row, given[i].start - 1 : len(ids) - 1] = ids[given[i].start :]
+        yield inputs.to(device), targets.to(device)
+
+
+def _update(
+    model: PreTrainedModel, inputs: Tensor, targets: Tensor, optimizer: torch.optim.Optimizer, max_norm: float
+) -> Tensor:
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=inputs.device.type == "cuda"):
+        logits_NTV = model(input_ids=inputs, use_cache=False).logits
+    loss = cross_entropy(logits_NTV.flatten(0, 1).float(), targets.flatten(), ignore_index=_NOT_LEARNED)
+    optimizer.zero_grad(set_to_none=True)
+    torch.autograd.backward([loss])
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return loss.detach()
