@@ -45,6 +45,10 @@ COMMANDS = {
 }
 
 
+_SETTINGS = ("--set", "--option")
+"""Flags that take any number of name=value."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. 2: the user has something to mend, said in one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -84,8 +88,27 @@ def _run(name: str, words: list[str]) -> int:
 
     kind = getattr(module, command.config)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+    words = _gathered(words)
     config = tyro.cli(kind, args=words, prog=f"footfall {name}", description=inspect.getdoc(kind), config=style)
     return int(module.main(config))
+
+
+def _gathered(words: list[str]) -> list[str]:
+    """`--set a=1 --set b=2` as `--set a=1 b=2`: of a flag given twice the parser would keep the last one only."""
+    kept: list[str] = []
+    settings: dict[str, list[str]] = {}
+    into: list[str] | None = None
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in _SETTINGS:
+            into = settings.setdefault(flag, [])
+            into.extend([value] if equals else [])
+        elif into is not None and not word.startswith("-") and "=" in word:
+            into.append(word)
+        else:
+            into = None
+            kept.append(word)
+    return kept + [word for flag, values in settings.items() for word in (flag, *values)]
 
 
 def _help() -> str:

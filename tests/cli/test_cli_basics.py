@@ -188,3 +188,20 @@ def test_info_knows_formats_and_problems(capsys: pytest.CaptureFixture[str]) -> 
         told = json.loads(capsys.readouterr().out)
         found.append((told["format"], told["rows"]))
     assert found == [("math-shepherd", 1), ("problems", 1)]
+
+
+def test_settings_may_be_given_together_or_one_by_one() -> None:
+    from footfall.cli import _gathered
+
+    together = ["data.jsonl", "--seed", "3", "--set", "a=1", "b=2"]
+    assert _gathered(["data.jsonl", "--set", "a=1", "--seed", "3", "--set", "b=2"]) == together
+    assert _gathered(["--set", "a=1", "b=2", "--seed", "3", "data.jsonl"]) == [
+        "--seed",
+        "3",
+        "data.jsonl",
+        "--set",
+        "a=1",
+        "b=2",
+    ]
+    assert _gathered(["--set=a=-1", "--set", "url=http://x?y=z"]) == ["--set", "a=-1", "url=http://x?y=z"]
+    assert _gathered(["steps", "--option", "votes=false"]) == ["steps", "--option", "votes=false"]

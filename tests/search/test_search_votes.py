@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.search.aggregate import AGGREGATIONS, aggregate
-from footfall.search.votes import best, group, majority, oracle, pass_at_k, weighted
+from footfall.policy.protocol import SamplingParams
+from footfall.search import FrequencyVote, HybridVote, Searcher
+from footfall.search.aggregate import AGGREGATIONS, aggregate, length_aware, mean_of_readings
+from footfall.search.votes import best, frequency, group, hybrid, majority, oracle, pass_at_k, weighted
+from tests.search.coins import Coins, SeesCoins, problems
 
 POOLS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "best_of_n"
 
@@ -147,3 +150,84 @@ def test_best_of_32_on_math_500_gives_the_known_figures() -> None:
             assert chosen is not None
             hits += pool["candidates"][chosen]["is_correct_regraded"]
         assert 100 * hits / len(pools) == pytest.approx(percent)
+
+
+UNPRM_ANSWERS = ["A"] * 4 + ["B"] * 3 + ["C"]
+UNPRM_SCORES = [0.5, 0.4, 0.6, 0.5, 0.9, 0.95, 0.8, 0.7]
+
+
+def test_unprm_card_check_hybrid_majority_reward() -> None:
+    assert majority(UNPRM_ANSWERS).winner == 0
+    assert weighted(UNPRM_ANSWERS, UNPRM_SCORES).weights == pytest.approx({"A": 2.0, "B": 2.65, "C": 0.7})
+    sure, unsure = (hybrid(UNPRM_ANSWERS, UNPRM_SCORES, share=share) for share in (0.5, 0.6))
+    assert (sure.winner, sure.weights) == (0, {"A": 0.5, "B": 0.375, "C": 0.125})
+    assert (unsure.winner, unsure.weights) == (4, {"A": 0.6, "B": 0.95, "C": 0.7})
+
+
+def test_hybrid_by_entropy_is_sure_where_the_answers_agree() -> None:
+    entropy = -sum(f * math.log(f) for f in (0.5, 0.375, 0.125))
+    assert hybrid(UNPRM_ANSWERS, UNPRM_SCORES, entropy=entropy + 1e-9).winner == 0
+    assert hybrid(UNPRM_ANSWERS, UNPRM_SCORES, entropy=entropy - 1e-9).winner == 4
+
+
+def test_unprm_card_check_weighted_reward_frequency() -> None:
+    even, counting = (frequency(UNPRM_ANSWERS, UNPRM_SCORES, mix=mix) for mix in (0.5, 0.8))
+    assert even.weights == pytest.approx({"A": 0.37, "B": 0.3995, "C": 0.2305})
+    assert even.winner == 4
+    assert counting.weights["A"] == pytest.approx(0.448)
+    assert counting.winner == 0
+
+
+def test_both_votes_with_and_without_scores_at_the_edges() -> None:
+    for vote in (hybrid, frequency):
+        assert vote([None, None], [0.1, 0.2]).winner is None
+        assert vote([], []).winner is None
+        assert vote(["5", "6", "6"], [None, None, None]).winner == 1  # nothing but the votes is left
+        assert vote(["5", "6"], [0.0, 0.0]).winner == 0
+        counted = vote(["5", None, "6"], [0.4, 0.9, None])
+        assert (counted.dropped, counted.unscored) == (1, 1)
+        with pytest.raises(ValueError, match="not negative"):
+            vote(["5", "6"], [0.1, -0.2])
+    with pytest.raises(ValueError, match=r"from 0 to 1, not 1\.5"):
+        frequency(["5"], [0.5], mix=1.5)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["1", "2", "3"]), st.floats(0, 1)), min_size=1, max_size=10))
+def test_both_votes_reach_from_the_majority_to_the_reward(samples: list[tuple[str, float]]) -> None:
+    answers, scores = [a for a, _ in samples], [s for _, s in samples]
+    top = best(scores)
+    assert top is not None
+    assert hybrid(answers, scores, share=0.0).winner == majority(answers).winner
+    assert frequency(answers, scores, mix=1.0).winner == majority(answers).winner
+    rewarded = hybrid(answers, scores, share=1.01).winner
+    assert rewarded is not None
+    assert max(s for a, s in samples if a == answers[rewarded]) == scores[top]
+
+
+def test_length_aware_is_the_geometric_mean_of_the_cards_sprm_metastone_and_reinforce_step() -> None:
+    assert aggregate([1 / (1 + math.exp(-x)) for x in (2, -1, 3)], "length-aware") == pytest.approx(0.608804, abs=1e-6)
+    assert aggregate([0.9, 0.6, 0.8], "length-aware") == pytest.approx(0.75595, abs=5e-6)
+
+
+@given(st.floats(0.01, 1), st.integers(1, 60))
+def test_length_aware_does_not_favour_short_traces(value: float, steps: int) -> None:
+    assert length_aware([value] * steps) == pytest.approx(value)
+    assert length_aware([value] * steps, power=0.0) == pytest.approx(aggregate([value] * steps, "prod"))
+    assert length_aware([0.0] * steps) == 0.0
+
+
+def test_multi_rm_card_check_1_a_missing_verdict_is_even() -> None:
+    assert mean_of_readings([0.9, None, 0.7]) == pytest.approx(0.7)
+    with pytest.raises(ValueError, match="never read"):
+        mean_of_readings([])
+
+
+@pytest.mark.parametrize("method", [HybridVote(8), FrequencyVote(8)])
+def test_the_votes_as_methods_choose_by_answers_and_scores(method: HybridVote | FrequencyVote) -> None:
+    searcher = Searcher(
+        Coins(0.5, 3), SeesCoins(), method, params=SamplingParams(seed=3, max_tokens=100), separator="\n"
+    )
+    for result in searcher.solve(problems(20)):
+        vote = method.vote([t.answer for t, _ in result.candidates], list(result.scores), "math")
+        assert vote.winner is not None
+        assert len(result.candidates) == 8 and result.chosen == result.candidates[vote.winner].trajectory

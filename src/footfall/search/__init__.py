@@ -3,17 +3,27 @@
 from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
 from footfall.search.beam import BeamSearch
 from footfall.search.best_of_n import BestOf, BestOfN
+from footfall.search.birm import BiRM
 from footfall.search.board import Board
 from footfall.search.budget import Budget
 from footfall.search.choosing import Rule, choose
 from footfall.search.curves import Curve, curve
 from footfall.search.dvts import DVTS
+from footfall.search.hgs_prm import HGS
+from footfall.search.mcts import MCTS
 from footfall.search.method import ROOT, Ask, BudgetSpent, Choice, Course, Expand, Method, Score, Wish, described
+from footfall.search.pats import PATS
+from footfall.search.rstar import RStar
 from footfall.search.searcher import Searcher
-from footfall.search.votes import Vote, best, group, majority, oracle, pass_at_k, weighted
+from footfall.search.self_prm import SelfCheck, SelfPRM
+from footfall.search.self_regulation import SelfRegulation
+from footfall.search.unprm import FrequencyVote, HybridVote
+from footfall.search.votes import Vote, best, frequency, group, hybrid, majority, oracle, pass_at_k, weighted
 
 __all__ = [
-    "AGGREGATIONS", "DVTS", "ROOT", "Aggregation", "Ask", "BeamSearch", "BestOf", "BestOfN", "Board", "Budget",
-    "BudgetSpent", "Choice", "Course", "Curve", "Expand", "Method", "Rule", "Score", "Searcher", "Vote", "Wish",
-    "aggregate", "best", "choose", "curve", "described", "group", "majority", "oracle", "pass_at_k", "weighted",
+    "AGGREGATIONS", "DVTS", "HGS", "MCTS", "PATS", "ROOT", "Aggregation", "Ask", "BeamSearch", "BestOf", "BestOfN",
+    "BiRM", "Board", "Budget", "BudgetSpent", "Choice", "Course", "Curve", "Expand", "FrequencyVote", "HybridVote",
+    "Method", "RStar", "Rule", "Score", "Searcher", "SelfCheck", "SelfPRM", "SelfRegulation", "Vote", "Wish",
+    "aggregate", "best", "choose", "curve", "described", "frequency", "group", "hybrid", "majority", "oracle",
+    "pass_at_k", "weighted",
 ]  # fmt: skip

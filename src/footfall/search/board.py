@@ -230,6 +230,29 @@ class Board:
         self.tree.update(parent, terminal=True, cost=self.tree.nodes[parent].cost + completion.cost)
         return parent
 
+    def made_whole(self, node: int, completion: Completion) -> int | None:
+        """Put the whole step where its fragment was (see `footfall.policy.resuming`); what it cost more is added.
+
+        The node, or the last one if more than the step was written; `None` if writing failed. A score stays what it was.
+        """
+        if completion.finish == "error" or not completion.steps:
+            self.note("failed", (node,), completion.error or "nothing was written")
+            return None
+        whole, *more = completion.steps
+        for known in (self._prefixes, self._keys, self._graded):
+            known.pop(node, None)
+        self._written[node] = self._written.get(node, Cost()) + completion.cost
+        finish: str = "step" if more else completion.finish
+        if finish == "step" and extract(whole.written, self.problem.domain) is not None:
+            finish = "end"
+        self._finish[node] = finish
+        cost = self.tree.nodes[node].cost + completion.cost
+        self.tree.update(node, step=whole, cost=cost, terminal=finish != "step")
+        self.note("finished", (node,), "the rest of its step was written")
+        if not more or finish == "end":
+            return node
+        return self.add(node, more, completion.finish, author=self._author[node], tokenizer=completion.tokenizer)
+
     def hear(self, node: int, said: Judgement, judge: str) -> None:
         """Remember what a judge said of the path to `node`; steps that had no value get theirs."""
         self._judgements[node, judge] = said

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from footfall.policy.protocol import Policy, SamplingParams
+from footfall.policy.resuming import resuming
 from footfall.search._rounds import Rounds
 from footfall.search._running import Running
 from footfall.search.board import Board
@@ -47,7 +48,8 @@ class Searcher:
         """One result a problem, in order."""
         searches = [self._begin(problem) for problem in problems]
         judges = {**({} if self.judge is None else {"judge": self.judge}), **self.judges}
-        rounds = Rounds({"policy": self.policy, **self.helpers}, judges, self.params)
+        policies = {"policy": self.policy, "resuming": resuming(self.policy), **self.helpers}
+        rounds = Rounds(policies, judges, self.params)
         live = [search for search in searches if search.request is not None]
         while live:
             rounds.run(live)

@@ -1,20 +1,28 @@
-"""Choosing one of N samples: by score, by vote, by weighted vote; and what any choice could reach (card: best-of-n).
+"""Choosing one of N samples: by score, by vote, by both; and what any choice could reach (cards: best-of-n, unprm).
 
-best      argmax_i S_i                             first index wins a tie
-majority  argmax_a |{i : ans_i = a}|               group seen first wins a tie
-weighted  argmax_a W(a),  W(a) = Σ_{i: ans_i=a} S_i
-pass@k    1 - C(n-c, k) / C(n, k) = 1 - Π_{j=n-c+1..n} (1 - k/j)
+best       argmax_i S_i                             first index wins a tie
+majority   argmax_a |{i : ans_i = a}|               group seen first wins a tie
+weighted   argmax_a W(a),  W(a) = Σ_{i: ans_i=a} S_i
+hybrid     the majority's answer if its share is large enough, else that of argmax_i S_i
+frequency  argmax_a λ f(a) + (1-λ) R(a),  f the share of votes, R(a) ∝ mean (or max) of the group's S, Σ_a R(a) = 1
+pass@k     1 - C(n-c, k) / C(n, k) = 1 - Π_{j=n-c+1..n} (1 - k/j)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from footfall.answers import canonical, equal
 
-__all__ = ["Vote", "best", "group", "leader", "majority", "oracle", "pass_at_k", "tally", "weighted"]
+__all__ = [
+    "Reducer", "Vote", "best", "frequency", "group", "hybrid", "leader", "majority", "oracle", "pass_at_k", "tally",
+    "weighted",
+]  # fmt: skip
+
+Reducer = Literal["mean", "max"]
+"""How the scores of one answer's samples become one."""
 
 
 class Vote(NamedTuple):
@@ -73,6 +81,63 @@ def weighted(answers: Sequence[str | None], scores: Sequence[float | None], doma
     totals = tally(groups, scores)
     unscored = sum(first is not None and score is None for first, score in zip(groups, scores, strict=True))
     return Vote(leader(totals), {str(answers[i]): w for i, w in totals.items()}, groups.count(None), unscored)
+
+
+def hybrid(
+    answers: Sequence[str | None],
+    scores: Sequence[float | None],
+    share: float = 0.5,
+    entropy: float | None = None,
+    domain: str = "math",
+) -> Vote:
+    """The majority's answer where the vote is sure, else that of the sample with the highest score.
+
+    Sure: the largest share of the votes is at least `share`; or, if `entropy` is given, −Σ f ln f is at most that.
+    `weights` are what decided: shares, or each answer's highest score. Without any score the majority decides.
+    """
+    counted = majority(answers, domain)
+    votes = sum(counted.weights.values())
+    shares = {answer: count / votes for answer, count in counted.weights.items()}
+    if entropy is None:
+        sure = bool(shares) and max(shares.values()) >= share
+    else:
+        sure = -sum(f * math.log(f) for f in shares.values()) <= entropy
+    rewarded = _rewarded(answers, scores, "max", domain)
+    if sure or not rewarded.weights:
+        return counted._replace(weights=shares, unscored=rewarded.unscored)
+    return rewarded
+
+
+def frequency(
+    answers: Sequence[str | None],
+    scores: Sequence[float | None],
+    mix: float = 0.5,
+    reducer: Reducer = "mean",
+    domain: str = "math",
+) -> Vote:
+    """The answer with the largest mix · (share of votes) + (1 − mix) · (share of reward)."""
+    if not 0 <= mix <= 1:
+        raise ValueError(f"mix is a share of the vote, from 0 to 1, not {mix}")
+    rewarded = _rewarded(answers, scores, reducer, domain)
+    groups = group(answers, domain)
+    counts = tally(groups, [1.0] * len(groups))
+    votes, rewards = sum(counts.values()), sum(rewarded.weights.values())
+    mixed = {
+        first: mix * count / votes + (1 - mix) * rewarded.weights.get(str(answers[first]), 0.0) / (rewards or 1.0)
+        for first, count in counts.items()
+    }
+    return rewarded._replace(winner=leader(mixed), weights={str(answers[i]): weight for i, weight in mixed.items()})
+
+
+def _rewarded(answers: Sequence[str | None], scores: Sequence[float | None], reducer: Reducer, domain: str) -> Vote:
+    """A vote in which an answer weighs as much as the mean or the highest score of its samples."""
+    counted = weighted(answers, scores, domain)
+    of: dict[int, list[float]] = {}
+    for first, score in zip(group(answers, domain), scores, strict=True):
+        if first is not None and score is not None:
+            of.setdefault(first, []).append(score)
+    totals = {first: max(own) if reducer == "max" else math.fsum(own) / len(own) for first, own in of.items()}
+    return counted._replace(winner=leader(totals), weights={str(answers[i]): w for i, w in totals.items()})
 
 
 def tally(groups: Sequence[int | None], scores: Sequence[float | None]) -> dict[int, float]:

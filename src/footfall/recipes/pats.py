@@ -1,0 +1,76 @@
+"""PATS: Process-Level Adaptive Thinking Mode Switching (Wang et al., arXiv 2505.19250).
+
+Each step is the best of 8, 4 or 2 candidates by a PRM; how good it is, r, sets how many the next step gets:
+
+    r >= .85  one mode simpler;   r < .75  complex;   else the mode stays;   r < .4  refused once and redone in complex mode
+
+What differs: the writer is scripted and the PRM is the truth with errors at one step in five, so r is 0 or 1 and the band
+between .75 and .85 is empty. Tokens are those of all candidates, as in the paper. "Keeps the accuracy" is read as two points.
+"""
+
+from __future__ import annotations
+
+from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.label.noisy import Noisy
+from footfall.policy.protocol import SamplingParams
+from footfall.search import PATS, Searcher
+from footfall.types import Cost
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+
+RECIPE = Recipe(
+    name="pats",
+    paper="PATS: Process-Level Adaptive Thinking Mode Switching",
+    arxiv="2505.19250",
+    year=2025,
+    stage="search",
+    world="arithmetic",
+    scale="60 held-out problems a seed; scripted policy, PRM of known error rates.",
+    claims=(
+        Claim(
+            "Switching the mode per step beats staying in the simple one.",
+            metric="accuracy",
+            direction="higher", baseline="all simple", method="PATS",
+        ),
+        Claim(
+            "Switching keeps the accuracy of the complex mode.",
+            metric="accuracy",
+            direction="higher", baseline="all complex", method="PATS", margin=-0.02,
+        ),
+        Claim(
+            "Switching spends fewer tokens than the complex mode.",
+            metric="generated tokens a problem",
+            direction="lower", baseline="tokens, all complex", method="tokens, PATS", beside=("tokens, all simple",),
+        ),
+        Claim(
+            "Redoing a bad step once is more accurate than never redoing one.",
+            metric="accuracy",
+            direction="higher", baseline="no penalty", method="PATS", beside=("unlimited penalty",),
+        ),
+        Claim(
+            "Redoing a bad step once spends fewer tokens than redoing it without limit.",
+            metric="generated tokens a problem",
+            direction="lower", baseline="tokens, unlimited penalty", method="tokens, PATS", beside=("tokens, no penalty",),
+        ),
+    ),
+)  # fmt: skip
+METHODS = {
+    "PATS": PATS(),
+    "all simple": PATS(initial=2, locked=True),
+    "all complex": PATS(locked=True),
+    "no penalty": PATS(penalty_times=0),
+    "unlimited penalty": PATS(penalty_times=100),
+}
+
+
+def measure(trial: Trial) -> Outcome:
+    problems = ArithmeticWorld().problems(trial.size(60, 4), trial.seed, split="test")
+    prm = Noisy(TruthJudge(), 0.2, 0.2, seed=trial.seed)
+    params = SamplingParams(temperature=0.6, seed=trial.seed, max_tokens=64)
+    arms: dict[str, list[float]] = {}
+    costs: list[Cost] = []
+    for name, method in METHODS.items():
+        results = Searcher(ArithmeticPolicy(), prm, method, params=params, separator="\n").solve(problems)
+        arms[name] = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
+        arms[f"tokens, {name}"] = [float(r.cost.generated_tokens) for r in results]
+        costs += [r.cost for r in results]
+    return Outcome(arms, Cost.total(costs))

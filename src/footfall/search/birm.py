@@ -1,0 +1,104 @@
+"""BiRM's rule in best-of-N and in step-level beam search (card: birm): what is behind and what is ahead, f = g + h.
+
+    score(s_1..s_t) = V_t + beta · mean(R_1..R_t)
+
+V is the chance to reach the right answer from here, R whether each step so far is right. K candidates grow step by step, the
+best b by this score are kept. With b = K nothing is pruned: best-of-N by the same score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from footfall.registry import register
+from footfall.search.aggregate import Aggregation, aggregate
+from footfall.search.beam import best_indices, spread
+from footfall.search.board import Board
+from footfall.search.choosing import check_rule
+from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
+
+__all__ = ["BiRM", "both_ways"]
+
+
+def both_ways(
+    values: Sequence[float | None], rewards: Sequence[float | None], beta: float, how: Aggregation = "mean"
+) -> float | None:
+    """V_last + beta · fold(R). With beta 0 only the value counts; `None` if the value or a reward is missing.
+
+    A prefix without steps says nothing: 0.
+    """
+    if len(values) != len(rewards):
+        raise ValueError(f"{len(values)} values but {len(rewards)} rewards: one of each a step is wanted")
+    if not values:
+        return 0.0
+    behind = aggregate(rewards, how) if beta else 0.0
+    ahead = values[-1]
+    return None if ahead is None or behind is None else ahead + beta * behind
+
+
+@register("searcher", "birm")
+@dataclass(frozen=True)
+class BiRM:
+    """Bi-directional beam search: keeps the best beams by value ahead plus beta times the reward of the steps behind.
+
+    Values are the judge's. Rewards are its aspect `reward` where it has one (a model with two heads), else what the judge in
+    the role `reward` says of the steps; by default that is the same judge.
+    """
+
+    n: int = 16
+    beams: int = 4
+    beta: float = 2.0
+    aggregation: Aggregation = "mean"
+    """Of the rewards."""
+    reward: str = "judge"
+    iterations: int = 30
+
+    def __post_init__(self) -> None:
+        check_rule("best", self.aggregation)
+        if not 1 <= self.beams <= self.n or self.beta < 0 or self.iterations < 1:
+            raise ValueError(f"birm needs 1 <= beams <= n, beta >= 0 and iterations >= 1, not {self.name}")
+
+    @property
+    def name(self) -> str:
+        return described("birm", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""
+        ended: dict[int, float | None] = {}
+        live = [ROOT]
+        with suppress(BudgetSpent):
+            for i in range(self.iterations):
+                if not live:
+                    break
+                live = yield from self._iterate(board, live, ended, last=i == self.iterations - 1)
+        return board.choose(list(ended), scores=list(ended.values()))
+
+    def _iterate(
+        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Wish[list[int]]:
+        found = yield from board.expand(spread(live, self.n), until="end" if last else "step", score=True)
+        grown = list(dict.fromkeys(child for children in found for child in children))
+        unread = [node for node in grown if board.judgement(node, self.reward) is None]
+        if unread and self.reward != "judge":
+            yield from board.score(unread, judge=self.reward)
+        scored = {node: self.score(board, node) for node in grown}
+        ended.update({node: score for node, score in scored.items() if board.ended(node)})
+        going = [node for node in grown if not board.ended(node)]
+        kept = [going[i] for i in best_indices([scored[node] for node in going], self.beams)]
+        board.keep(kept, f"the {len(kept)} best of {len(going)} open", [scored[node] for node in kept])
+        rest = [node for node in going if node not in kept]
+        board.prune(rest, f"not among the {len(kept)} best", [scored[node] for node in rest])
+        return kept
+
+    def score(self, board: Board, node: int) -> float | None:
+        """The rule's score of the path to `node`."""
+        said, steps = board.judgement(node), board.judgement(node, self.reward)
+        if said is None or steps is None:
+            return None
+        return both_ways(said.values, steps.aspects.get("reward", steps.values), self.beta, self.aggregation)

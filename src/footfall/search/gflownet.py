@@ -1,0 +1,139 @@
+"""Steps drawn in proportion to their reward, not the best one: accuracy with diversity (card: gflownet).
+
+A GFlowNet samples a solution x with probability R(x) / Σ R, R(x) = Π_j r_j. Here no policy is tuned. Of m steps that the
+policy proposes, alike ones counted once, one is drawn:
+
+    P(a | s) = r_a^(1/T) / Σ_b r_b^(1/T)
+
+T = 1 is in proportion to reward, T = 0 the maximiser. n solutions are drawn side by side, each with draws of its own. How far
+any policy is from sampling in proportion is told by the sub-trajectory balance of its own probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from footfall.registry import register
+from footfall.search.aggregate import Aggregation
+from footfall.search.board import Board
+from footfall.search.choosing import Rule, check_rule
+from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
+
+__all__ = ["GFlowNet", "balance_gaps", "balance_loss", "proportions"]
+
+
+def proportions(rewards: Sequence[float], temperature: float = 1.0, floor: float = 1e-6) -> list[float]:
+    """The probability of each of some steps, from their rewards; at temperature 0 that of the first best is 1."""
+    if temperature == 0:
+        first = max(range(len(rewards)), key=lambda i: (rewards[i], -i))
+        return [float(i == first) for i in range(len(rewards))]
+    logs = [math.log(max(reward, floor)) / temperature for reward in rewards]
+    weights = [math.exp(log - max(logs)) for log in logs]
+    return [weight / math.fsum(weights) for weight in weights]
+
+
+def balance_gaps(
+    rewards: Sequence[float], steps: Sequence[float], ends: Sequence[float], floor: float = 1e-6
+) -> dict[tuple[int, int], float]:
+    """δ_ij for all 0 <= i < j <= n of a solution of n steps; all are 0 for who samples in proportion to R.
+
+    δ_ij = ln R(s_i) + Σ_{t=i+1..j} ln π(step_t | s_{t-1}) + ln π(end | s_j) − ln R(s_j) − ln π(end | s_i)
+
+    `rewards` r_j and log-probabilities `steps` are the n steps', log-probabilities `ends` the n + 1 states'.
+    """
+    n = len(rewards)
+    if len(steps) != n or len(ends) != n + 1:
+        raise ValueError(
+            f"{n} rewards need {n} step and {n + 1} end log-probabilities, not {len(steps)} and {len(ends)}"
+        )
+    flow = list(accumulate((math.log(max(reward, floor)) for reward in rewards), initial=0.0))
+    path = list(accumulate(steps, initial=0.0))
+    return {
+        (i, j): flow[i] + path[j] - path[i] + ends[j] - flow[j] - ends[i] for i in range(n) for j in range(i + 1, n + 1)
+    }
+
+
+def balance_loss(
+    rewards: Sequence[float], steps: Sequence[float], ends: Sequence[float], decay: float = 1.0, floor: float = 1e-6
+) -> float:
+    """Σ_ij λ^(j−i) δ_ij² / Σ_ij λ^(j−i): the loss that trains a GFlowNet, 0 at the target."""
+    gaps = balance_gaps(rewards, steps, ends, floor)
+    weights = {(i, j): decay ** (j - i) for i, j in gaps}
+    return math.fsum(weights[at] * gap**2 for at, gap in gaps.items()) / math.fsum(weights.values())
+
+
+@register("searcher", "gflownet")
+@dataclass(frozen=True)
+class GFlowNet:
+    """Step sampling in proportion to reward: n solutions, each step drawn among m by the judge's values."""
+
+    n: int = 8
+    m: int = 4
+    temperature: float = 1.0
+    distinct: bool = True
+    """Whether proposals of one text count once. If not, a step's weight is how often the policy wrote it times r."""
+    floor: float = 1e-6
+    rule: Rule = "weighted"
+    aggregation: Aggregation = "prod"
+    iterations: int = 40
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, self.aggregation)
+        if self.n < 1 or self.m < 1 or self.iterations < 1 or self.temperature < 0 or not self.floor > 0:
+            raise ValueError(
+                f"gflownet needs n, m and iterations >= 1, temperature >= 0 and floor > 0, not {self.name}"
+            )
+
+    @property
+    def name(self) -> str:
+        return described("gflownet", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """All solutions side by side, a step at a time; the last iteration writes what is open to the end."""
+        tips: list[int] = [ROOT] * self.n
+        done: list[int] = []
+        try:
+            for i in range(self.iterations):
+                tips = yield from self._advance(board, tips, done, last=i == self.iterations - 1)
+                if not tips:
+                    break
+        except BudgetSpent:
+            pass
+        return board.choose(done, self.rule, self.aggregation)
+
+    def _advance(self, board: Board, tips: Sequence[int], done: list[int], last: bool) -> Wish[list[int]]:
+        """Every open solution gets one step; the tips that are still open. A tip without a scored proposal is dropped."""
+        found = yield from board.expand(tips, self.m, "end" if last else "step", score=True)
+        drawn = [self._draw(board, tip, children) for tip, children in zip(tips, found, strict=True)]
+        taken = [node for node in drawn if node is not None]
+        done += [node for node in taken if board.ended(node)]
+        return [node for node in taken if not board.ended(node)]
+
+    def _draw(self, board: Board, tip: int, children: Sequence[int]) -> int | None:
+        """One of the proposed steps, in proportion to its reward; the tip itself is among them if the writer may end."""
+        rewards = {node: r for node in children if (r := board.fold(node, "last")) is not None}
+        nodes = self._distinct(board, list(rewards)) if self.distinct else list(rewards)
+        if not nodes:
+            return None
+        chances = proportions([rewards[node] for node in nodes], self.temperature, self.floor)
+        drawn = nodes[int(np.searchsorted(np.cumsum(chances)[:-1], board.rng.random(), side="right"))]
+        board.note("drawn", nodes, f"in proportion to reward: {drawn}", chances)
+        board.keep([drawn], "drawn", [rewards[drawn]])
+        board.prune([node for node in children if node not in (drawn, tip)], "another one was drawn")
+        return drawn
+
+    def _distinct(self, board: Board, nodes: Sequence[int]) -> list[int]:
+        """The first of each text."""
+        first: dict[str, int] = {}
+        for node in nodes:
+            first.setdefault(board.prefix(node).text, node)
+        return list(first.values())

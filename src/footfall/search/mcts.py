@@ -1,0 +1,153 @@
+"""Monte Carlo tree search by a judge, with PUCT or UCT (card: mcts).
+
+A path goes down from the root, expands every open node that it meets, and ends where a solution ends. Its value is what the
+judge says there, v0; it is backed up (N += 1, W += v) along the path, and the next path picks its children by
+
+    PUCT  Q_c + p_c √N_p / (1 + N_c) · (ln((N_p + c_base + 1) / c_base) + c_init),   p_i ∝ exp(mean token logprob)
+    UCT   W_c / N_c + w √(ln N_p / N_c), children never visited first, at random
+
+The first path by PUCT is the greedy descent on v0, whatever the constants: the bonus of a node never visited is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from footfall.registry import register
+from footfall.search._fresh import fresh
+from footfall.search._visits import Schedule, Visits, priors, scheduled
+from footfall.search.aggregate import Aggregation
+from footfall.search.board import Board
+from footfall.search.choosing import Rule, check_rule
+from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
+
+__all__ = ["MCTS"]
+
+
+@register("searcher", "mcts")
+@dataclass(frozen=True)
+class MCTS:
+    """Monte Carlo tree search: paths go where the judge's values and an exploration bonus send them.
+
+    Every path is a candidate, one that comes again too; the chosen one is the `rule`'s. With `play` > 0 it decodes step by
+    step instead: so many paths from where it stands, then a move to the child with the most visits (or with probability
+    ∝ N^(1/tau), the priors there being mixed with Dirichlet noise).
+    """
+
+    paths: int = 16
+    width: int = 10
+    selection: Literal["puct", "uct"] = "puct"
+    backup: bool = True
+    """Without it visits count for the bonus, but a node is worth what the judge said of it at first."""
+    depth: int = 40
+    aggregation: Aggregation = "last"
+    rule: Rule = "best"
+    c_base: float = 19652
+    c_init: float = 1.25
+    weight: float = 2.0
+    """Of UCT's bonus."""
+    schedule: Schedule = "const"
+    play: int = 0
+    """Paths before each move of play mode; 20 is usual."""
+    tau: float = 0.0
+    noise: float = 0.25
+    alpha: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, self.aggregation)
+        if self.selection not in ("puct", "uct") or self.schedule not in ("const", "exponential", "linear"):
+            raise ValueError(
+                f"mcts selects by puct or uct, on a const, exponential or linear schedule, not {self.name}"
+            )
+        if min(self.paths, self.width, self.depth) < 1 or min(self.play, self.tau) < 0:
+            raise ValueError(
+                f"mcts needs paths, width and depth of 1 at least, no negative play or tau, not {self.name}"
+            )
+        if not 0 <= self.noise <= 1 or self.alpha <= 0 or self.c_base <= 0:
+            raise ValueError(f"mcts needs 0 <= noise <= 1, alpha > 0 and c_base > 0, not {self.name}")
+
+    @property
+    def name(self) -> str:
+        return described("mcts", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Path after path until there are enough or the budget is spent; then the rule chooses among their ends."""
+        tree = Visits(board, self.backup)
+        reached: list[int] = []
+        played: int | None = None
+        try:
+            if self.play:
+                played = yield from self._play(board, tree, reached)
+            else:
+                yield from self._paths(board, tree, reached, ROOT, self.paths)
+        except BudgetSpent:
+            if not any(board.ended(leaf) for leaf in reached):
+                raise  # not one path is whole: whatever else has ended is the answer
+        return self._choice(board, tree, reached if played is None else [played])
+
+    def _paths(self, board: Board, tree: Visits, reached: list[int], start: int, n: int) -> Wish[None]:
+        """`n` paths from a node, each with its value backed up; fewer if nothing can be written there."""
+        for i in range(n):
+            weight = scheduled(self.weight, self.schedule, i, n)
+
+            def pick(node: int, weight: float = weight) -> int:
+                if self.selection == "uct":
+                    return tree.pick_uct(node, weight)
+                return tree.pick_puct(node, self.c_base, self.c_init)
+
+            leaf = yield from tree.descend(start, self.depth, pick, lambda node: self._expand(board, tree, node))
+            if leaf == ROOT:
+                return
+            tree.back_up(leaf, tree[leaf].first, f"path {len(reached) + 1}")
+            reached.append(leaf)
+
+    def _expand(self, board: Board, tree: Visits, node: int) -> Wish[None]:
+        """New children with v0 and prior. Repeats, cut steps and steps that the judge could not value are left out."""
+        [found] = yield from board.expand([node], self.width)
+        children = [] if board.ended(node) else fresh(board, found)
+        if children:
+            yield from board.score(children)
+        valued = {child: board.fold(child, self.aggregation) for child in children}
+        board.prune([child for child, first in valued.items() if first is None], "could not be judged")
+        firsts = {child: first for child, first in valued.items() if first is not None}
+        chances = priors([board.tree.nodes[child].step.logprobs for child in firsts])
+        tree.grow(node, list(firsts), list(firsts.values()), chances)
+
+    def _play(self, board: Board, tree: Visits, reached: list[int]) -> Wish[int | None]:
+        """Move by move to an end. Visits of the subtree that is moved into are kept."""
+        node = ROOT
+        while not board.ended(node) and tree[node].depth < self.depth:
+            if tree[node].children is None:
+                yield from self._expand(board, tree, node)
+            self._shake(board, tree, node)
+            yield from self._paths(board, tree, reached, node, self.play)
+            if not tree.children(node):
+                break
+            node = self._move(board, tree, node)
+        return node if board.ended(node) else None
+
+    def _shake(self, board: Board, tree: Visits, node: int) -> None:
+        """p <- (1 - eps) p + eps Dir(alpha) at the node to move from, when moves are drawn."""
+        children = tree.children(node)
+        if self.tau and children:
+            drawn = board.rng.dirichlet([self.alpha] * len(children))
+            for child, noise in zip(children, drawn, strict=True):
+                tree[child].prior = (1 - self.noise) * tree[child].prior + self.noise * float(noise)
+
+    def _move(self, board: Board, tree: Visits, node: int) -> int:
+        children = tree.children(node)
+        visits = [tree[child].visits for child in children]
+        at = visits.index(max(visits))
+        if self.tau:
+            weights = [(n / max(visits)) ** (1 / self.tau) for n in visits]
+            at = int(board.rng.choice(len(children), p=[weight / sum(weights) for weight in weights]))
+        board.keep([children[at]], f"moved to: {visits[at]} of {sum(visits)} visits", [tree.q(children[at])])
+        return children[at]
+
+    def _choice(self, board: Board, tree: Visits, reached: list[int]) -> Choice:
+        return board.choose(reached, self.rule, self.aggregation, scores=[tree[leaf].first for leaf in reached])

@@ -1,0 +1,156 @@
+"""Refined best-of-N: half of the solutions are fresh, half go on from a critic's corrected step (card: refined-bon).
+
+1. N/2 solutions are sampled and judged; e is the first step valued below `threshold`.
+2. Of each with such a step the critic is asked, in words, for a corrected step e; the policy goes on after steps 1 … e−1 and
+   the correction. For a solution without a located error, or whose correction cannot be read, a fresh one is sampled: the pool
+   always has N.
+3. The new ones are judged, and the highest of all N wins. A solution's score is the mean of its step values, with 0 for all
+   steps after the first error, and a neutral 0.5 if it could not be judged.
+
+The critic is the helper "critic": a policy that is given a question and replies with text (a chat model, a generative PRM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from footfall.policy.protocol import Completion
+from footfall.registry import register
+from footfall.search.board import Board
+from footfall.search.choosing import Rule, check_rule
+from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
+from footfall.types import Judgement, Problem, Step, Trajectory
+
+__all__ = ["MARK", "NEUTRAL", "PROMPT", "RefinedBestOf", "correction_of", "critique_score", "question"]
+
+NEUTRAL = 0.5
+"""The score of a solution whose critique could not be read."""
+MARK = "Corrected step:"
+PROMPT = """A step of a solution is wrong. Write it anew, so that the solution can go on rightly from there. It may take \
+another route, but must not do more than one step. End your reply with one line: "{mark}" and the new step.
+
+[Question]
+{question}
+
+[Steps before it, which are right]
+{before}
+
+[Wrong step]
+{step}
+
+[What was said of it]
+{critique}"""
+"""`{question}`, `{before}`, `{step}` and `{critique}` are filled in."""
+_NOTHING = "(nothing)"
+
+
+def critique_score(values: Sequence[float | None], threshold: float = 0.5) -> float:
+    """The mean of the step values with 0 after the first one below `threshold`: (.9, .8, .3, .7) is .5 in all."""
+    if not values or None in values:
+        return NEUTRAL
+    counted: list[float] = []
+    for value in values:
+        assert value is not None
+        counted.append(value)
+        if value < threshold:
+            break
+    return sum(counted) / len(values)
+
+
+def question(trace: Trajectory, error: int, critique: str | None) -> Trajectory:
+    """What the critic is asked: the problem, the steps before the wrong one, that step, and what the judge wrote of it."""
+    before = "\n".join(step.written for step in trace.steps[:error])
+    prompt = PROMPT.format(
+        mark=MARK, question=trace.problem.text, before=before or _NOTHING, step=trace.steps[error].written,
+        critique=critique or _NOTHING,
+    )  # fmt: skip
+    asked = Problem(f"{trace.problem.id}/refine", prompt, domain=trace.problem.domain, images=trace.problem.images)
+    return Trajectory(asked.id, asked, separator=trace.separator)
+
+
+def correction_of(reply: Completion, separator: str) -> str | None:
+    """The corrected step in a critic's reply: what stands after the last mark, as one step; `None` if there is none."""
+    text = separator.join(step.written for step in reply.steps)
+    _, found, rest = text.rpartition(MARK)
+    step = rest.strip().partition(separator or "\n\n")[0].strip()
+    return step if found and step and reply.finish != "error" else None
+
+
+@register("searcher", "refined-bon")
+@dataclass(frozen=True)
+class RefinedBestOf:
+    """Refined best-of-N: N/2 samples, and N/2 that go on from a critic's correction of the first wrong step."""
+
+    n: int = 8
+    threshold: float = 0.5
+    rule: Rule = "best"
+    critic: str = "critic"
+    """Who corrects, by role."""
+    reply_tokens: int = 512
+    """The most that a critic may write."""
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, "mean")
+        if self.n < 2 or self.n % 2:
+            raise ValueError(f"refined best-of-N needs an even n, not {self.n}")
+        if not 0 < self.threshold <= 1 or self.reply_tokens < 1:
+            raise ValueError(f"refined best-of-N needs a threshold in (0, 1] and reply_tokens >= 1, not {self.name}")
+
+    @property
+    def name(self) -> str:
+        return described("refined-bon", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Sample, correct, go on, choose. Each solution is corrected once at most."""
+        pool: list[int] = []
+        with suppress(BudgetSpent):
+            [drawn] = yield from board.expand([ROOT], self.n // 2, "end", score=True)
+            pool += drawn
+            starts = yield from self._starts(board, drawn)
+            open_ = [node for node in starts if node == ROOT or not board.ended(node)]
+            stated = [node for node in starts if node not in open_]
+            pool += stated
+            if stated:
+                yield from board.score(stated)
+            pool += [node for row in (yield from board.expand(open_, 1, "end", score=True)) for node in row]
+        scores = [critique_score(board.values(node), self.threshold) for node in pool]
+        return board.choose(pool, self.rule, "mean", scores=scores)
+
+    def _starts(self, board: Board, drawn: Sequence[int]) -> Wish[list[int]]:
+        """Where each of the other N/2 solutions begins: after a correction, or at the top."""
+        located = [(node, error) for node in drawn if (error := self._error(board, node)) is not None]
+        asked = [question(board.prefix(node), error, _said(board.judgement(node), error)) for node, error in located]
+        replies: list[list[Completion]] = []
+        if asked:
+            replies = yield from board.ask(asked, policy=self.critic, max_tokens=self.reply_tokens)
+        starts = [self._corrected(board, *at, row) for at, row in zip(located, replies, strict=True)]
+        return [ROOT if node is None else node for node in starts] + [ROOT] * (self.n // 2 - len(located))
+
+    def _error(self, board: Board, node: int) -> int | None:
+        said = board.judgement(node)
+        found = None if said is None else said.first_below(self.threshold)
+        return None if found is None or found < 0 else found
+
+    def _corrected(self, board: Board, node: int, error: int, replies: Sequence[Completion]) -> int | None:
+        """The node of the corrected step, beside the wrong one; `None` if the critic's reply holds none."""
+        wrong = board.tree.path(node)[error]
+        text = correction_of(replies[0], board.tree.separator) if replies else None
+        if text is None:
+            board.note("unread", (wrong,), "the critic's reply holds no corrected step")
+            return None
+        parent = board.tree.nodes[wrong].parent
+        meta = {"role": "correction", "parent": node}
+        new = board.add(parent, [Step(text)], author=self.critic, cost=replace(replies[0].cost, seconds=0.0), meta=meta)
+        board.note("corrected", (wrong, new), f"step {error + 1} of {node}")
+        return new
+
+
+def _said(judgement: Judgement | None, error: int) -> str | None:
+    """What the judge wrote of the wrong step."""
+    return judgement.rationales[error] if judgement is not None and judgement.rationales else None

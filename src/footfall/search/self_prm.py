@@ -1,0 +1,147 @@
+"""Self-PRM: the policy checks its own solutions, and those that it finds flawless vote (card: self-prm).
+
+    reward_i = share of checks that find no error in solution i
+    answer   = majority among the solutions with the highest reward; among all of them if no reward is above 0
+
+The judge may be any that names first errors. `SelfCheck` is the plainest one that needs no prompt: the policy does every
+step again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.registry import register
+from footfall.search.board import Board
+from footfall.search.method import ROOT, BudgetSpent, Choice, Course, described
+from footfall.search.votes import Vote, majority
+from footfall.types import Cost, Judgement, Trajectory
+
+__all__ = ["SelfCheck", "SelfPRM", "flawless", "passing", "passing_vote"]
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_FRESH = 1_000_000
+"""The first sample index of checks."""
+
+
+def flawless(said: Judgement | None) -> float | None:
+    """The share of checks that say "no error": 1 − Σ `named` of a critic that was asked several times, else 0 or 1.
+
+    `None` if the check cannot be read.
+    """
+    if said is None or not said.values:
+        return None
+    if "named" in said.aspects:
+        return 1.0 - sum(share or 0.0 for share in said.aspects["named"])
+    first = said.first_below(0.5)
+    return None if first is None else float(first < 0)
+
+
+def passing(rewards: Sequence[float | None]) -> list[int]:
+    """Who may vote: those with the highest reward; all if none is above 0."""
+    most = max((reward for reward in rewards if reward is not None), default=0.0)
+    return [i for i, reward in enumerate(rewards) if most <= 0 or reward == most]
+
+
+def passing_vote(answers: Sequence[str | None], rewards: Sequence[float | None], domain: str = "math") -> Vote:
+    """The majority among those who may vote. If none of them has an answer, among all."""
+    if len(answers) != len(rewards):
+        raise ValueError(f"{len(answers)} answers but {len(rewards)} rewards")
+    voters = set(passing(rewards))
+    vote = majority([answer if i in voters else None for i, answer in enumerate(answers)], domain)
+    return majority(answers, domain) if vote.winner is None else vote
+
+
+@register("searcher", "self-prm")
+@dataclass(frozen=True)
+class SelfPRM:
+    """Self-PRM: of N whole solutions those that the judge finds flawless vote.
+
+    `pick` takes the first flawless one, or a random one, instead of the vote.
+    """
+
+    n: int = 8
+    pick: Literal["majority", "first", "random"] = "majority"
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n = {self.n}: at least one sample is needed")
+        if self.pick not in ("majority", "first", "random"):
+            raise ValueError(f'pick is "majority", "first" or "random", not {self.pick!r}')
+
+    @property
+    def name(self) -> str:
+        return described("self-prm", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Draw, check, choose among those that pass."""
+        drawn: list[list[int]] = [[]]
+        with suppress(BudgetSpent):
+            drawn = yield from board.expand([ROOT], self.n, "end", score=True)
+        nodes = drawn[0]
+        rewards = [flawless(board.judgement(node)) for node in nodes]
+        able = passing(rewards)
+        board.keep([nodes[i] for i in able], "found flawless, or nothing is", [rewards[i] for i in able])
+        answers = [board.trace(node).answer for node in nodes]
+        answered = [i for i in able if answers[i] is not None]
+        if self.pick == "majority" or not answered:
+            winner = passing_vote(answers, rewards, board.problem.domain).winner
+        else:
+            winner = answered[0] if self.pick == "first" else int(board.rng.choice(answered))
+        return Choice(None if winner is None else nodes[winner], nodes, rewards, with_lost=True)
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """A policy checks a trace by doing each step again from the steps before it; `votes` times, independently.
+
+    A step whose last number differs from the trace's (whose text does, if there is no number) is an error. So the checker errs
+    where the writer errs. Values are the share of checks without an error up to there, `named` the share that stop there.
+    """
+
+    policy: Policy
+    votes: int = 4
+    params: SamplingParams = SamplingParams(max_tokens=64)
+
+    def __post_init__(self) -> None:
+        if self.votes < 1:
+            raise ValueError(f"votes = {self.votes}: at least one check is needed")
+
+    @property
+    def name(self) -> str:
+        drawn = f"votes={self.votes},temperature={self.params.temperature:g},seed={self.params.seed}"
+        return f"self-check({self.policy.name},{drawn})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """All steps of all traces in one batch."""
+        params = replace(self.params, until="step")
+        prefixes = [t.prefix(k) for t in trajectories for k in range(len(t.steps))]
+        # The first samples of a prefix are those that traces are made of: a check must not read them back.
+        redone = iter(self.policy.sample(prefixes, self.votes, params, first=_FRESH) if prefixes else [])
+        return [self._judgement(t, [next(redone) for _ in t.steps]) for t in trajectories]
+
+    def _judgement(self, trace: Trajectory, redone: Sequence[Sequence[Completion]]) -> Judgement:
+        going = [True] * self.votes
+        named: list[float] = []
+        values: list[float] = []
+        for step, row in zip(trace.steps, redone, strict=True):
+            agrees = [bool(c.steps) and _same(c.steps[0].written, step.written) for c in row]
+            named.append(sum(on and not ok for on, ok in zip(going, agrees, strict=True)) / self.votes)
+            going = [on and ok for on, ok in zip(going, agrees, strict=True)]
+            values.append(sum(going) / self.votes)
+        cost = Cost.total(c.cost for row in redone for c in row)
+        return Judgement(trace.id, tuple(values), self.name, aspects={"named": tuple(named)}, cost=cost)
+
+
+def _same(a: str, b: str) -> bool:
+    one, two = _NUMBER.findall(a), _NUMBER.findall(b)
+    return one[-1] == two[-1] if one and two else a.strip() == b.strip()

@@ -1,0 +1,95 @@
+"""UnPRM's two votes over N whole solutions (card: unprm): frequency and reward, by how sure the vote is, or mixed.
+
+hybrid majority reward      the majority's answer if its share of votes ≥ `share`, else that of the best-scored solution
+weighted reward frequency   argmax_a mix · f(a) + (1 − mix) · R(a), R the normalised mean (or max) score of an answer
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from footfall.registry import register
+from footfall.search.aggregate import Aggregation
+from footfall.search.board import Board
+from footfall.search.choosing import check_rule
+from footfall.search.method import ROOT, BudgetSpent, Choice, Course, described
+from footfall.search.votes import Reducer, Vote, frequency, hybrid
+
+__all__ = ["FrequencyVote", "HybridVote"]
+
+
+@register("searcher", "hybrid-vote")
+@dataclass(frozen=True)
+class HybridVote:
+    """Hybrid majority reward: the majority where it is sure, else the sample that the judge scores highest."""
+
+    n: int = 8
+    share: float = 0.5
+    aggregation: Aggregation = "last"
+
+    def __post_init__(self) -> None:
+        _check(self.n, self.aggregation)
+
+    @property
+    def name(self) -> str:
+        return described("hybrid-vote", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Draw, judge, vote."""
+        return (yield from _drawn(self, board))
+
+    def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
+        return hybrid(answers, scores, self.share, domain=domain)
+
+
+@register("searcher", "frequency-vote")
+@dataclass(frozen=True)
+class FrequencyVote:
+    """Weighted reward frequency: an answer weighs its share of the votes and its share of the reward."""
+
+    n: int = 8
+    mix: float = 0.5
+    reducer: Reducer = "mean"
+    aggregation: Aggregation = "last"
+
+    def __post_init__(self) -> None:
+        _check(self.n, self.aggregation)
+        if not 0 <= self.mix <= 1:
+            raise ValueError(f"mix is a share of the vote, from 0 to 1, not {self.mix}")
+
+    @property
+    def name(self) -> str:
+        return described("frequency-vote", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Draw, judge, vote."""
+        return (yield from _drawn(self, board))
+
+    def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
+        return frequency(answers, scores, self.mix, self.reducer, domain)
+
+
+def _check(n: int, aggregation: str) -> None:
+    check_rule("weighted", aggregation)
+    if n < 1:
+        raise ValueError(f"n = {n}: at least one sample is needed")
+
+
+def _drawn(method: HybridVote | FrequencyVote, board: Board) -> Course:
+    """N scored solutions, as many as the budget pays for, and the vote's choice among them."""
+    drawn: list[list[int]] = [[]]
+    with suppress(BudgetSpent):
+        drawn = yield from board.expand([ROOT], method.n, "end", score=True)
+    nodes = drawn[0]
+    scores = [board.fold(node, method.aggregation) for node in nodes]
+    winner = method.vote([board.trace(node).answer for node in nodes], scores, board.problem.domain).winner
+    return Choice(None if winner is None else nodes[winner], nodes, scores, with_lost=True)

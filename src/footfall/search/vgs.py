@@ -1,0 +1,110 @@
+"""Value-guided search: beam search over blocks of tokens, then a vote weighted by value (card: vgs).
+
+There are no steps: a beam grows by blocks of `block` tokens, and V at a block's last token says how good it is. B = n / width
+beams live; each round every open beam gets `width` continuations, and the best of all of them, however many come from one
+parent, fill the open slots. Finished beams keep their slots and are not compared again. With one block a solution, this is
+best-of-n.
+
+A policy that writes tokens must be able to go on in the middle of a line (`footfall.policy.any_cut.AnyCut`, with the empty
+separator). One that writes whole steps, as the scripted ones, fills a block with as many as fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from footfall.registry import register
+from footfall.search.beam import best_indices
+from footfall.search.board import Board
+from footfall.search.choosing import Rule, check_rule
+from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
+
+__all__ = ["ValueGuided", "survivors"]
+
+
+def survivors(scores: Sequence[Sequence[float | None]], slots: int) -> list[int]:
+    """The places of the best candidates, counted over the beams' candidates in a row: [[.2, .7], [.8, .75]], 2 is [2, 3]."""
+    return best_indices([score for row in scores for score in row], slots)
+
+
+@dataclass(slots=True)
+class _Beams:
+    """One of the independent searches: its open beams and those that are finished."""
+
+    open: list[int]
+    finished: list[int] = field(default_factory=list)
+
+
+@register("searcher", "vgs")
+@dataclass(frozen=True)
+class ValueGuided:
+    """Value-guided search: beams of token blocks kept by the value of their last token, then a weighted vote.
+
+    `searches` of them run independently and pool their beams; the cost is that of n x searches samples. The largest
+    length of a solution is `length` tokens, a multiple of `block`.
+    """
+
+    n: int = 16
+    width: int = 2
+    block: int = 4096
+    length: int = 16384
+    searches: int = 1
+    rule: Rule = "weighted"
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, "last")
+        if self.width < 1 or self.n < 1 or self.n % self.width:
+            raise ValueError(f"vgs needs n to be a multiple of width, not {self.n} and {self.width}")
+        if self.block < 1 or self.length < 1 or self.length % self.block:
+            raise ValueError(f"vgs needs length to be a multiple of block, not {self.length} and {self.block}")
+        if self.searches < 1:
+            raise ValueError(f"vgs needs at least one search, not {self.searches}")
+
+    @property
+    def name(self) -> str:
+        return described("vgs", self)
+
+    @property
+    def judged(self) -> bool:
+        return True
+
+    def search(self, board: Board) -> Course:
+        """Block by block until all beams are finished, the length is reached or the budget is spent."""
+        found = [_Beams([ROOT] * (self.n // self.width)) for _ in range(self.searches)]
+        rounds = self.length // self.block
+        try:
+            for i in range(rounds):
+                if not any(beams.open for beams in found):
+                    break
+                yield from self._round(board, found, last=i == rounds - 1)
+        except BudgetSpent:
+            pass
+        return self._choice(board, found)
+
+    def _round(self, board: Board, found: Sequence[_Beams], last: bool) -> Wish[None]:
+        """One more block for all open beams of all searches, in one batch."""
+        parents = [node for beams in found for node in beams.open]
+        rows = iter((yield from board.expand(parents, self.width, "end", score=True, max_tokens=self.block)))
+        for beams in found:
+            self._select(board, beams, [next(rows) for _ in beams.open], last)
+
+    def _select(self, board: Board, beams: _Beams, rows: Sequence[Sequence[int]], last: bool) -> None:
+        """Fill the open slots with the best candidates. A beam for which nothing was written is finished as it stands."""
+        ended = [node for node, row in zip(beams.open, rows, strict=True) if not row and node != ROOT]
+        slots = len(beams.open) - len(ended)
+        grown = [node for row in rows for node in row]
+        scores = [board.fold(node, "last") for node in grown]
+        kept = [grown[i] for i in survivors([scores], slots)]
+        beams.finished += ended + [node for node in kept if last or board.finish(node) == "end"]
+        beams.open = [node for node in kept if not last and board.finish(node) != "end"]
+        for node in beams.open:
+            board.tree.update(node, terminal=False)  # a block that is full is not the end
+        board.keep(kept, f"the {len(kept)} best of {len(grown)} blocks", [board.fold(node, "last") for node in kept])
+        rest = [i for i, node in enumerate(grown) if node not in kept]
+        board.prune([grown[i] for i in rest], f"not among the {slots} best blocks", [scores[i] for i in rest])
+
+    def _choice(self, board: Board, found: Sequence[_Beams]) -> Choice:
+        """The rule's choice among all beams; one that was cut has no answer and no vote."""
+        pool = [node for beams in found for node in (*beams.finished, *beams.open) if node != ROOT]
+        return board.choose(pool, self.rule, "last")

@@ -1,0 +1,134 @@
+"""Steps in proportion to reward: the worked numbers of the card, and draws that follow them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from footfall.policy.protocol import Completion, SamplingParams, sample_seed
+from footfall.search import Budget, Method, Searcher
+from footfall.search.gflownet import GFlowNet, balance_gaps, balance_loss, proportions
+from footfall.types import Cost, Judgement, SearchResult, Step, Trajectory
+from tests.search.coins import Coins, SeesCoins, problems, right
+
+PARAMS = SamplingParams(seed=4, max_tokens=100)
+CARD = ((0.8, 0.5), (-1.2, -0.7), (-5.0, -3.0, -0.1))
+
+
+def test_card_check_1_gaps_and_loss() -> None:
+    gaps = balance_gaps(*CARD)
+    assert [gaps[at] for at in ((0, 1), (0, 2), (1, 2))] == pytest.approx([1.023144, 3.916291, 2.893147], abs=1e-6)
+    assert balance_loss(*CARD) == pytest.approx(8.251485, abs=1e-6)
+
+
+def test_a_decay_weighs_long_stretches_less() -> None:
+    by_hand = (0.5 * 1.023144**2 + 0.25 * 3.916291**2 + 0.5 * 2.893147**2) / 1.25
+    assert balance_loss(*CARD, decay=0.5) == pytest.approx(by_hand, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 1.5])
+def test_card_checks_2_and_3_the_balanced_sampler_of_a_toy(scale: float) -> None:
+    a, b = 0.6 * scale, 0.2 * scale
+    stop, to_a, to_b = (r / (1 + a + b) for r in (1.0, a, b))
+    if scale == 1.0:
+        assert (stop, to_a, to_b) == pytest.approx((0.5556, 0.3333, 0.1111), abs=1e-4)
+    for reward, chance in ((a, to_a), (b, to_b)):
+        assert balance_loss([reward], [math.log(chance)], [math.log(stop), 0.0]) == pytest.approx(0, abs=1e-12)
+    assert balance_loss([a], [math.log(to_b)], [math.log(stop), 0.0]) > 0.1
+    assert proportions([a, b]) == pytest.approx([0.75, 0.25]), "however the rewards are scaled"
+
+
+def test_temperature_sharpens_and_zero_is_the_maximiser() -> None:
+    assert proportions([0.6, 0.2], temperature=0.5) == pytest.approx([0.9, 0.1])
+    assert proportions([0.2, 0.6, 0.6], temperature=0) == [0, 1, 0]
+    assert proportions([0.0, 0.0]) == [0.5, 0.5], "the floor leaves no reward of zero"
+
+
+def test_lengths_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 rewards need 2 step and 3 end"):
+        balance_loss([0.5, 0.5], [-1, -1], [-1, -1])
+
+
+@dataclass
+class Routes:
+    """One step out of a, b, c with given chances, then an answer that is right."""
+
+    weights: tuple[float, ...] = (0.8, 0.1, 0.1)
+    name: str = "routes"
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        return [[self._one(prefix, params, index) for index in range(first, first + n)] for prefix in prefixes]
+
+    def _one(self, prefix: Trajectory, params: SamplingParams, index: int) -> Completion:
+        if prefix.steps:
+            return Completion((Step("The answer is 1."),), "end", index, cost=Cost(generated_tokens=5, calls=1))
+        [letter] = Random(sample_seed(params, prefix, index)).choices("abc", self.weights)
+        return Completion((Step(letter),), "step", index, cost=Cost(generated_tokens=5, calls=1))
+
+
+@dataclass
+class Rewards:
+    """r = .6 for a, .2 for b and c, 1 for the answer."""
+
+    name: str = "rewards"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        worth = {"a": 0.6, "b": 0.2, "c": 0.2}
+        return [Judgement(t.id, tuple(worth.get(s.text, 1.0) for s in t.steps), self.name) for t in trajectories]
+
+
+def routes(method: Method, n: int = 150) -> Counter[str]:
+    results = Searcher(Routes(), Rewards(), method, params=PARAMS, separator="\n").solve(problems(n))
+    return Counter(t.steps[0].text for r in results for t, _ in r.candidates)
+
+
+def test_with_many_proposals_steps_are_drawn_in_proportion_to_reward_whatever_the_policy_prefers() -> None:
+    found = routes(GFlowNet(n=8, m=40))
+    shares = [found[letter] / found.total() for letter in "abc"]
+    assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.06)
+
+
+def test_counting_alike_proposals_weighs_reward_by_the_policy() -> None:
+    found = routes(GFlowNet(n=8, m=40, distinct=False))
+    expected = [0.8 * 0.6, 0.1 * 0.2, 0.1 * 0.2]
+    shares = [found[letter] / found.total() for letter in "abc"]
+    assert shares == pytest.approx([e / sum(expected) for e in expected], abs=0.04)
+
+
+def test_the_maximiser_finds_one_route() -> None:
+    assert set(routes(GFlowNet(n=8, m=40, temperature=0))) == {"a"}
+
+
+def solve(method: Method, n: int, budget: Budget = Budget()) -> list[SearchResult]:
+    return Searcher(Coins(0.5, 3), SeesCoins(), method, budget, PARAMS, "\n").solve(problems(n))
+
+
+def test_wrong_steps_are_almost_never_drawn_while_a_right_one_is_proposed() -> None:
+    results = solve(GFlowNet(n=4, m=4, distinct=False), 300)
+    each = [right(t) for r in results for t, _ in r.candidates]
+    assert len(each) == 1200
+    assert sum(each) / len(each) == pytest.approx((1 - 0.5**4) ** 3, abs=0.05)
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    assert solve(GFlowNet(n=4), 5) == solve(GFlowNet(n=4), 5)
+
+
+def test_a_budget_ends_it_with_what_is_finished() -> None:
+    for result in solve(GFlowNet(n=4, m=2), 5, Budget(tokens=200)):
+        assert result.stopped == "tokens" and result.cost.generated_tokens <= 210
+    done = solve(GFlowNet(n=4, m=2, iterations=1), 5)
+    assert all(len(r.candidates) == 4 and all(len(t.steps) == 3 for t, _ in r.candidates) for r in done)
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    for wrong in ({"n": 0}, {"m": 0}, {"temperature": -1.0}, {"floor": 0.0}, {"iterations": 0}):
+        with pytest.raises(ValueError, match="gflownet needs"):
+            GFlowNet(**wrong)  # type: ignore[arg-type]
