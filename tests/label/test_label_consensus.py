@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from footfall.bench import processbench
+from footfall.bench.runner import Case
+from footfall.lab.shared.cases import figures
 from footfall.label.agreement import agreement, cohen_kappa, confusion, first_error, verdicts
 from footfall.label.consensus import Consensus, Rule, combine_step, consensus
 from footfall.label.er_prm import EntropyRegularised
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.noisy import Noisy, noisy
 from footfall.label.pav import pav
+from footfall.search.aggregate import aggregate
 from footfall.types import Cost, Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.label.scripted_policy import successes, trace
@@ -58,6 +62,17 @@ def test_the_filter_keeps_a_trace_on_whose_first_error_both_agree() -> None:
     assert dropped.values == (None,) * 5
     assert set(dropped.failures) == {"the judges differ: judge 1 finds step 4 wrong, judge 2 finds step 3 wrong"}
     assert kept.cost.calls == dropped.cost.calls == 8 * 4 + 1
+
+
+def test_f1_of_the_cards_five_predictions() -> None:
+    truth, said = ([at(e).judge([FIVE])[0] for e in errors] for errors in ((2, 1, 0, -1, -1), (2, -1, 0, -1, 3)))
+    (row,) = figures(processbench.measure, [Case("card", FIVE, each) for each in truth], said).values()
+    assert (row["acc_err"], row["acc_cor"], row["f1"]) == pytest.approx((0.6667, 0.5, 0.5714), abs=5e-5)
+
+
+def test_scores_of_the_cards_three_steps() -> None:
+    found = [aggregate((0.9, 0.8, 0.95), how) for how in ("prod", "min", "last")]
+    assert found == pytest.approx([0.684, 0.8, 0.95])
 
 
 def test_two_judges_who_find_nothing_agree() -> None:

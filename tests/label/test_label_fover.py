@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from footfall.label._formal_clauses import read_clause
 from footfall.label._formal_code import tests_of as read_tests
@@ -12,6 +13,7 @@ from footfall.label._formal_code import variants
 from footfall.label._formal_words import worded_equations
 from footfall.label.formal import Formal, balanced, verdicts
 from footfall.registry import create
+from footfall.reward.readout import Readout
 from footfall.tools.algebra import implied
 from footfall.tools.sandbox import why_no_walls
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
@@ -206,3 +208,13 @@ def test_training_labels_are_balanced_by_leaving_right_ones_out() -> None:
 def test_the_labeller_is_found_by_name() -> None:
     judgement: Judgement = create("labeller", "formal").judge([trace("How many?", "1 + 1 = 3")])[0]
     assert judgement.values == (0.0,) and judgement.rationales == ("1 + 1 is 2, not 3",)
+
+
+def test_the_cards_logits_are_a_score_of_0_9089() -> None:
+    readout = Readout("good", classes=("incorrect", "correct"), good=("correct",))
+    assert float(readout.values(torch.tensor([[0.2, 2.5]]))) == pytest.approx(0.9089, abs=5e-5)
+
+
+def test_the_label_of_a_step_does_not_depend_on_those_before_it() -> None:
+    steps = ("2 + 2 = 5.", "3 * 4 = 12.")
+    assert labels(trace("?", *steps))[1] == labels(trace("?", "2 + 2 = 4.", steps[1]))[1] == 1.0

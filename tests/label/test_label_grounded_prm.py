@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.label.formal import Formal
-from footfall.label.grounded import Grounded, rollout_reward, uct, verdict_sum
+from footfall.label.grounded import Grounded, rollout_reward, verdict_sum
+from footfall.label.grounded_tree import GroundedTree, GroundedTrees, before_recovery, rationale, uct
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
-from footfall.types import Step, Trajectory
+from footfall.types import Step, Trajectory, Tree
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 
 WORLD, POLICY = ArithmeticWorld(), ArithmeticPolicy()
@@ -25,8 +26,12 @@ def test_rewards_are_those_of_the_card(verdicts: tuple[int, ...], outcome: int, 
 
 
 def test_ancestors_get_less_of_a_reward() -> None:
-    reward = rollout_reward((1, 1, -1), 1)
-    assert (0.9 * reward, 0.81 * reward) == pytest.approx((0.7, 0.63), abs=5e-5)
+    tree = Tree(WORLD.problems(1)[0])
+    for parent in range(-1, 2):
+        tree.add(parent, Step(f"Step {parent}"))
+    GroundedTree(tree).reward(2, rollout_reward((1, 1, -1), 1), decay=0.9)
+    assert [node.value for node in tree.nodes] == pytest.approx([0.63, 0.7, 0.7778], abs=5e-5)
+    assert [node.visits for node in tree.nodes] == [1, 1, 1]
 
 
 def test_earlier_verdicts_weigh_more() -> None:
@@ -86,3 +91,73 @@ def test_a_step_that_the_tool_cannot_read_is_judged_by_its_value() -> None:
     vague = Trajectory("v", trace.problem, (Step("Let us see."),), separator="\n")
     said = Grounded(POLICY, rollouts=8).judge([vague])[0]
     assert said.aspects["verdict"] == (0.0,) and said.values[0] in (0.0, 1.0)
+
+
+class TestTrees:
+    METHOD = GroundedTrees(ArithmeticPolicy(recover=0.3), rounds=6, params=SamplingParams(seed=2))
+    PROBLEMS = WORLD.problems(8, seed=1)
+
+    def test_a_tree_ends_with_enough_paths_of_both_kinds_or_its_rounds(self) -> None:
+        for grown in self.METHOD.grow(self.PROBLEMS, "\n"):
+            enough = min(len(grown.paths(True)), len(grown.paths(False))) >= 3
+            assert (
+                enough
+                or grown.rounds == 6
+                or all(node.terminal for node in map(grown.tree.nodes.__getitem__, grown.tree.children(-1)))
+            )
+            assert grown.cost.calls == 3 * grown.rounds == grown.top_visits
+
+    def test_the_value_of_a_node_is_what_its_simulations_and_those_below_gave(self) -> None:
+        (grown,) = GroundedTrees(POLICY, rounds=1, children=1).grow(self.PROBLEMS[:1], "\n")
+        path = grown.tree.path(grown.tree.leaves()[0])
+        outcome = 1.0 if grown.paths(True) else -1.0
+        verdicts = [grown.evidence[i][0] for i in path]
+        assert verdicts[-1] == outcome, "the outcome takes the place of the last verdict"
+        expected = [rollout_reward(verdicts[k + 1 : -1], outcome) for k in range(len(path))]
+        assert [grown.tree.nodes[i].value for i in path[:-1]] == pytest.approx(expected[:-1])
+
+    def test_trees_grown_together_are_those_grown_alone(self) -> None:
+        both = self.METHOD.grow(self.PROBLEMS[:2], "\n")
+        alone = [self.METHOD.grow([problem], "\n")[0] for problem in self.PROBLEMS[:2]]
+        assert [grown.tree.nodes for grown in both] == [grown.tree.nodes for grown in alone]
+
+    def test_rows_are_clean_paths_whose_labels_are_signs_and_whose_rationales_end_in_the_label(self) -> None:
+        rows = self.METHOD.collect(self.PROBLEMS, "\n")
+        assert {row.trajectory.correct for row in rows} == {True, False}
+        for row in rows:
+            assert row.judgement is not None
+            aspects = row.judgement.aspects
+            for label, score, verdict, text in zip(
+                row.judgement.values, aspects["score"], aspects["verdict"], row.judgement.rationales, strict=True
+            ):
+                assert score is not None and verdict is not None and text is not None and label is not None
+                assert verdict >= 0 or score <= 0, "no step that the tool refutes has a positive value"
+                assert label == float(score > 0 or (score == 0 and verdict > 0))
+                assert text.endswith("\\boxed{+}" if label else "\\boxed{-}")
+
+    def test_what_a_tree_cost_stands_in_its_first_row(self) -> None:
+        grown, rows = self.METHOD.grow(self.PROBLEMS, "\n"), self.METHOD.collect(self.PROBLEMS, "\n")
+        told = {row.trajectory.problem.id for row in rows}
+        paid = sum(row.judgement.cost.calls for row in rows if row.judgement)
+        assert paid == sum(each.cost.calls for each in grown if each.tree.problem.id in told)
+
+    def test_children_by_chance_are_an_option(self) -> None:
+        by_chance = GroundedTrees(POLICY, rounds=4, select="random")
+        assert (
+            by_chance.grow(self.PROBLEMS[:1], "\n")[0].tree.nodes
+            == by_chance.grow(self.PROBLEMS[:1], "\n")[0].tree.nodes
+        )
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"), [((1, -1, -0.5), 3), ((1, -1, 0.5, -1), 2), ((0, 0, -1), 1), ((1, 1), 2), ((-1,), 1)]
+)
+def test_a_wrong_path_is_cut_before_its_first_recovery(scores: tuple[float, ...], kept: int) -> None:
+    assert before_recovery(scores) == kept
+
+
+def test_a_rationale_holds_the_evidence_the_verdict_and_the_label() -> None:
+    assert rationale("2 + 2 is 4", -1.0, False) == (
+        "Verify: 2 + 2 is 4\nJudge: The tool refutes the step. [Wrong]\nOutput: \\boxed{-}"
+    )
+    assert rationale(None, 0.0, True) == "Verify: there is nothing to compute.\nJudge: [Right]\nOutput: \\boxed{+}"

@@ -15,6 +15,7 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import Candidates, OmegaPRM, exploitation, exploration, rollout_length
 from footfall.label.probing import Probe, Prober, Rollout
 from footfall.label.rollouts import StoredPolicy
+from footfall.label.tally import ready
 from footfall.label.trees import leaf_rows, node_rows, tree_of, trees_of, value_trees
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Problem, Step, Trajectory, Tree
@@ -180,7 +181,7 @@ def test_rollouts_of_one_prefix_are_shared_and_topped_up() -> None:
 def test_traces_that_begin_alike_share_nodes_and_every_node_is_valued_in_one_batch() -> None:
     a, b = trace("One.", "Two.", "The answer is 7."), trace("One.", "Other.", "The answer is 8.", id="t2")
     other = Trajectory("t3", Problem("p2", "What is 3 + 4?", "7"), (Step("One."),))
-    graded = [MonteCarlo(lost_from(1))._ready(t) for t in (a, other, b)]
+    graded = [ready(t) for t in (a, other, b)]
     trees = trees_of(graded)
     assert [len(tree.nodes) for tree in trees] == [5, 1]
     policy = lost_from(1)

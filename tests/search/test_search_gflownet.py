@@ -58,7 +58,7 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
 class Routes:
     """One step out of a, b, c with given chances, then an answer that is right."""
 
-    weights: tuple[float, ...] = (0.8, 0.1, 0.1)
+    weights: tuple[float, ...] = (0.5, 0.25, 0.25)
     name: str = "routes"
 
     def sample(
@@ -84,26 +84,26 @@ class Rewards:
         return [Judgement(t.id, tuple(worth.get(s.text, 1.0) for s in t.steps), self.name) for t in trajectories]
 
 
-def routes(method: Method, n: int = 150) -> Counter[str]:
+def routes(method: Method, n: int = 40) -> Counter[str]:
     results = Searcher(Routes(), Rewards(), method, params=PARAMS, separator="\n").solve(problems(n))
     return Counter(t.steps[0].text for r in results for t, _ in r.candidates)
 
 
 def test_with_many_proposals_steps_are_drawn_in_proportion_to_reward_whatever_the_policy_prefers() -> None:
-    found = routes(GFlowNet(n=8, m=40))
+    found = routes(GFlowNet(n=8, m=16))
     shares = [found[letter] / found.total() for letter in "abc"]
-    assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.06)
+    assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.08)
 
 
 def test_counting_alike_proposals_weighs_reward_by_the_policy() -> None:
-    found = routes(GFlowNet(n=8, m=40, distinct=False))
-    expected = [0.8 * 0.6, 0.1 * 0.2, 0.1 * 0.2]
+    found = routes(GFlowNet(n=8, m=16, distinct=False))
+    expected = [0.5 * 0.6, 0.25 * 0.2, 0.25 * 0.2]
     shares = [found[letter] / found.total() for letter in "abc"]
-    assert shares == pytest.approx([e / sum(expected) for e in expected], abs=0.04)
+    assert shares == pytest.approx([e / sum(expected) for e in expected], abs=0.08)
 
 
 def test_the_maximiser_finds_one_route() -> None:
-    assert set(routes(GFlowNet(n=8, m=40, temperature=0))) == {"a"}
+    assert set(routes(GFlowNet(n=8, m=16, temperature=0), 4)) == {"a"}
 
 
 def solve(method: Method, n: int, budget: Budget = Budget()) -> list[SearchResult]:
@@ -111,10 +111,10 @@ def solve(method: Method, n: int, budget: Budget = Budget()) -> list[SearchResul
 
 
 def test_wrong_steps_are_almost_never_drawn_while_a_right_one_is_proposed() -> None:
-    results = solve(GFlowNet(n=4, m=4, distinct=False), 300)
+    results = solve(GFlowNet(n=4, m=4, distinct=False), 100)
     each = [right(t) for r in results for t, _ in r.candidates]
-    assert len(each) == 1200
-    assert sum(each) / len(each) == pytest.approx((1 - 0.5**4) ** 3, abs=0.05)
+    assert len(each) == 400
+    assert sum(each) / len(each) == pytest.approx((1 - 0.5**4) ** 3, abs=0.08)
 
 
 def test_the_same_seed_draws_the_same() -> None:
@@ -131,4 +131,4 @@ def test_a_budget_ends_it_with_what_is_finished() -> None:
 def test_settings_out_of_range_are_refused() -> None:
     for wrong in ({"n": 0}, {"m": 0}, {"temperature": -1.0}, {"floor": 0.0}, {"iterations": 0}):
         with pytest.raises(ValueError, match="gflownet needs"):
-            GFlowNet(**wrong)  # type: ignore[arg-type]
+            GFlowNet(**wrong)

@@ -6,7 +6,7 @@ import pytest
 
 from footfall.bench.metrics import first_error_f1
 from footfall.policy.protocol import SamplingParams
-from footfall.search import SelfCheck, SelfPRM, Searcher
+from footfall.search import Searcher, SelfCheck, SelfPRM
 from footfall.search.self_prm import flawless, passing, passing_vote
 from footfall.types import Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -60,7 +62,7 @@ def test_card_check_1_one_request_is_best_spent_at_the_start() -> None:
 def test_card_check_2_usage_and_success_fall_with_the_price() -> None:
     plans = [plan(CARD, price) for price in np.linspace(0, 1, 41)]
     assert plans[0].ask == {"s0", "s1"}
-    assert all(a.usage >= b.usage and a.success >= b.success for a, b in zip(plans, plans[1:], strict=False))
+    assert all(a.usage >= b.usage and a.success >= b.success for a, b in pairwise(plans))
 
 
 def test_card_check_3_simulation_of_the_plan_gives_the_planned_figures() -> None:

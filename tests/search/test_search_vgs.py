@@ -55,9 +55,8 @@ def test_card_check_3_rollin_tokens_carry_no_gradient() -> None:
 
     logits = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
     mask = torch.tensor([[False, False, True, True, True], [False] * 5])
-    token_value_loss(logits, torch.tensor([1, 0]), mask).backward()
-    assert logits.grad is not None
-    assert logits.grad[~mask].abs().max() == 0 and logits.grad[mask].abs().min() > 0
+    [grad] = torch.autograd.grad(token_value_loss(logits, torch.tensor([1, 0]), mask), logits)
+    assert grad[~mask].abs().max() == 0 and grad[mask].abs().min() > 0
 
 
 def test_the_label_of_a_rollout_is_how_it_ended() -> None:
@@ -75,8 +74,8 @@ def test_the_label_of_a_rollout_is_how_it_ended() -> None:
 def test_blocks_of_one_step_prune_early_what_whole_solutions_cannot() -> None:
     blocks, whole = ValueGuided(4, 4, block=10, length=40), ValueGuided(4, 4, block=40, length=40)
     each = 1 - 0.5**4
-    assert accuracy(solve(blocks, 600)) == pytest.approx(each**4, abs=0.08)
-    assert accuracy(solve(whole, 600)) == pytest.approx(1 - (1 - 0.5**4) ** 4, abs=0.08)
+    assert accuracy(solve(blocks, 300)) == pytest.approx(each**4, abs=0.1)
+    assert accuracy(solve(whole, 300)) == pytest.approx(1 - (1 - 0.5**4) ** 4, abs=0.1)
 
 
 def test_blocks_hold_as_many_whole_steps_as_fit() -> None:
@@ -128,7 +127,7 @@ def test_when_the_budget_is_spent_finished_and_open_beams_are_what_there_is() ->
 
 def test_on_a_world_blocks_guided_by_exact_values_beat_a_vote() -> None:
     policy, world = ArithmeticPolicy(), ArithmeticWorld()
-    given, judge = world.problems(60, seed=1), ExactValueJudge(policy)
+    given, judge = world.problems(40, seed=1), ExactValueJudge(policy)
     vgs = Searcher(policy, judge, ValueGuided(8, 2, block=30, length=240), params=PARAMS, separator="\n").solve(given)
     vote = Searcher(policy, None, BestOf(8, "majority"), params=PARAMS, separator="\n").solve(given)
     assert accuracy(vgs) > accuracy(vote)
@@ -172,4 +171,4 @@ def test_a_model_goes_on_in_the_middle_of_a_line() -> None:
     assert all(len(block.token_ids or ()) == 7 for block in blocks[:-1])
     assert any(not block.text.endswith("\n") for block in blocks[:-1]), "some block is cut inside a line"
     ids = [i for block in blocks for i in block.token_ids or ()]
-    assert policy.tokenizer.decode(ids).strip() == result.chosen.text.strip()
+    assert str(policy.tokenizer.decode(ids)).strip() == result.chosen.text.strip()

@@ -19,10 +19,10 @@ from footfall.label.binary_search import BinarySearch, bisect
 from footfall.label.grounded import Grounded
 from footfall.label.monte_carlo import MonteCarlo, wilson_half_width
 from footfall.label.pav import StepAdvantage
-from footfall.label.probing import finished
 from footfall.label.prompted import PROMPTS, STEP_PROMPT, PromptedJudge
 from footfall.label.relative_progress import RelativeProgress, rollouts_for
 from footfall.label.scan import SelfDenoising
+from footfall.label.tally import finished
 from footfall.label.unprm import Uncertain, probe_order, step_uncertainty
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Trajectory

@@ -12,7 +12,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, drawn, finished, ready, together
+from footfall.label.probing import Estimate, Plan, Probe, Prober, together
+from footfall.label.tally import drawn, finished, ready
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory

@@ -1,20 +1,22 @@
-"""A judge whose values are blurred by a known amount: what a value model of that quality would say.
+"""A judge of known quality: the exact value of each prefix under a scripted policy, blurred by a known amount.
 
     v' = sigmoid(logit(v) + σ z),   z ~ N(0, 1), drawn by the seed and the text up to there alone
 
-σ = 0 is the judge itself. Values are first brought into [floor, 1 − floor]. Reading a trace costs its words; a judge that
-writes before it says anything also costs `price`.
+v is first brought into [floor, 1 − floor], since no value model is certain. Right and wrong finished solutions are then told
+apart with the AUC Φ(√2 logit(1 − floor) / σ): 0.94 by default. Reading a trace costs its words; a judge that writes before
+it says anything also costs `price`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from statistics import NormalDist
 
 from footfall.label.noisy import chance
-from footfall.types import Cost, Judge, Judgement, Trajectory
+from footfall.types import Cost, Judgement, Trajectory
+from footfall.worlds.judges import Valued
 
 __all__ = ["Blurred", "blurred_value"]
 
@@ -29,14 +31,15 @@ def blurred_value(value: float, shift: float, floor: float) -> float:
 
 @dataclass(frozen=True)
 class Blurred:
-    """Moves what another judge says, by a normal error on the scale of logits. The same text is always moved alike."""
+    """The policy's own values with a normal error on the scale of logits. The same text always has the same value."""
 
-    truth: Judge
-    sigma: float = 1.0
+    policy: Valued
+    sigma: float = 2.0
     seed: int = 0
-    floor: float = 0.01
+    floor: float = 0.1
     price: int = 0
     """Generated tokens that a judgement costs."""
+    _said: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.sigma < 0 or self.price < 0 or not 0 < self.floor < 0.5:
@@ -48,20 +51,20 @@ class Blurred:
     @property
     def name(self) -> str:
         priced = f",price={self.price}" if self.price else ""
-        return f"blurred(sigma={self.sigma:g},floor={self.floor:g},seed={self.seed}{priced},{self.truth.name})"
+        return f"blurred(sigma={self.sigma:g},floor={self.floor:g},seed={self.seed}{priced},{self.policy.name})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        said = self.truth.judge(trajectories)
-        return [self._blur(t, judgement.check(t)) for t, judgement in zip(trajectories, said, strict=True)]
+        return [self._judge(trajectory) for trajectory in trajectories]
 
-    def _blur(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
-        values = tuple(
-            None if value is None else blurred_value(value, self._shift(trajectory, k), self.floor)
-            for k, value in enumerate(truth.values)
-        )
-        cost = truth.cost + Cost(generated_tokens=self.price, scored_tokens=len(trajectory.text.split()), calls=1)
-        return replace(truth, values=values, judge=self.name, cost=cost)
+    def _judge(self, trajectory: Trajectory) -> Judgement:
+        values = tuple(self._value(trajectory.prefix(k + 1)) for k in range(len(trajectory.steps)))
+        cost = Cost(generated_tokens=self.price, scored_tokens=len(trajectory.text.split()), calls=1)
+        return Judgement(trajectory.id, values, self.name, cost=cost)
 
-    def _shift(self, trajectory: Trajectory, k: int) -> float:
-        drawn = chance(self.seed, trajectory.prefix(k + 1).key, "blur")
-        return self.sigma * _NORMAL.inv_cdf(min(max(drawn, 1e-9), 1 - 1e-9))
+    def _value(self, prefix: Trajectory) -> float:
+        key = prefix.key
+        if key not in self._said:
+            drawn = min(max(chance(self.seed, key, "blur"), 1e-9), 1 - 1e-9)
+            shift = self.sigma * _NORMAL.inv_cdf(drawn)
+            self._said[key] = blurred_value(self.policy.value(prefix), shift, self.floor)
+        return self._said[key]

@@ -8,23 +8,23 @@ and the outcome F = ±1:
 
 The label of a step is the sign of its value. A step that the tool refutes although its value is positive is dropped, and a
 step that the tool refutes is never positive. What differs: the tree is that of the given trace (with what other traces of
-the same call share with it); each of its nodes is simulated the same number of times, so no UCT choice is needed here
-(`uct` is there for a search); the tool is `formal` or any other judge; no rationale is written.
+the same call share with it); each of its nodes is simulated the same number of times, so nothing is chosen by UCT; the tool
+is `formal` or any other judge; no rationale is written. The paper's own trees, with both, are `footfall.label.grounded_tree`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from footfall.label.formal import Formal
-from footfall.label.probing import Estimate, Probe, Prober, drawn, finished, forget, ready
+from footfall.label.probing import Estimate, Probe, Prober, forget
+from footfall.label.tally import drawn, finished, ready
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
-__all__ = ["Grounded", "grounded", "rollout_reward", "uct", "verdict_sum"]
+__all__ = ["Grounded", "grounded", "rollout_reward", "signs", "verdict_sum"]
 
 
 def verdict_sum(verdicts: Sequence[float]) -> float:
@@ -36,11 +36,6 @@ def verdict_sum(verdicts: Sequence[float]) -> float:
 def rollout_reward(verdicts: Sequence[float], outcome: float) -> float:
     """R = V + F/N over the steps between the start and the last one; the outcome alone if there are none."""
     return verdict_sum(verdicts) + outcome / len(verdicts) if verdicts else outcome
-
-
-def uct(value: float, visits: int, parent_visits: int, c: float = 1.414, sign: int = 1) -> float:
-    """±value + c · sqrt(ln(visits + 1) / (visits of the child + 1)): sign −1 while wrong paths are wanted."""
-    return sign * value + c * math.sqrt(math.log(parent_visits + 1) / (visits + 1))
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class Grounded:
     def _judgement(self, trace: Trajectory, estimates: list[Estimate], said: Judgement, cost: Cost) -> Judgement:
         rewards, tool_cost = self._rewards(estimates)
         scores = self._propagated(trace, rewards)
-        verdicts = _signs(said.values)
+        verdicts = signs(said.values)
         labels = [self._label(score, verdict) for score, verdict in zip(scores, verdicts, strict=True)]
         failures = tuple(reason for _, reason in labels)
         return Judgement(
@@ -110,7 +105,7 @@ class Grounded:
             cost += Cost.total(each.cost for each in said)
             first = len(estimate.prefix.steps)
             rewards.append([
-                rollout_reward(_signs(each.values[first:-1]), 1.0 if rollout.correct else -1.0)
+                rollout_reward(signs(each.values[first:-1]), 1.0 if rollout.correct else -1.0)
                 for each, rollout in zip(said, estimate.rollouts, strict=True)
             ])  # fmt: skip
         return rewards, cost
@@ -137,7 +132,7 @@ class Grounded:
         return float(good), None
 
 
-def _signs(values: Sequence[float | None]) -> list[float]:
+def signs(values: Sequence[float | None]) -> list[float]:
     """+1 for verified, −1 for refuted, 0 where the tool could not say."""
     return [0.0 if value is None else 1.0 if value >= 0.5 else -1.0 for value in values]
 

@@ -11,16 +11,16 @@ prefixes share their rollouts, N can adapt to each step, and labelling can stop 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from footfall.answers import grade
-from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.label.tally import Tally, drawn, finished, ready
+from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
 
-__all__ = ["MonteCarlo", "Tally", "hard_estimate", "monte_carlo", "soft_estimate", "wilson_half_width"]
+__all__ = ["MonteCarlo", "hard_estimate", "monte_carlo", "soft_estimate", "wilson_half_width"]
 
 _Z95 = 1.959963984540054
 
@@ -39,37 +39,6 @@ def wilson_half_width(successes: int, rollouts: int) -> float:
     """Half the width of the 95% Wilson interval: z/(1+z²/n) · sqrt(p(1-p)/n + z²/4n²)."""
     n, p = rollouts, successes / rollouts
     return float(_Z95 / (1 + _Z95**2 / n) * (p * (1 - p) / n + _Z95**2 / (4 * n * n)) ** 0.5)
-
-
-@dataclass(slots=True)
-class Tally:
-    """The rollouts of one prefix so far. A failed call is no rollout."""
-
-    successes: int = 0
-    rollouts: int = 0
-    unfinished: int = 0
-    """Cut at max_tokens; they count as rollouts that did not succeed, for a cut "12" would read as the answer 1."""
-    asked: int = 0
-    failure: str | None = None
-    cost: Cost = field(default_factory=Cost)
-
-    def add(self, prefix: Trajectory, completions: Iterable[Completion], author: str) -> None:
-        for completion in completions:
-            self.asked += 1
-            self.cost += completion.cost
-            if completion.finish == "error":
-                self.failure = completion.error
-                continue
-            self.rollouts += 1
-            if completion.finish == "length":
-                self.unfinished += 1
-            else:
-                self.successes += bool(grade(completion.after(prefix, author)).correct)
-
-    @property
-    def hopeless(self) -> bool:
-        """Rolled out, and never to the right answer. Where every call failed, nobody can say."""
-        return self.rollouts > 0 and self.successes == 0
 
 
 @dataclass(frozen=True)
@@ -96,33 +65,23 @@ class MonteCarlo:
     @property
     def name(self) -> str:
         adaptive = "" if self.half_width is None else f",half_width={self.half_width},round={self.round}"
-        drawn = ",".join(f"{f.name}={getattr(self.params, f.name)}" for f in fields(self.params) if f.name != "until")
-        return f"monte-carlo({self.policy.name},n={self.rollouts},{self.estimate},{self.until}{adaptive},{drawn})"
+        rule = f"n={self.rollouts},{self.estimate},{self.until}{adaptive}"
+        return f"monte-carlo({self.policy.name},{rule},{drawn(self.params)})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Label every step; rollouts of all traces advance together, and a prefix met twice is completed once."""
-        traces = [self._ready(trajectory) for trajectory in trajectories]
+        traces = [ready(trajectory) for trajectory in trajectories]
         tallies: dict[str, Tally] = {}
         if self.until == "all":
-            self._complete([t.prefix(k) for t in traces for k in range(1, self._completed(t) + 1)], tallies)
+            self._complete([t.prefix(k) for t in traces for k in range(1, _completed(t) + 1)], tallies)
         else:
             open_traces = traces
-            for k in range(1, max((self._completed(t) for t in traces), default=0) + 1):
-                open_traces = [t for t in open_traces if self._completed(t) >= k]
+            for k in range(1, max((_completed(t) for t in traces), default=0) + 1):
+                open_traces = [t for t in open_traces if _completed(t) >= k]
                 self._complete([t.prefix(k) for t in open_traces], tallies)
                 open_traces = [t for t in open_traces if not tallies[t.prefix(k).key].hopeless]
         charged: set[str] = set()
         return [self._judgement(trace, tallies, charged) for trace in traces]
-
-    def _ready(self, trajectory: Trajectory) -> Trajectory:
-        if trajectory.problem.answer is None:
-            raise ValueError(f"problem {trajectory.problem.id!r} has no reference answer, so rollouts cannot be graded")
-        return trajectory if trajectory.correct is not None else grade(trajectory)
-
-    def _completed(self, trajectory: Trajectory) -> int:
-        """How many steps need rollouts: all but the last, whose label is the outcome, if there is an outcome."""
-        finished = trajectory.answer is not None or trajectory.correct
-        return len(trajectory.steps) - bool(finished)
 
     def _complete(self, prefixes: Sequence[Trajectory], tallies: dict[str, Tally]) -> None:
         """Roll out each distinct prefix until its budget is used or its interval is narrow."""
@@ -150,7 +109,7 @@ class MonteCarlo:
         counts: list[Tally | None] = []
         cost = Cost()
         estimate = soft_estimate if self.estimate == "soft" else hard_estimate
-        for k in range(1, self._completed(trace) + 1):
+        for k in range(1, _completed(trace) + 1):
             key = trace.prefix(k).key
             tally = tallies.get(key)
             counts.append(tally)
@@ -184,6 +143,11 @@ class MonteCarlo:
             failures=tuple(failures) if any(failures) else (),
             cost=cost,
         ).check(trace)
+
+
+def _completed(trace: Trajectory) -> int:
+    """How many steps need rollouts: all but the last, whose label is the outcome, if there is an outcome."""
+    return len(trace.steps) - finished(trace)
 
 
 @register("labeller", "monte-carlo")

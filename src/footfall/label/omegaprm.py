@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from footfall.label.binary_search import search
-from footfall.label.probing import Estimate, Plan, Probe, Prober, Rollout, drawn, ready, together
+from footfall.label.probing import Estimate, Plan, Probe, Prober, Rollout, together
+from footfall.label.tally import drawn, ready
 from footfall.label.trees import TreeBuilder, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Problem, Trajectory, Tree

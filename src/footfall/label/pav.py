@@ -20,7 +20,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, drawn, finished, forget, ready, together
+from footfall.label.probing import Estimate, Plan, Probe, Prober, forget, together
+from footfall.label.tally import drawn, finished, ready
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory

@@ -13,12 +13,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from footfall.answers import grade
-from footfall.label.monte_carlo import Tally
+from footfall.label.tally import Tally
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Trajectory
 
-__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "drawn", "finished", "forget", "ready", "together"]
+__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "forget", "together"]
 
 R = TypeVar("R")
 
@@ -132,26 +131,6 @@ def together(plans: Sequence[Plan[R]], prober: Prober) -> list[Done[R]]:
             costs[i] = Cost.total((costs[i], *(cost for _, cost in pairs)))
             replies[i] = [estimate for estimate, _ in pairs]
     return [Done(results[i], costs[i]) for i in range(len(plans))]
-
-
-def ready(trajectory: Trajectory) -> Trajectory:
-    """The trace with its outcome; an error if its problem has no answer to compare rollouts with."""
-    if trajectory.problem.answer is None:
-        raise ValueError(f"problem {trajectory.problem.id!r} has no reference answer, so rollouts cannot be graded")
-    return trajectory if trajectory.correct is not None else grade(trajectory)
-
-
-def finished(trajectory: Trajectory) -> bool:
-    """Whether the last step's value is the outcome, so that it needs no rollouts."""
-    return bool(trajectory.steps) and (trajectory.answer is not None or bool(trajectory.correct))
-
-
-def drawn(params: SamplingParams) -> str:
-    """The sampling parameters of rollouts, for the name of a judge."""
-    return (
-        f"temperature={params.temperature},top_p={params.top_p},top_k={params.top_k},"
-        f"max_tokens={params.max_tokens},seed={params.seed}"
-    )
 
 
 def forget(*owners: object) -> None:

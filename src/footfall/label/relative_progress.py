@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, drawn, finished, ready, together
+from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, together
+from footfall.label.tally import drawn, finished, ready
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Trajectory

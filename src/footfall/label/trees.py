@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, finished, ready, together
+from footfall.label.probing import Estimate, Plan, Probe, Prober, together
+from footfall.label.tally import finished, ready
 from footfall.types import Cost, Json, Judged, Judgement, Step, Trajectory, Tree
 
 __all__ = ["TreeBuilder", "leaf_rows", "node_rows", "note_value", "top_of", "tree_of", "trees_of", "value_trees"]

@@ -21,7 +21,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from footfall.label.binary_search import bisect
-from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, drawn, finished, ready, together
+from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, together
+from footfall.label.tally import drawn, finished, ready
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Trajectory

@@ -53,12 +53,12 @@ def measure(trial: Trial) -> Outcome:
         "all labels": AtRandom(1.0), "random half": AtRandom(LATER, trial.seed), "active half": MostUncertain(LATER),
     }  # fmt: skip
     config = TrainConfig(
-        heads=trial.size(32, 4), lr=3e-4, epochs=trial.size(2, 1), schedule="constant", eval_share=0.0,
+        heads=trial.size(32, 2), lr=3e-4, epochs=trial.size(2, 1), schedule="constant", eval_share=0.0,
         seed=trial.seed, device="cpu",
     )  # fmt: skip
-    traces = training_traces(trial)[:: trial.size(2, 1)][: trial.size(300, 16)]
+    traces = training_traces(trial)[:: trial.size(2, 1)][: trial.size(300, 10)]
     cases = step_cases(pool(trial)[:: trial.size(2, 6)])
-    first, later = traces[: trial.size(60, 8)], traces[trial.size(60, 8) :]
+    first, later = traces[: trial.size(60, 6)], traces[trial.size(60, 6) :]
     rows = [Judged(t, until_first_error(said)) for t, said in zip(first, TruthJudge().judge(first), strict=True)]
     start = train(trial, "actprm-first", rows, config)
     found: dict[str, float] = {}

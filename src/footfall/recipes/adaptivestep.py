@@ -56,11 +56,11 @@ def measure(trial: Trial) -> Outcome:
     policy, traces, pool = embedded(), prms.training_traces(trial), prms.pool(trial)
     logprobs = (p for trace in traces for step in trace.steps for p in step.logprobs or ())
     cut = confidence(confidence_threshold(logprobs, share=0.02))
-    first = trial.size(100, 6)
-    lines = _labelled(MonteCarlo(policy, 8, "hard", params=prms.params(trial)), traces, first)
+    first, n = trial.size(100, 4), trial.size(8, 2)
+    lines = _labelled(MonteCarlo(policy, n, "hard", params=prms.params(trial)), traces, first)
     unsure = [recut(trace, cut, policy.tokenizer) for trace in traces]
     budget = sum(_tokens(lines))
-    steps = _labelled(MonteCarlo(AnyCut(policy), 8, "hard", params=prms.params(trial)), unsure, first, budget)
+    steps = _labelled(MonteCarlo(AnyCut(policy), n, "hard", params=prms.params(trial)), unsure, first, budget)
     of_lines, train_lines = _chosen(trial, "lines", lines, pool)
     of_steps, train_steps = _chosen(trial, "confidence", steps, [recut(t, cut, policy.tokenizer) for t in pool])
     by_problem = [pool[at : at + prms.POOL] for at in range(0, len(pool), prms.POOL)]

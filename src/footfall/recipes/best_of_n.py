@@ -48,7 +48,7 @@ N = 16
 def measure(trial: Trial) -> Outcome:
     prm = prms.judge(trial, "monte-carlo")
     search = BestOfN(embedded(), prm, N, "weighted", "min", prms.params(trial), "\n")
-    results = search.solve(ArithmeticWorld().problems(trial.size(150, 3), trial.seed, split="test"))
+    results = search.solve(ArithmeticWorld().problems(trial.size(150, 1), trial.seed, split="test"))
     names = {"single": "single sample", "majority": "majority vote", "best": "best-of-N", "weighted": "weighted vote"}
     arms = {names.get(rule, rule): right[0].tolist() for rule, right in curve(results, [N]).correct.items()}
     return Outcome(arms, prms.spent(trial, "monte-carlo", used_pool="no") + Cost.total(r.cost for r in results))

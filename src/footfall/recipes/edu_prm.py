@@ -31,7 +31,7 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="Embedded Llama of 1.1M parameters as policy and as PRM backbone; 80 held-out problems a seed, 8 solutions each.",
+    scale="Embedded Llama of 1.1M parameters as policy and as PRM backbone; 40 held-out problems a seed, 8 solutions each.",
     claims=(
         Claim(
             "Branching at uncertain tokens finds better solutions than sampling as many.",
@@ -51,10 +51,10 @@ N = 8
 
 def measure(trial: Trial) -> Outcome:
     policy, world, prm = embedded(), ArithmeticWorld(), prms.judge(trial, "monte-carlo")
-    problems = world.problems(trial.size(80, 3), trial.seed, split="test")
-    params = SamplingParams(0.7, max_tokens=200, seed=trial.seed)
-    sampled = draw_traces(policy, [world.prefix(problem) for problem in problems], N, params)
-    grown = EntropyTrees(policy, leaves=N).grow(problems)
+    problems = world.problems(trial.size(40, 1), trial.seed, split="test")
+    n, params = trial.size(N, 3), SamplingParams(0.7, max_tokens=200, seed=trial.seed)
+    sampled = draw_traces(policy, [world.prefix(problem) for problem in problems], n, params)
+    grown = EntropyTrees(policy, leaves=n).grow(problems)
     branched = [list(each.solutions) for each in grown]
     judged = {name: prm.judge([t for row in rows for t in row]) for name, rows in
               (("sampling", sampled), ("entropy branching", branched))}  # fmt: skip

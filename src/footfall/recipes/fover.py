@@ -16,11 +16,14 @@ by letter; the zero-shot PRM of the paper is a fresh head on the same backbone.
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared import domains
+from footfall.lab.shared import prms
+from footfall.lab.shared.known import Known, error_auc, known, spent
 from footfall.label.formal import Formal, balanced
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
-from footfall.types import Cost, Judge, Judged, Judgement, Trajectory
+from footfall.reward.judge import step_head
+from footfall.train.config import TrainConfig
+from footfall.types import Cost, Judge, Judged, Judgement
 from footfall.worlds import StepTruth
 
 RECIPE = Recipe(
@@ -51,20 +54,24 @@ def measure(trial: Trial) -> Outcome:
     rows: list[Judged] = []
     arms: dict[str, list[float]] = {"formal": [], "Monte Carlo, 8 rollouts": []}
     cost = Cost()
-    for domain in ("logic", "algebra"):
-        world, policy = domains.DOMAINS[domain]
-        traces = domains.traces(trial, domain, trial.size(60, 4))
-        formal = Formal().judge(traces)
-        sampled = MonteCarlo(policy, rollouts=8, params=SamplingParams(seed=trial.seed)).judge(traces)
-        cost += Cost.total(said.cost for said in sampled)
-        for trace, exact, estimate in zip(traces, formal, sampled, strict=True):
-            truth = [step is not StepTruth.WRONG for step in world.check(trace)][:-1]
+    for world in ("short logic", "algebra"):
+        given = known(trial, world, trial.size(60, 4))
+        formal = Formal().judge(given.traces)
+        sampled = MonteCarlo(given.policy, rollouts=8, params=SamplingParams(seed=trial.seed)).judge(given.traces)
+        cost += spent(sampled)
+        for trace, exact, estimate in zip(given.traces, formal, sampled, strict=True):
+            truth = [step is not StepTruth.WRONG for step in given.world.check(trace)][:-1]
             arms["formal"] += _agreement(exact, truth)
             arms["Monte Carlo, 8 rollouts"] += _agreement(estimate, truth)
-        rows += map(Judged, traces, formal)
-    judge, spent = domains.trained(trial, "fover", balanced(rows, trial.seed))
-    held_out = domains.traces(trial, "arithmetic", trial.size(100, 6), "test")
-    return Outcome({**arms, **_transfer(trial, judge, held_out)}, cost + spent)
+        rows += map(Judged, given.traces, formal)
+    config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
+    trained = prms.train(trial, "fover", balanced(rows, trial.seed), config)
+    held_out = known(trial, "arithmetic", trial.size(100, 6), split="test")
+    transfer = {
+        "untrained head": _auc(prms.untrained(trial), held_out),
+        "trained on logic and algebra": _auc(step_head(trained.folder, device="cpu"), held_out),
+    }
+    return Outcome({**arms, **transfer}, cost + trained.cost)
 
 
 def _agreement(said: Judgement, truth: list[bool]) -> list[float]:
@@ -75,9 +82,5 @@ def _agreement(said: Judgement, truth: list[bool]) -> list[float]:
     ]
 
 
-def _transfer(trial: Trial, judge: Judge, held_out: list[Trajectory]) -> dict[str, float]:
-    errors = domains.first_errors("arithmetic", held_out)
-    return {
-        "untrained head": domains.step_auc(domains.untrained(trial).judge(held_out), errors),
-        "trained on logic and algebra": domains.step_auc(judge.judge(held_out), errors),
-    }
+def _auc(judge: Judge, given: Known) -> float:
+    return error_auc(given, [said.values for said in judge.judge(given.traces)])

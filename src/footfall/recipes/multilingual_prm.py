@@ -60,11 +60,12 @@ UNSEEN = tuple(language for language in LANGUAGES if language not in SEEN)
 
 
 def measure(trial: Trial) -> Outcome:
-    world, policy, params = ArithmeticWorld(), ArithmeticPolicy(), SamplingParams(seed=trial.seed)
-    traces = [trace for _, trace in world.traces(policy, trial.size(400, 10), trial.seed)]
+    world, policy = ArithmeticWorld(max_ops=trial.size(ArithmeticWorld.max_ops, 3)), ArithmeticPolicy()
+    params, n = SamplingParams(seed=trial.seed), trial.size(N, 2)
+    traces = [trace for _, trace in world.traces(policy, trial.size(400, 4), trial.seed)]
     english = list(map(Judged, traces, MonteCarlo(policy, 8, params=params).judge(traces)))
     problems = world.problems(trial.size(40, 1), trial.seed, split="test")
-    rows = draw_traces(policy, [world.prefix(problem) for problem in problems], N, params)
+    rows = draw_traces(policy, [world.prefix(problem) for problem in problems], n, params)
     places = [[world.first_error(t) / len(t.steps) for t in row] for row in rows]
     arms = {
         "first solution": [float(bool(row[0].correct)) for row in rows],
@@ -79,7 +80,7 @@ def measure(trial: Trial) -> Outcome:
         for language in LANGUAGES:
             said = prm.judge([translate(t, language) for row in rows for t in row])
             scores = [aggregate(each.values, "min") for each in said]
-            chosen[language] = [best(scores[at : at + N]) or 0 for at in range(0, len(scores), N)]
+            chosen[language] = [best(scores[at : at + n]) or 0 for at in range(0, len(scores), n)]
             costs += [each.cost for each in said]
         costs.append(trained.cost)
         right = {

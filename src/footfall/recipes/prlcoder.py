@@ -10,23 +10,26 @@ What differs: no reinforcement learning. Both models choose among 8 programs of 
 ORM by its last), which shows what their rewards are worth. Mutations come from the syntax tree, not from a language model;
 programs are those of the code world, run by its interpreter. Both models have the same backbone, read the same changed
 programs and differ in their labels alone: ORM rows are labelled at the last line only. The backbone has read arithmetic, not
-code.
+code, and reads it letter by letter: from so few programs it learns at which line errors are common, and little else.
+
+The right programs of a problem are mostly one text and the wrong ones are different texts. A model that cannot tell them apart
+so chooses among the different ones by chance, which is worse than taking the first program: that is what to compare it with.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.domains import step_auc
+from footfall.lab.shared.known import WORLDS, Known, error_auc
 from footfall.label.execution import Execution, mutation_rows
 from footfall.policy.protocol import SamplingParams
 from footfall.reward.judge import step_head
 from footfall.search import aggregate, best
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judged, Problem
-from footfall.worlds import CodePolicy, CodeWorld
+from footfall.types import Cost, Judged, Problem, Trajectory
 
 RECIPE = Recipe(
     name="prlcoder",
@@ -35,13 +38,14 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="code",
-    scale="Embedded Llama of 1.1M parameters as backbone; a seed has 60 training problems with up to 8 changed programs "
-    "each, and 60 held-out problems with 8 programs each.",
+    scale="Embedded Llama of 1.1M parameters as backbone; a seed has 30 training problems (folds and extremes) with 5 "
+    "programs each, and 30 held-out problems with 8 programs each.",
     claims=(
         Claim(
             "Process supervision by mutation and execution beats outcome supervision.",
             metric="pass rate of the program that the model likes best, of 8",
-            direction="higher", baseline="outcome model", method="process model", beside=("first program", "any program"),
+            direction="higher", baseline="outcome model", method="process model",
+            beside=("first program", "different program by chance", "any program"),
         ),
         Claim(
             "Its values tell right lines from wrong ones better.",
@@ -50,37 +54,47 @@ RECIPE = Recipe(
         ),
     ),
 )  # fmt: skip
-N = 8
 
 
 def measure(trial: Trial) -> Outcome:
-    world, policy, execution = CodeWorld(), CodePolicy(), Execution(run="world")
+    (world, policy, truth), execution = WORLDS["short code"], Execution(run="world")
     process: list[Judged] = []
-    for problem in world.problems(trial.size(60, 2), trial.seed):
+    for problem in world.problems(trial.size(30, 2), trial.seed):
         samples = mutation_rows(_short(problem), execution)
-        n = min(N, len(samples))
+        n = min(trial.size(5, 2), len(samples))
         process += [samples[i * len(samples) // n].row for i in range(n)]
-    tests = [world.prefix(_short(p)) for p in world.problems(trial.size(60, 1), trial.seed, split="test")]
-    drawn = policy.sample(tests, N, SamplingParams(seed=trial.seed))
-    rows = [[world.graded(c.after(t, policy.name)) for c in row] for t, row in zip(tests, drawn, strict=True)]
-    programs = [replace(t, steps=t.steps[:-1]) for row in rows for t in row]
-    errors = [world.first_error(t) for t in programs]
+    tests = [world.prefix(_short(p)) for p in world.problems(trial.size(30, 1), trial.seed, split="test")]
+    drawn = policy.sample(tests, 8, SamplingParams(seed=trial.seed))
+    rows = [[_program(world.graded(c.after(t, policy.name))) for c in row] for t, row in zip(tests, drawn, strict=True)]
+    different = [list({t.key: t for t in row}.values()) for row in rows]
+    programs = [t for row in different for t in row]
+    given = Known(world, policy, truth, programs, [world.first_error(t) or 0 for t in programs])
     arms: dict[str, float | list[float]] = {
         "first program": [float(bool(row[0].correct)) for row in rows],
+        "different program by chance": [fmean(bool(t.correct) for t in row) for row in different],
         "any program": [float(any(t.correct for t in row)) for row in rows],
     }
-    costs = [t.cost for t in programs] + [row.judgement.cost for row in process if row.judgement]
-    outcome = list(map(_outcome, process))
-    for name, given, how in (("process model", process, "min"), ("outcome model", outcome, "last")):
-        config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
-        trained = prms.train(trial, f"prlcoder-{how}", given, config)
+    costs = [t.cost for row in rows for t in row] + [row.judgement.cost for row in process if row.judgement]
+    for name, labelled, how in (
+        ("process model", process, "min"),
+        ("outcome model", list(map(_outcome, process)), "last"),
+    ):
+        config = TrainConfig(
+            lr=1e-3, epochs=trial.size(2, 1), batch_size=8, eval_share=0.0, seed=trial.seed, device="cpu"
+        )
+        trained = prms.train(trial, f"prlcoder-{how}", labelled, config)
         said = step_head(trained.folder, device="cpu").judge(programs)
-        scores = [aggregate(each.values, how) for each in said]
-        chosen = [programs[at + (best(scores[at : at + N]) or 0)] for at in range(0, len(programs), N)]
-        arms[name] = [float(bool(t.correct)) for t in chosen]
-        arms[f"{name}, lines"] = step_auc(said, errors)
+        scores = iter([aggregate(each.values, how) for each in said])
+        found = [row[best([next(scores) for _ in row]) or 0] for row in different]
+        arms[name] = [float(bool(t.correct)) for t in found]
+        arms[f"{name}, lines"] = error_auc(given, [each.values for each in said])
         costs += [trained.cost, *(each.cost for each in said)]
     return Outcome(arms, Cost.total(costs))
+
+
+def _program(trace: Trajectory) -> Trajectory:
+    """Without the line that says what the program gives."""
+    return replace(trace, steps=trace.steps[:-1])
 
 
 def _short(problem: Problem) -> Problem:

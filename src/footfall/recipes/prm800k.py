@@ -62,7 +62,7 @@ def measure(trial: Trial) -> Outcome:
     arms["ORM"] = credits(cases, judged_pool(trial, "outcome"), "last")
     arms["single sample"] = [float(bool(solutions[i].correct)) for i in range(0, len(solutions), 8)]
     each, k = trial.size(16, 3), trial.size(5, 2)
-    prefixes = [ArithmeticWorld().prefix(p) for p in ArithmeticWorld().problems(trial.size(40, 6), trial.seed)]
+    prefixes = [ArithmeticWorld().prefix(p) for p in ArithmeticWorld().problems(trial.size(40, 2), trial.seed)]
     drawn = draw_traces(ArithmeticPolicy(), prefixes, each, params(trial))
     candidates = [trace for row in drawn for trace in row]
     small = _taught(trial, "selecting", training_traces(trial)[:: trial.size(4, 3)])

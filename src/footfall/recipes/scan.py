@@ -62,9 +62,9 @@ HARD = 1 / 16
 
 def measure(trial: Trial) -> Outcome:
     world, policy, params, pool = ArithmeticWorld(), ArithmeticPolicy(), prms.params(trial), prms.arm_pool(trial)
-    prefixes = [world.prefix(problem) for problem in world.problems(trial.size(400, 40), trial.seed)]
+    prefixes = [world.prefix(problem) for problem in world.problems(trial.size(400, 12), trial.seed)]
     drawn = draw_traces(policy, prefixes, 8, params)
-    few = [trace for row in drawn[: trial.size(60, 3)] for trace in row[:4]]
+    few = [trace for row in drawn[: trial.size(60, 2)] for trace in row[:4]]
     raw = MonteCarlo(policy, 8, "soft", "first-error", params=params).judge(few)
     budget = Cost.total([*(trace.cost for trace in few), *(said.cost for said in raw)])
     # The responses that SCAN asks for are these traces, drawn again: its own cost has them already.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.domains import DOMAINS
+from footfall.lab.shared.known import WORLDS
 from footfall.label.symbolic_mc import fit_for_sft, preference_pairs, symbolic_mc, trajectory_score
 from footfall.policy.drawing import draw_traces
 from footfall.policy.protocol import SamplingParams
@@ -45,7 +45,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
-    world, policy = DOMAINS["logic"]
+    world, policy, _ = WORLDS["short logic"]
     params = SamplingParams(seed=trial.seed)
     prefixes = [world.prefix(problem) for problem in world.problems(trial.size(80, 8), trial.seed)]
     drawn = [[world.graded(trace) for trace in row] for row in draw_traces(policy, prefixes, 5, params)]

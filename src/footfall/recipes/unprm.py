@@ -10,16 +10,23 @@ The first probed step whose prefix has a smaller value than the problem itself, 
 What differs: solutions are by the embedded model of a million parameters; the completer is the world's scripted policy, which
 the model was trained to imitate. It has no log-probabilities, so rollouts weigh alike. All orders, binary and sequential
 search too, use the same rule v < v0 and the same number of rollouts a prefix: what it takes to see ten right ones, at least
-16. The choice of solutions and the two votes are not measured.
+16. The choice of solutions is not measured. The two votes, with their defaults,
+
+    hybrid      the majority's answer if it has half of the votes, else that of the best-scored solution
+    frequency   argmax_a (share of votes + share of reward) / 2
+
+choose among 8 solutions by a scripted policy; the PRM is the truth of each step with three verdicts in ten flipped, folded by
+the mean, as in best-of-N.
 """
 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared import prms
+from footfall.lab.shared import prms, searches
 from footfall.lab.shared.known import hits, spent
 from footfall.label.unprm import Order, Uncertain
 from footfall.policy.protocol import SamplingParams
+from footfall.search import aggregate, best, frequency, hybrid, majority, weighted
 from footfall.types import Cost
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 
@@ -53,6 +60,23 @@ RECIPE = Recipe(
             metric="first-error accuracy on wrong solutions", direction="higher",
             baseline="binary", method="jumps of uncertainty",
         ),
+        Claim(
+            "The hybrid vote beats the majority vote.",
+            metric="accuracy at N = 8", direction="higher",
+            baseline="majority vote", method="hybrid vote", beside=("weighted vote",),
+        ),
+        Claim(
+            "The hybrid vote beats best-of-N.",
+            metric="accuracy at N = 8", direction="higher", baseline="best-of-N", method="hybrid vote",
+        ),
+        Claim(
+            "The vote by reward and frequency beats the majority vote.",
+            metric="accuracy at N = 8", direction="higher", baseline="majority vote", method="frequency vote",
+        ),
+        Claim(
+            "The vote by reward and frequency beats best-of-N.",
+            metric="accuracy at N = 8", direction="higher", baseline="best-of-N", method="frequency vote",
+        ),
     ),
 )  # fmt: skip
 ORDERS: dict[str, Order] = {
@@ -73,4 +97,25 @@ def measure(trial: Trial) -> Outcome:
         arms[name] = hits([judgement for judgement, _ in labelled], [first for _, first in labelled])
         arms[f"probes, {name}"] = [judgement.aspects["probes"][0] or 0.0 for judgement, _ in labelled]
         cost += spent(said)
-    return Outcome(arms, cost)
+    votes, drawn = _votes(trial)
+    return Outcome({**arms, **votes}, cost + drawn)
+
+
+def _votes(trial: Trial) -> tuple[dict[str, list[float]], Cost]:
+    """What each vote makes of the same solutions and scores."""
+    arms: dict[str, list[float]] = {}
+    judge = searches.flipped(trial, 0.3)
+    samples = searches.drawn(trial, 8, searches.problems(trial, trial.size(150, 6)), ArithmeticPolicy())
+    for result in samples:
+        traces = [trace for trace, _ in result.candidates]
+        answers, scores = [t.answer for t in traces], [aggregate(j.values, "mean") for j in judge.judge(traces)]
+        chosen = {
+            "majority vote": majority(answers).winner,
+            "best-of-N": best(scores),
+            "weighted vote": weighted(answers, scores).winner,
+            "hybrid vote": hybrid(answers, scores).winner,
+            "frequency vote": frequency(answers, scores).winner,
+        }
+        for name, winner in chosen.items():
+            arms.setdefault(name, []).append(float(winner is not None and bool(traces[winner].correct)))
+    return arms, Cost.total(r.cost for r in samples)

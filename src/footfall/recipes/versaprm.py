@@ -8,19 +8,22 @@ solutions from many domains,
 and a PRM of mathematics is trained on from there.
 
 What differs: domains are logic, algebra and code, and the PRM of mathematics is the lab's PRM of arithmetic (600 traces, true
-labels). The critic is the truth, wrong about one trace in ten, where it says that there is no error. The model is the
-embedded one, 1.1M parameters that were made for arithmetic. Best-of-N over multiple-choice questions is not measured, step
-AUC is.
+labels). The critic is the truth, but overlooks one wrong step in ten. The model is the embedded one, 1.1M parameters that
+were made for arithmetic. Best-of-N over multiple-choice questions is not measured, step AUC is.
 """
 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared import domains, prms
-from footfall.label.noisy import chance
-from footfall.types import Judged, Trajectory
+from footfall.lab.shared import prms
+from footfall.lab.shared.known import error_auc, known
+from footfall.label.noisy import Noisy
+from footfall.reward.judge import step_head
+from footfall.train.active import until_first_error
+from footfall.train.config import TrainConfig
+from footfall.types import Judged
 
-OTHERS = ("logic", "algebra", "code")
+OTHERS = {"logic": "short logic", "algebra": "algebra", "code": "short code"}
 
 RECIPE = Recipe(
     name="versaprm",
@@ -29,8 +32,8 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="logic, algebra, code",
-    scale="A PRM of the embedded 1.1M-parameter model on 600 arithmetic traces, trained on with 40 traces of each of three "
-    "other domains; 40 traces of held-out problems a domain.",
+    scale="A PRM of the embedded 1.1M-parameter model on 600 arithmetic traces, trained on with 24 traces of each of three "
+    "other domains; 24 traces of held-out problems a domain.",
     claims=(
         Claim(
             "Training on many domains improves judging in them over a PRM of mathematics alone.",
@@ -57,25 +60,22 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
-    maths = prms.judge(trial, "truth")
-    rows = [row for domain in OTHERS for row in _criticised(trial, domain)]
-    multi, spent = domains.trained(trial, "versaprm", rows, init=prms.prm(trial, "truth").folder)
+    rows = [row for world in OTHERS.values() for row in _criticised(trial, world)]
+    config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
+    multi = prms.train(trial, "versaprm", rows, config, init=prms.prm(trial, "truth").folder)
+    judges = {"arithmetic PRM": prms.judge(trial, "truth"), "multi-domain PRM": step_head(multi.folder, device="cpu")}
     arms: dict[str, float] = {}
-    for domain in OTHERS:
-        held_out = domains.traces(trial, domain, trial.size(40, 3), "test")
-        errors = domains.first_errors(domain, held_out)
-        arms[f"arithmetic PRM on {domain}"] = domains.step_auc(maths.judge(held_out), errors)
-        arms[f"multi-domain PRM on {domain}"] = domains.step_auc(multi.judge(held_out), errors)
-    for judge in ("arithmetic PRM", "multi-domain PRM"):
-        arms[judge] = sum(arms[f"{judge} on {domain}"] for domain in OTHERS) / len(OTHERS)
-    return Outcome(arms, prms.spent(trial, "truth", used_pool="no") + spent)
+    for domain, world in OTHERS.items():
+        held_out = known(trial, world, trial.size(24, 2), split="test")
+        for name, judge in judges.items():
+            arms[f"{name} on {domain}"] = error_auc(held_out, [said.values for said in judge.judge(held_out.traces)])
+    for name in judges:
+        arms[name] = sum(arms[f"{name} on {domain}"] for domain in OTHERS) / len(OTHERS)
+    return Outcome(arms, prms.spent(trial, "truth", used_pool="no") + multi.cost)
 
 
-def _criticised(trial: Trial, domain: str) -> list[Judged]:
+def _criticised(trial: Trial, world: str) -> list[Judged]:
     """Traces with the first error that a critic names, who overlooks one in ten."""
-    traces: list[Trajectory] = domains.traces(trial, domain, trial.size(40, 3))
-    truth = domains.first_errors(domain, traces)
-    named = [
-        -1 if chance(trial.seed, trace.id, "overlooked") < 0.1 else e for trace, e in zip(traces, truth, strict=True)
-    ]
-    return domains.first_error_rows("critic", traces, named)
+    given = known(trial, world, trial.size(24, 3))
+    said = Noisy(given.truth, 0.1, 0.0, seed=trial.seed).judge(given.traces)
+    return [Judged(trace, until_first_error(each)) for trace, each in zip(given.traces, said, strict=True)]

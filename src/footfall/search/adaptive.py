@@ -103,7 +103,9 @@ class AdaptiveBestOf:
         lows = [p for node in begun if (p := low(board, node, self.aspect)) is not None]
         p = sum(lows) / len(lows) if lows else 0.0
         n = min(needed(p, self.confidence), self.n)
-        board.note("allotted", begun, f"{n} of {self.n} samples for p = {p:.3f}", [low(board, b, self.aspect) for b in begun])
+        board.note(
+            "allotted", begun, f"{n} of {self.n} samples for p = {p:.3f}", [low(board, b, self.aspect) for b in begun]
+        )
         return n
 
 

@@ -111,9 +111,7 @@ class EarlyRejection:
         board.prune(rest, f"not among the {len(best)} best", [going[node] for node in rest])
         return {node: going[node] for node in best}
 
-    def _finish(
-        self, board: Board, kept: dict[int, float | None], ended: dict[int, float | None]
-    ) -> Wish[list[int]]:
+    def _finish(self, board: Board, kept: dict[int, float | None], ended: dict[int, float | None]) -> Wish[list[int]]:
         """Write the rest of the kept steps; the beams that can go on. Copies of a text are finished differently."""
         cut = [node for node in kept if board.finish(node) == "length"]
         rows = []

@@ -1,10 +1,10 @@
-"""Self-consistency that stops early: no more samples once the vote is as good as over (arXiv 2203.11171, 2305.11860, 2401.10480).
+"""Self-consistency that stops early: no more samples once the vote is as good as over (arXiv 2203.11171, 2305.11860).
 
 Samples are drawn `batch` at a time. With v₁ votes for the leading answer, v₂ for the next and r samples still to come:
 
     certain   v₁ > v₂ + r, or v₁ = v₂ + r and the leader was first: the answer is that of all n samples
     beta      P(share₁ > share₂ | votes) = I_{1/2}(v₂+1, v₁+1) ≥ confidence   (adaptive consistency)
-    window    all answers of the last batch are equal                         (early-stopping self-consistency)
+    window    all answers of the last batch are equal                         (arXiv 2401.10480)
 
 With integers the incomplete beta function is a binomial tail: I_{1/2}(v₂+1, v₁+1) = P(Bin(v₁+v₂+1, 1/2) ≤ v₁).
 """
@@ -30,7 +30,7 @@ Stop = Literal["certain", "beta", "window"]
 def chance_of_lead(first: int, second: int) -> float:
     """The chance that the answer with `first` votes is likelier than the one with `second`, from an even prior."""
     n = first + second + 1
-    return sum(math.comb(n, k) for k in range(first + 1)) / 2**n
+    return float(sum(math.comb(n, k) for k in range(first + 1)) / 2**n)
 
 
 @register("searcher", "self-consistency")

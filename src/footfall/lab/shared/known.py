@@ -1,10 +1,14 @@
-"""Traces of several worlds with the truth of their steps, and how often a labeller finds the first error."""
+"""Traces of several worlds with the truth of their steps, and what labels and judges are worth beside it.
+
+Every world comes with the scripted policy that writes its traces and with a judge that knows the truth. "Short" worlds are
+for the embedded model, which reads text that it was not made for letter by letter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from footfall.bench.metrics import auc
 from footfall.lab.recipe import Trial
@@ -25,15 +29,20 @@ from footfall.worlds import (
     TruthJudge,
 )
 
-__all__ = ["Known", "World", "WritesWell", "error_auc", "hits", "known", "spent"]
+__all__ = ["WORLDS", "Known", "Place", "World", "WritesWell", "error_auc", "hits", "known", "spent"]
+
+Split = Literal["train", "test"]
 
 
 class World(Protocol):
     """What a world must do here."""
 
-    def problems(self, n: int, seed: int = 0) -> list[Problem]: ...
+    def problems(self, n: int, seed: int = 0, split: Split = "train") -> list[Problem]: ...
     def prefix(self, problem: Problem) -> Trajectory: ...
-    def traces(self, policy: Policy, n: int, seed: int = 0) -> Iterator[tuple[Problem, Trajectory]]: ...
+    def graded(self, trajectory: Trajectory) -> Trajectory: ...
+    def traces(
+        self, policy: Policy, n: int, seed: int = 0, split: Split = "train"
+    ) -> Iterator[tuple[Problem, Trajectory]]: ...
     def first_error(self, trajectory: Trajectory) -> int | None: ...
     def check(self, trajectory: Trajectory) -> Sequence[StepTruth | None]: ...
 
@@ -44,16 +53,28 @@ class WritesWell(Policy, Protocol):
     def value(self, prefix: Trajectory) -> float: ...
 
 
+class Place(NamedTuple):
+    """A world, the policy that writes in it, and a judge that knows the truth."""
+
+    world: World
+    policy: WritesWell
+    truth: Judge
+
+
 _CAREFUL = ArithmeticPolicy(
     OpRates(0.01, 0.01, 0.05, 0.04), OpRates(0, 0, 0.01, 0.01), OpRates(0.2, 0.2, 0.2, 0.2), 0.01
 )
 """Errs a quarter as often: or no long trace would be right."""
-_WORLDS: dict[str, tuple[World, WritesWell, Judge]] = {
-    "arithmetic": (ArithmeticWorld(), ArithmeticPolicy(), TruthJudge()),
-    "long arithmetic": (ArithmeticWorld(min_ops=12, max_ops=16), _CAREFUL, TruthJudge()),
-    "logic": (LogicWorld(), LogicPolicy(), KnownTruth(LogicWorld())),
-    "algebra": (AlgebraWorld(), AlgebraPolicy(), KnownTruth(AlgebraWorld())),
-    "code": (CodeWorld(), CodePolicy(), TruthJudge(CodeWorld())),
+_SHORT_LOGIC = LogicWorld(max_depth=3, two_premises=0.0, min_distractors=1, max_distractors=2)
+_SHORT_CODE = CodeWorld(families=("fold", "extreme"), tests=3, shown=0)
+WORLDS: Mapping[str, Place] = {
+    "arithmetic": Place(ArithmeticWorld(), ArithmeticPolicy(), TruthJudge()),
+    "long arithmetic": Place(ArithmeticWorld(min_ops=12, max_ops=16), _CAREFUL, TruthJudge()),
+    "logic": Place(LogicWorld(), LogicPolicy(), KnownTruth(LogicWorld())),
+    "short logic": Place(_SHORT_LOGIC, LogicPolicy(), KnownTruth(_SHORT_LOGIC)),
+    "algebra": Place(AlgebraWorld(), AlgebraPolicy(), KnownTruth(AlgebraWorld())),
+    "code": Place(CodeWorld(), CodePolicy(), TruthJudge(CodeWorld())),
+    "short code": Place(_SHORT_CODE, CodePolicy(), TruthJudge(_SHORT_CODE)),
 }
 
 
@@ -68,15 +89,15 @@ class Known:
     first_errors: list[int]
 
 
-def known(trial: Trial, world: str, n: int, wrong: bool = False) -> Known:
+def known(trial: Trial, world: str, n: int, wrong: bool = False, split: Split = "train") -> Known:
     """`n` problems of a world with one trace each; of `wrong` ones only those whose answer is not right."""
-    place, policy, truth = _WORLDS[world]
+    place = WORLDS[world]
     found = [
         (trace, first)
-        for _, trace in place.traces(policy, n, trial.seed)
-        if (first := place.first_error(trace)) is not None and not (wrong and trace.correct)
+        for _, trace in place.world.traces(place.policy, n, trial.seed, split)
+        if (first := place.world.first_error(trace)) is not None and not (wrong and trace.correct)
     ]
-    return Known(place, policy, truth, [trace for trace, _ in found], [first for _, first in found])
+    return Known(*place, [trace for trace, _ in found], [first for _, first in found])
 
 
 def hits(said: Sequence[Judgement], first_errors: Sequence[int], below: float = 0.5) -> list[float]:
@@ -84,10 +105,11 @@ def hits(said: Sequence[Judgement], first_errors: Sequence[int], below: float = 
     return [float(each.first_below(below) == first) for each, first in zip(said, first_errors, strict=True)]
 
 
-def error_auc(given: Known, values: Sequence[Sequence[float | None]], after_error: bool) -> float:
+def error_auc(given: Known, values: Sequence[Sequence[float | None]], after_error: bool = False) -> float:
     """The chance that a step at which no error is made is valued above one at which there is.
 
-    With `after_error` all steps count, so also right ones that are built on an error; else those up to the first error.
+    Steps up to the first error count: what comes after it is right or wrong by convention only. With `after_error`
+    all do, so also right ones that are built on an error.
     """
     scores: list[float] = []
     right: list[bool] = []

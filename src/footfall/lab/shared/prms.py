@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "POOL", "Arm", "Labels", "arm", "arm_pool", "arm_traces", "judge", "judged_pool", "params", "pool", "prm",
     "right_and_wrong", "rolled_out", "spent", "spent_on", "train", "training_traces",
+    "untrained",
 ]  # fmt: skip
 
 Labels = Literal["monte-carlo", "truth", "outcome"]
@@ -50,15 +51,20 @@ def params(trial: Trial) -> SamplingParams:
 
 
 def training_traces(trial: Trial) -> list[Trajectory]:
-    """600 graded traces (quick: 24), 4 a problem (quick: 3)."""
-    problems = ArithmeticWorld().problems(trial.size(150, 8), trial.seed)
-    return _kept(trial, "traces", "trajectory", lambda: _sampled(trial, problems, trial.size(4, 3)))
+    """600 graded traces (quick: 12), 4 a problem (quick: 2)."""
+    problems = _world(trial).problems(trial.size(150, 6), trial.seed)
+    return _kept(trial, "traces", "trajectory", lambda: _sampled(trial, problems, trial.size(4, 2)))
 
 
 def pool(trial: Trial) -> list[Trajectory]:
-    """8 graded solutions of each of 100 test problems (quick: 12), problem by problem."""
-    problems = ArithmeticWorld().problems(trial.size(100, 12), trial.seed, split="test")
+    """8 graded solutions of each of 100 test problems (quick: 4), problem by problem."""
+    problems = _world(trial).problems(trial.size(100, 4), trial.seed, split="test")
     return _kept(trial, "pool", "trajectory", lambda: _sampled(trial, problems, POOL))
+
+
+def _world(trial: Trial) -> ArithmeticWorld:
+    """Quick: with problems of middling length, so that few of them give right and wrong solutions."""
+    return ArithmeticWorld(min_ops=3, max_ops=3) if trial.quick else ArithmeticWorld()
 
 
 def _sampled(trial: Trial, problems: Sequence[Problem], n: int) -> list[Trajectory]:
@@ -93,16 +99,18 @@ def prm(trial: Trial, labels: Labels) -> TrainResult:
     return train(trial, labels, rows, TrainConfig(lr=3e-4, epochs=trial.size(2, 1), seed=trial.seed, device="cpu"))
 
 
-def train(trial: Trial, name: str, rows: Sequence[Judged], config: TrainConfig) -> TrainResult:
-    """A model of the embedded backbone on these rows, kept under this name; the test problems are held off."""
+def train(
+    trial: Trial, name: str, rows: Sequence[Judged], config: TrainConfig, init: Path | None = None
+) -> TrainResult:
+    """A model of the embedded backbone, or from the PRM `init` on, kept under this name; the test problems are held off."""
     from footfall.policy.embedded import EMBEDDED
     from footfall.train.data import data_key
     from footfall.train.prm import train_prm
 
-    folder = _place(trial, f"prm-{name}", config.to_dict(), data_key(rows))
+    folder = _place(trial, f"prm-{name}", config.to_dict(), data_key(rows), init.parent.name if init else None)
     against = ArithmeticWorld().problems(trial.size(150, 12), trial.seed, split="test")
     with _held(folder):
-        return train_prm(rows, EMBEDDED, config, folder, against=against)
+        return train_prm(rows, init or EMBEDDED, config, folder, against=against)
 
 
 def judge(trial: Trial, labels: Labels) -> StepHeadJudge:
@@ -110,6 +118,15 @@ def judge(trial: Trial, labels: Labels) -> StepHeadJudge:
     from footfall.reward.judge import step_head
 
     return step_head(prm(trial, labels).folder, device="cpu")
+
+
+def untrained(trial: Trial) -> StepHeadJudge:
+    """The embedded backbone with a fresh head."""
+    from footfall.policy.embedded import EMBEDDED
+    from footfall.reward.judge import StepHeadJudge
+    from footfall.reward.step_head import StepHeadModel
+
+    return StepHeadJudge(StepHeadModel.from_backbone(EMBEDDED, seed=trial.seed))
 
 
 def judged_pool(trial: Trial, labels: Labels) -> list[Judgement]:
@@ -137,13 +154,13 @@ class Arm(NamedTuple):
 
 
 def arm_traces(trial: Trial) -> list[Trajectory]:
-    """The traces that arms are trained on: 240 of the training traces (quick: 12), 4 a problem (quick: 3)."""
-    return training_traces(trial)[: trial.size(240, 12)]
+    """The traces that arms are trained on: 240 of the training traces (quick: 8), 4 a problem (quick: 2)."""
+    return training_traces(trial)[: trial.size(240, 8)]
 
 
 def arm_pool(trial: Trial) -> list[Trajectory]:
-    """The solutions that arms are measured on: the whole pool (quick: half of it)."""
-    return pool(trial)[: trial.size(100, 6) * POOL]
+    """The solutions that arms are measured on: the whole pool."""
+    return pool(trial)
 
 
 def rolled_out(trial: Trial) -> list[Judgement]:

@@ -1,0 +1,152 @@
+"""Rethinking Reward Models for Multi-Domain Test-Time Scaling (Lee et al., arXiv 2510.00492).
+
+Reward models that are discriminative (d, one reading) or generative (g, the mean of ten), of the outcome or of the process:
+
+    dORM  r(outcome)      dPRM  min_k r(step k)      gORM  mean_j r_j(outcome)      gPRM  mean_j min_k r_j(step k)
+
+If a verdict is wrong with probability e, all T verdicts of a trace are right with (1 − e)^T: stepwise scores lose with length.
+
+What differs: nothing is trained. A reading is the truth seen through noise, x = ±mu + z, where half of the variance of z is the
+model's own (the same in each of its readings) and half is the reading's; mu makes one verdict in five wrong, of a step or of an
+outcome, and r = sigmoid(2 mu x). So the models differ in what they read alone; that they see a step and an outcome equally well
+is an assumption. A step that is built on an error is wrong. Domains are four worlds with scripted policies. All models choose
+among the same samples; a generative one costs ten readings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from statistics import NormalDist, fmean
+from typing import Any
+
+from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.lab.shared.searches import drawn, single
+from footfall.label.noisy import chance
+from footfall.policy.protocol import Policy
+from footfall.search import best, majority, weighted
+from footfall.search.aggregate import mean_of_readings
+from footfall.types import Cost, Trajectory
+from footfall.worlds import (
+    AlgebraPolicy,
+    AlgebraWorld,
+    ArithmeticPolicy,
+    ArithmeticWorld,
+    CodePolicy,
+    CodeWorld,
+    LogicPolicy,
+    LogicWorld,
+    TruthJudge,
+)  # fmt: skip
+
+RECIPE = Recipe(
+    name="multi-rm",
+    paper="Rethinking Reward Models for Multi-Domain Test-Time Scaling",
+    arxiv="2510.00492",
+    year=2025,
+    stage="search",
+    world="arithmetic, logic, algebra, code",
+    scale="Scripted policies, 8 samples of each of 20 problems in four worlds a seed; simulated reward models that are wrong "
+    "about one verdict in five.",
+    claims=(
+        Claim(
+            "A generative outcome model beats a discriminative process model.",
+            metric="accuracy, best of 8, four worlds", direction="higher",
+            baseline="dPRM", method="gORM", beside=("majority", "single sample"),
+        ),
+        Claim(
+            "A generative outcome model beats a discriminative outcome model.",
+            metric="accuracy, best of 8, four worlds", direction="higher", baseline="dORM", method="gORM",
+        ),
+        Claim(
+            "A generative outcome model beats a generative process model.",
+            metric="accuracy, best of 8, four worlds", direction="higher", baseline="gPRM", method="gORM",
+        ),
+        Claim(
+            "A discriminative outcome model is on a par with a discriminative process model.",
+            metric="accuracy, best of 8, four worlds", direction="higher", margin=-0.03, baseline="dPRM", method="dORM",
+        ),
+        Claim(
+            "Stepwise scores lose with length: the lead of the outcome model is larger on long solutions.",
+            metric="accuracy of gORM minus gPRM", direction="higher", baseline="lead, short", method="lead, long",
+        ),
+        Claim(
+            "A vote weighted by the generative outcome model beats the majority.",
+            metric="accuracy of votes over 8, four worlds", direction="higher",
+            baseline="majority", method="gORM, weighted vote",
+        ),
+    ),
+)  # fmt: skip
+WORLDS: Mapping[str, tuple[Any, Policy]] = {
+    "arithmetic": (ArithmeticWorld(), ArithmeticPolicy()),
+    "logic": (LogicWorld(max_depth=3, max_distractors=2), LogicPolicy()),
+    "algebra": (AlgebraWorld(), AlgebraPolicy()),
+    "code": (CodeWorld(), CodePolicy()),
+}
+READINGS, ERROR, OWN = 10, 0.2, 0.5
+NORMAL = NormalDist()
+MU = NORMAL.inv_cdf(1 - ERROR)
+
+
+def measure(trial: Trial) -> Outcome:
+    arms: dict[str, list[float]] = {}
+    leads: list[tuple[float, float]] = []
+    cost = Cost()
+    for name, (world, policy) in WORLDS.items():
+        given = world.problems(trial.size(20, 2), trial.seed, split="test")
+        samples = drawn(trial, trial.size(8, 3), given, policy)
+        cost += Cost.total(r.cost for r in samples)
+        arms.setdefault("single sample", []).extend(single(samples))
+        for result in samples:
+            traces = [trace for trace, _ in result.candidates]
+            answers, correct = [t.answer for t in traces], [float(bool(t.correct)) for t in traces]
+            steps = [[bool(v) for v in said.values] for said in TruthJudge(world).judge(traces)]
+            chosen = {"majority": majority(answers, result.problem.domain).winner}
+            for model, score in MODELS.items():
+                scores = [score(trial.seed, t, own) for t, own in zip(traces, steps, strict=True)]
+                chosen[model] = best(scores)
+                chosen[f"{model}, weighted vote"] = weighted(answers, scores, result.problem.domain).winner
+            won = {arm: 0.0 if i is None else correct[i] for arm, i in chosen.items()}
+            for arm, figure in won.items():
+                arms.setdefault(arm, []).append(figure)
+                if arm in MODELS:
+                    arms.setdefault(f"{arm}, {name}", []).append(figure)
+            leads.append((fmean(map(len, steps)), won["gORM"] - won["gPRM"]))
+    leads.sort(key=lambda lead: lead[0])
+    half = len(leads) // 2
+    arms["lead, short"] = [lead for _, lead in leads[:half]]
+    arms["lead, long"] = [lead for _, lead in leads[half:]]
+    return Outcome(arms, cost)
+
+
+def _read(seed: int, model: str, trace: Trajectory, at: int, reading: int, truth: bool) -> float:
+    """r of one verdict: of step `at`, or of the outcome if that is -1."""
+    own, fresh = (_normal(seed, model, trace.key, at, k) for k in ("own", reading))
+    x = (MU if truth else -MU) + math.sqrt(OWN) * own + math.sqrt(1 - OWN) * fresh
+    return 1 / (1 + math.exp(-2 * MU * x))
+
+
+def _normal(*parts: object) -> float:
+    return NORMAL.inv_cdf(min(max(chance(*parts), 1e-9), 1 - 1e-9))
+
+
+def _outcome(readings: int, model: str) -> Callable[[int, Trajectory, list[bool]], float]:
+    def score(seed: int, trace: Trajectory, steps: list[bool]) -> float:
+        read = [_read(seed, model, trace, -1, j, bool(trace.correct)) for j in range(readings)]
+        return mean_of_readings(read)
+
+    return score
+
+
+def _process(readings: int, model: str) -> Callable[[int, Trajectory, list[bool]], float]:
+    def score(seed: int, trace: Trajectory, steps: list[bool]) -> float:
+        read = [min(_read(seed, model, trace, k, j, ok) for k, ok in enumerate(steps)) for j in range(readings)]
+        return mean_of_readings(read)
+
+    return score
+
+
+MODELS = {
+    "dORM": _outcome(1, "dORM"), "dPRM": _process(1, "dPRM"), "gORM": _outcome(READINGS, "gORM"),
+    "gPRM": _process(READINGS, "gPRM"),
+}  # fmt: skip
