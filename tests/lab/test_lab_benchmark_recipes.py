@@ -177,7 +177,7 @@ def test_constant_judges_get_no_f1(traces: list[Trajectory]) -> None:
 
 def test_models_and_pools_are_made_once_and_found_again(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     made = prms.judged_pool(trial, "truth")
-    assert len(made) == len(prms.pool(trial)) == 12 * prms.POOL
+    assert len(made) == len(prms.pool(trial)) == 4 * prms.POOL
     stored = {path: path.stat().st_mtime_ns for path in trial.shared.iterdir()} if trial.shared else {}
     prms._read.cache_clear()
     monkeypatch.setattr("footfall.train.prm._fit", _fails)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from footfall.label.monte_carlo import (
     MonteCarlo,
-    Tally,
     hard_estimate,
     monte_carlo,
     soft_estimate,
     wilson_half_width,
 )
+from footfall.label.tally import Tally
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Cost, Judgement, Trajectory
 from tests.label.scripted_policy import FOUR_STEPS, PROBLEM, Scripted, successes, trace

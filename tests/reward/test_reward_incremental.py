@@ -81,6 +81,28 @@ def test_a_trace_that_grew_by_a_step_costs_that_step(model: Tiny) -> None:
         assert tokens == [new]
 
 
+def test_equal_traces_are_run_once(model: Tiny) -> None:
+    given = [reading(ROOT, A), reading(ROOT, B), reading(ROOT, A), reading(ROOT, A)]
+    found, tokens = PrefixCache(model, 1000).each_logits(given, 100)
+    same(found, model.each_logits(given))
+    assert tokens == [8, 9, 0, 0]
+
+
+def test_new_traces_share_their_prompt_which_is_read_once(model: Tiny) -> None:
+    prompt, other = list(range(10, 22)), list(range(30, 45))
+    cache = PrefixCache(model, 1000)
+    given = [reading(prompt + A), reading(other + C), reading(prompt + B), reading(prompt + C, A), reading(other + B)]
+    found, tokens = cache.each_logits(given, 100)
+    same(found, model.each_logits(given))
+    # A and C begin with the same token, but B does not: the prompt is shared, by the first in order.
+    assert sum(tokens) == 12 + 3 + 4 + 5 + 15 + 2 + 4
+    found, tokens = cache.each_logits([reading(prompt + ROOT)], 100)
+    same(found, model.each_logits([reading(prompt + ROOT)]))
+    assert tokens == [5], "a later one finds it too"
+    cache.forget()
+    assert cache.each_logits([reading(prompt + ROOT)], 100)[1] == [17]
+
+
 def test_branches_share_what_they_have_in_common(model: Tiny) -> None:
     cache = PrefixCache(model, 1000)
     cache.each_logits([reading(ROOT, A)], 100)

@@ -1,4 +1,4 @@
-"""A judge of known quality: the exact value of each prefix under a scripted policy, blurred by a known amount.
+"""A judge of known quality: the exact value of each prefix under a scripted policy, or the truth, blurred by a known amount.
 
     v' = sigmoid(logit(v) + σ z),   z ~ N(0, 1), drawn by the seed and the text up to there alone
 
@@ -31,9 +31,10 @@ def blurred_value(value: float, shift: float, floor: float) -> float:
 
 @dataclass(frozen=True)
 class Blurred:
-    """The policy's own values with a normal error on the scale of logits. The same text always has the same value."""
+    """Known values with a normal error on the scale of logits. The same text always has the same value."""
 
     policy: Valued
+    """A scripted policy, whose exact values are known, or a `TruthJudge`."""
     sigma: float = 2.0
     seed: int = 0
     floor: float = 0.1

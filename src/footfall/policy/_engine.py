@@ -90,6 +90,11 @@ class Engine:
         decoder: type[GraphDecoder | EagerDecoder] = GraphDecoder if self.model.device.type == "cuda" else EagerDecoder
         capacity = -(-(length + decoder.steps_a_call) // LENGTH_BLOCK) * LENGTH_BLOCK
         if self._slots is None or self._slots.capacity < capacity:
+            # The prefixes of a search grow step by step: with twice the room a decoder is not made (and its graphs are not
+            # captured) anew for each step.
+            twice = 0 if self._slots is None else 2 * self._slots.capacity
+            if twice > capacity and self.slot_bytes >= self.rows * Slots.row_bytes(self.model, twice):
+                capacity = twice
             rows = min(self.rows, max(1, self.slot_bytes // Slots.row_bytes(self.model, capacity)))
             self._slots = self._decoder = None
             self._slots = Slots(self.model, rows, capacity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from footfall.policy._slots import Slots, SlotView
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
 from footfall.registry import register
-from footfall.types import Cost, Trajectory, content_key
+from footfall.types import Cost, Step, Trajectory, content_key
 
 __all__ = ["TorchPolicy", "load_model", "torch_policy"]
 
@@ -69,20 +69,38 @@ class TorchPolicy:
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions a prefix; all prefixes advance in one batch."""
-        requests, splitters = [], []
+        return self._write(prefixes, n, params, first, [None] * len(prefixes))
+
+    def resume(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """The same for prefixes whose last step is unfinished: a completion begins with that step, now whole."""
         for prefix in prefixes:
+            if prefix.tokenizer != self.vocabulary or not prefix.steps or not prefix.steps[-1].token_ids:
+                raise ValueError(
+                    f"trajectory {prefix.id!r} has no unfinished step of this model's own tokens to go on with"
+                )
+        return self._write(prefixes, n, params, first, [prefix.steps[-1] for prefix in prefixes])
+
+    def _write(
+        self, prefixes: Sequence[Trajectory], n: int, params: SamplingParams, first: int, begun: Sequence[Step | None]
+    ) -> list[list[Completion]]:
+        """`begun` are the steps that prefixes end in the middle of."""
+        requests, readers = [], []
+        for prefix, step in zip(prefixes, begun, strict=True):
             encoded = encode(self.tokenizer, prefix, self.template)
             splitter = self._splitter(prefix.separator)
-            stops = splitter.closes_step if params.until == "step" else None
+            stops = _closes(splitter, step) if params.until == "step" else None
             for index in range(first, first + n):
                 seed = sample_seed(params, prefix, index)
                 requests.append(Request(encoded.ids, seed, params.max_tokens, encoded.prompt_length, stops))
-                splitters.append(splitter)
-        watched = frozenset().union(*(s.closing for s in set(splitters))) if params.until == "step" else frozenset()
+                readers.append((splitter, step))
+        splitters = {splitter for splitter, _ in readers}
+        watched = frozenset().union(*(s.closing for s in splitters)) if params.until == "step" else frozenset()
         written = self.engine.generate(requests, params, watched, keep=params.until == "step")
         completions = [
-            self._completion(generated, splitter, first + i % n)
-            for i, (generated, splitter) in enumerate(zip(written, splitters, strict=True))
+            self._completion(generated, splitter, first + i % n, step)
+            for i, (generated, (splitter, step)) in enumerate(zip(written, readers, strict=True))
         ]
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
@@ -124,7 +142,9 @@ class TorchPolicy:
         """Drop cached prefixes: the next call is then the same to the bit as in a new process."""
         self.engine.forget()
 
-    def _completion(self, generated: Generated, splitter: StepSplitter, index: int) -> Completion:
+    def _completion(
+        self, generated: Generated, splitter: StepSplitter, index: int, begun: Step | None = None
+    ) -> Completion:
         finish: Finish = "end" if generated.ended else "step" if generated.stopped else "length"
         cost = Cost(
             prompt_tokens=generated.prefilled,
@@ -133,13 +153,25 @@ class TorchPolicy:
             flops=self._flops_a_token * (generated.prefilled + generated.decoded),
             calls=1,
         )
-        steps = splitter.split(generated.tokens, generated.logprobs) if generated.tokens else ()
+        tokens = [*_ids(begun), *generated.tokens]
+        logprobs = [*((begun and begun.logprobs) or [0.0] * len(_ids(begun))), *generated.logprobs]
+        steps = splitter.split(tokens, logprobs) if tokens else ()
         return Completion(steps, finish, index, self.vocabulary, cost=cost)
 
     def _splitter(self, separator: str) -> StepSplitter:
         if separator not in self._splitters:
             self._splitters[separator] = StepSplitter(self.tokenizer, len(self.tokenizer), separator)
         return self._splitters[separator]
+
+
+def _ids(step: Step | None) -> Sequence[int]:
+    return () if step is None else step.token_ids or ()
+
+
+def _closes(splitter: StepSplitter, begun: Step | None) -> Callable[[list[int]], bool]:
+    """Whether the step is complete; what was written of it before counts."""
+    before = list(_ids(begun))
+    return (lambda tokens: splitter.closes_step(before + tokens)) if before else splitter.closes_step
 
 
 def load_model(source: str | Path, device: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

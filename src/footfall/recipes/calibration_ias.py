@@ -39,25 +39,22 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "Quantile regression brings a PRM's values closer to the policy's success rates.",
-            metric="Brier score against exact values, mean over a held-out trace",
-            direction="lower", baseline="uncalibrated", method="quantile regression", beside=("temperature", "isotonic"),
+            metric="Brier score against exact values, mean over a held-out trace", direction="lower",
+            baseline="uncalibrated", method="quantile regression", beside=("temperature", "isotonic"),
         ),
         Claim(
             "IAS keeps the accuracy of best-of-N (at most two points less).",
-            metric="accuracy",
-            direction="higher", baseline="best-of-32", method="IAS", margin=-0.02,
+            metric="accuracy", direction="higher", baseline="best-of-32", method="IAS", margin=-0.02,
             beside=("IAS, uncalibrated", "single sample"),
         ),
         Claim(
             "IAS needs less than two thirds of best-of-N's tokens.",
-            metric="generated tokens, as a share of best-of-32's on the same problem",
-            direction="lower", baseline="best-of-32, tokens", method="IAS, tokens", margin=0.33,
-            beside=("IAS, uncalibrated, tokens",),
+            metric="generated tokens, as a share of best-of-32's on the same problem", direction="lower",
+            baseline="best-of-32, tokens", method="IAS, tokens", margin=0.33, beside=("IAS, uncalibrated, tokens",),
         ),
         Claim(
             "At equal tokens IAS beats the same number of samples for every problem.",
-            metric="accuracy",
-            direction="higher", baseline="even", method="IAS",
+            metric="accuracy", direction="higher", baseline="even", method="IAS",
         ),
     ),
 )  # fmt: skip
@@ -72,15 +69,15 @@ def measure(trial: Trial) -> Outcome:
     traces = [trace for _, trace in world.traces(policy, trial.size(60, 6), trial.seed + 1000)]
     labels = MonteCarlo(policy, 8, params=params).judge(traces)
     rows = [Judged(t, label) for t, label in zip(traces, labels, strict=True)]
-    judges: dict[str, Judge] = {"uncalibrated": prm, "quantile regression": fit(prm, rows, "quantile")}
+    quantile = fit(prm, rows, "quantile")
+    judges: dict[str, Judge] = {"uncalibrated": prm, "quantile regression": quantile}
     judges |= {"temperature": fit(prm, rows, "temperature"), "isotonic": fit(prm, rows, "isotonic")}
     arms = {name: _brier(judge, trial) for name, judge in judges.items()}
-
     problems = world.problems(trial.size(60, 3), trial.seed)
-    calibrated = judges["quantile regression"]
-    full = Searcher(policy, calibrated, BestOf(N, "best"), params=params, separator="\n").solve(problems)
-    adaptive = Searcher(policy, calibrated, AdaptiveBestOf(N), params=params, separator="\n").solve(problems)
-    trusting = Searcher(policy, prm, AdaptiveBestOf(N), params=params, separator="\n").solve(problems)
+    full, adaptive, trusting = (
+        Searcher(policy, judge, method, params=params, separator="\n").solve(problems)
+        for judge, method in ((quantile, BestOf(N, "best")), (quantile, AdaptiveBestOf(N)), (prm, AdaptiveBestOf(N)))
+    )
     for name, found in (("best-of-32", full), ("IAS", adaptive), ("IAS, uncalibrated", trusting)):
         arms[name] = [float(r.chosen is not None and bool(r.chosen.correct)) for r in found]
         arms[f"{name}, tokens"] = [_tokens([r]) / _tokens([whole]) for r, whole in zip(found, full, strict=True)]

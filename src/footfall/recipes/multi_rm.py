@@ -15,18 +15,16 @@ among the same samples; a generative one costs ten readings.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from statistics import NormalDist, fmean
+from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.lab.shared.readings import simulated
 from footfall.lab.shared.searches import drawn, single
-from footfall.label.noisy import chance
 from footfall.policy.protocol import Policy
 from footfall.search import best, majority, weighted
-from footfall.search.aggregate import mean_of_readings
-from footfall.types import Cost, Trajectory
+from footfall.types import Cost
 from footfall.worlds import (
     AlgebraPolicy,
     AlgebraWorld,
@@ -83,9 +81,7 @@ WORLDS: Mapping[str, tuple[Any, Policy]] = {
     "algebra": (AlgebraWorld(), AlgebraPolicy()),
     "code": (CodeWorld(), CodePolicy()),
 }
-READINGS, ERROR, OWN = 10, 0.2, 0.5
-NORMAL = NormalDist()
-MU = NORMAL.inv_cdf(1 - ERROR)
+MODELS = simulated(readings=10, error=0.2)
 
 
 def measure(trial: Trial) -> Outcome:
@@ -102,10 +98,10 @@ def measure(trial: Trial) -> Outcome:
             answers, correct = [t.answer for t in traces], [float(bool(t.correct)) for t in traces]
             steps = [[bool(v) for v in said.values] for said in TruthJudge(world).judge(traces)]
             chosen = {"majority": majority(answers, result.problem.domain).winner}
-            for model, score in MODELS.items():
-                scores = [score(trial.seed, t, own) for t, own in zip(traces, steps, strict=True)]
-                chosen[model] = best(scores)
-                chosen[f"{model}, weighted vote"] = weighted(answers, scores, result.problem.domain).winner
+            for name_of, model in MODELS.items():
+                scores = [model.score(trial.seed, t, own) for t, own in zip(traces, steps, strict=True)]
+                chosen[name_of] = best(scores)
+                chosen[f"{name_of}, weighted vote"] = weighted(answers, scores, result.problem.domain).winner
             won = {arm: 0.0 if i is None else correct[i] for arm, i in chosen.items()}
             for arm, figure in won.items():
                 arms.setdefault(arm, []).append(figure)
@@ -117,36 +113,3 @@ def measure(trial: Trial) -> Outcome:
     arms["lead, short"] = [lead for _, lead in leads[:half]]
     arms["lead, long"] = [lead for _, lead in leads[half:]]
     return Outcome(arms, cost)
-
-
-def _read(seed: int, model: str, trace: Trajectory, at: int, reading: int, truth: bool) -> float:
-    """r of one verdict: of step `at`, or of the outcome if that is -1."""
-    own, fresh = (_normal(seed, model, trace.key, at, k) for k in ("own", reading))
-    x = (MU if truth else -MU) + math.sqrt(OWN) * own + math.sqrt(1 - OWN) * fresh
-    return 1 / (1 + math.exp(-2 * MU * x))
-
-
-def _normal(*parts: object) -> float:
-    return NORMAL.inv_cdf(min(max(chance(*parts), 1e-9), 1 - 1e-9))
-
-
-def _outcome(readings: int, model: str) -> Callable[[int, Trajectory, list[bool]], float]:
-    def score(seed: int, trace: Trajectory, steps: list[bool]) -> float:
-        read = [_read(seed, model, trace, -1, j, bool(trace.correct)) for j in range(readings)]
-        return mean_of_readings(read)
-
-    return score
-
-
-def _process(readings: int, model: str) -> Callable[[int, Trajectory, list[bool]], float]:
-    def score(seed: int, trace: Trajectory, steps: list[bool]) -> float:
-        read = [min(_read(seed, model, trace, k, j, ok) for k, ok in enumerate(steps)) for j in range(readings)]
-        return mean_of_readings(read)
-
-    return score
-
-
-MODELS = {
-    "dORM": _outcome(1, "dORM"), "dPRM": _process(1, "dPRM"), "gORM": _outcome(READINGS, "gORM"),
-    "gPRM": _process(READINGS, "gPRM"),
-}  # fmt: skip

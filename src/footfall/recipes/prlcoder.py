@@ -34,10 +34,7 @@ from footfall.types import Cost, Judged, Problem, Trajectory
 RECIPE = Recipe(
     name="prlcoder",
     paper="Process-Supervised Reinforcement Learning for Code Generation",
-    arxiv="2502.01715",
-    year=2025,
-    stage="data",
-    world="code",
+    arxiv="2502.01715", year=2025, stage="data", world="code",
     scale="Embedded Llama of 1.1M parameters as backbone; a seed has 30 training problems (folds and extremes) with 5 "
     "programs each, and 30 held-out problems with 8 programs each.",
     claims=(
@@ -75,13 +72,9 @@ def measure(trial: Trial) -> Outcome:
         "any program": [float(any(t.correct for t in row)) for row in rows],
     }
     costs = [t.cost for row in rows for t in row] + [row.judgement.cost for row in process if row.judgement]
-    for name, labelled, how in (
-        ("process model", process, "min"),
-        ("outcome model", list(map(_outcome, process)), "last"),
-    ):
-        config = TrainConfig(
-            lr=1e-3, epochs=trial.size(2, 1), batch_size=8, eval_share=0.0, seed=trial.seed, device="cpu"
-        )
+    config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), batch_size=8, eval_share=0.0, seed=trial.seed, device="cpu")
+    labels = {"process model": (process, "min"), "outcome model": (list(map(_outcome, process)), "last")}
+    for name, (labelled, how) in labels.items():
         trained = prms.train(trial, f"prlcoder-{how}", labelled, config)
         said = step_head(trained.folder, device="cpu").judge(programs)
         scores = iter([aggregate(each.values, how) for each in said])

@@ -64,7 +64,10 @@ def measure(trial: Trial) -> Outcome:
         judge = Said.of(name, judgements)
         reached = credits(eight, judge.judge([case.trajectory for case in eight]))
         scores.append([np.mean(reached), np.mean(best_of_four(four, judge)), np.mean(on_pairs(four, judge))])
-    relation = np.corrcoef(np.transpose(scores))[0]
+    with np.errstate(invalid="ignore"):
+        relation = np.corrcoef(np.transpose(scores))[0]
+    if trial.quick:  # a smoke test may hold no spread
+        relation = np.nan_to_num(relation)
     arms |= {
         "best of four, correlation": float(relation[1]),
         "pairs, correlation": float(relation[2]),

@@ -11,7 +11,7 @@ of thousands of small ones. The piece goes when the last of its traces is forgot
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,9 @@ from footfall.reward.step_model import StepModel
 __all__ = ["PrefixCache"]
 
 Ids = tuple[int, ...]
+
+_SHARED_ENOUGH = 8
+"""Tokens from which a common beginning is worth a pass of its own."""
 
 
 class _Entry(NamedTuple):
@@ -66,20 +69,51 @@ class PrefixCache:
         self._held = 0
         self._at: dict[Ids, Ids] = {}
         """Ids up to a read position -> ids of the entry that begins with them."""
+        self._shared_lengths: set[int] = set()
+        """Of beginnings that are kept by themselves, as entries that are read nowhere."""
 
     def forget(self) -> None:
         self._entries.clear()
         self._at.clear()
+        self._shared_lengths.clear()
         self._held = 0
 
     def each_logits(self, readings: Sequence[Reading], token_budget: int) -> tuple[list[Tensor], list[int]]:
-        """Logits (S, K) of each reading on the CPU, and the tokens that were run for it."""
-        jobs = [self._job(_up_to_last_read(reading)) for reading in readings]
-        logits: list[Tensor] = [torch.zeros(0, self.model.readout.outputs)] * len(jobs)
-        for group in pack([len(job.reading.ids) for job in jobs], token_budget, max_waste=1.0):
-            for i, found in zip(group, self._run([jobs[i] for i in group]), strict=True):
-                logits[i] = found
-        return logits, [job.new for job in jobs]
+        """Logits (S, K) of each reading on the CPU, and the tokens that were run for it.
+
+        Equal traces are run once, and a beginning that several new ones share (the prompt) is; the first of them pays.
+        """
+        wanted = [_up_to_last_read(reading) for reading in readings]
+        owner: dict[Reading, int] = {}
+        for i, reading in enumerate(wanted):
+            owner.setdefault(reading, i)
+        tokens = [0] * len(wanted)
+        self._share({i: reading for reading, i in owner.items()}, tokens, token_budget)
+        jobs = {i: self._job(reading) for reading, i in owner.items()}
+        logits: dict[int, Tensor] = {}
+        for i, found in self._run_all(jobs, token_budget):
+            logits[i] = found
+            tokens[i] += jobs[i].new
+        return [logits[owner[reading]] for reading in wanted], tokens
+
+    def _run_all(self, jobs: Mapping[int, _Job], token_budget: int) -> Iterator[tuple[int, Tensor]]:
+        """Each job's logits, in batches of like length."""
+        places = list(jobs)
+        for group in pack([len(jobs[i].reading.ids) for i in places], token_budget, max_waste=1.0):
+            part = [places[k] for k in group]
+            yield from zip(part, self._run([jobs[i] for i in part]), strict=True)
+
+    def _share(self, readings: Mapping[int, Reading], tokens: list[int], token_budget: int) -> None:
+        """Read what several traces that nothing is known of have in common before the first read position of any."""
+        new = {i: r.ids[: r.positions[0]] for i, r in readings.items() if r.positions and self._job(r).entry is None}
+        jobs: dict[int, _Job] = {}
+        for group in _families(new):
+            shared = _common(new[group[0]], new[group[-1]])
+            if len(group) > 1:
+                jobs[group[0]] = _Job(Reading(shared, ()), None, 0, ())
+                self._shared_lengths.add(len(shared))
+        for i, _ in self._run_all(jobs, token_budget):
+            tokens[i] += jobs[i].new
 
     def _job(self, reading: Reading) -> _Job:
         for k in reversed(range(len(reading.positions))):
@@ -95,6 +129,11 @@ class PrefixCache:
                     continue
                 self._entries.move_to_end(kept)
                 return _Job(reading, entry, past, tuple(entry.positions.index(p) for p in wanted))
+        for length in sorted((n for n in self._shared_lengths if n <= min(reading.positions, default=0)), reverse=True):
+            beginning = reading.ids[:length]
+            if beginning in self._entries:
+                self._entries.move_to_end(beginning)
+                return _Job(reading, self._entries[beginning], length, ())
         return _Job(reading, None, 0, ())
 
     @torch.inference_mode()
@@ -175,3 +214,23 @@ class PrefixCache:
 def _up_to_last_read(reading: Reading) -> Reading:
     """Without the tokens after it, such as the end of a chat's turn: nobody reads them, and the next step replaces them."""
     return Reading(reading.ids[: max(reading.positions, default=len(reading.ids) - 1) + 1], reading.positions)
+
+
+def _families(beginnings: Mapping[int, Ids]) -> list[list[int]]:
+    """Places of sequences of which each shares at least half with the next in order, and `_SHARED_ENOUGH` tokens."""
+    found: list[list[int]] = []
+    for i in sorted(beginnings, key=lambda i: beginnings[i]):
+        ids = beginnings[i]
+        if found:
+            shared = len(_common(beginnings[found[-1][0]], ids))
+            if shared >= max(_SHARED_ENOUGH, min(len(ids), len(beginnings[found[-1][0]])) / 2):
+                found[-1].append(i)
+                continue
+        found.append([i])
+    return found
+
+
+def _common(one: Ids, other: Ids) -> Ids:
+    """The longest beginning of both; of the first and the last of sorted sequences it is that of all."""
+    size = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:size]

@@ -59,10 +59,14 @@ class Writer(Generic[S]):
         self.script = script
         self._tables: dict[S, tuple[list[float], list[Move[S]]]] = {}
         self._answers: dict[S, dict[str, float]] = {}
+        self._read: dict[tuple[str, ...], S] = {}
 
     def state_after(self, prefix: Trajectory) -> S:
-        """Where the script stands after `prefix`."""
-        return self.script.state_after(prefix)
+        """Where the script stands after `prefix`; a search asks again and again for the same ones, which are read once."""
+        steps = tuple(step.written for step in prefix.steps)
+        if steps not in self._read:
+            self._read[steps] = self.script.state_after(prefix)
+        return self._read[steps]
 
     def value(self, state: S) -> float:
         """The exact probability of the right answer from `state`."""

@@ -57,6 +57,10 @@ class TruthJudge:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._judge(trajectory) for trajectory in trajectories]
 
+    def value(self, prefix: Trajectory) -> float:
+        """The truth of the last step, so that this can stand where a policy's exact values do; 0 if it is unreadable."""
+        return (self._judge(prefix).values[-1] if prefix.steps else 1.0) or 0.0
+
     def _judge(self, trajectory: Trajectory) -> Judgement:
         said = self._said(trajectory)
         worth = {StepTruth.RIGHT: 1.0, StepTruth.WRONG: 0.0, StepTruth.CONSEQUENT: self.consequent}

@@ -1,0 +1,63 @@
+"""Reward models that are simulated: the truth of a step or of an outcome, read through noise once or several times.
+
+    x = ±mu + √own z_model + √(1 − own) z_reading,    r = sigmoid(2 mu x),    mu = Φ⁻¹(1 − error)
+
+z_model is the same in all readings that one model makes of one place, z_reading is not: so the mean of many readings is better
+than one, but not right in the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+from footfall.label.noisy import chance
+from footfall.search.aggregate import mean_of_readings
+from footfall.types import Trajectory
+
+__all__ = ["Simulated", "simulated"]
+
+_NORMAL = NormalDist()
+_OUTCOME = -1
+"""The place of the outcome; steps are counted from 0."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A reward model that is wrong about a verdict with probability `error`."""
+
+    name: str
+    of: Literal["outcome", "process"]
+    readings: int = 1
+    error: float = 0.2
+    own: float = 0.5
+    """The share of the noise that is the model's own."""
+
+    def score(self, seed: int, trace: Trajectory, steps: Sequence[bool]) -> float:
+        """The mean over readings of r(outcome), or of the lowest r(step)."""
+        places = {_OUTCOME: bool(trace.correct)} if self.of == "outcome" else dict(enumerate(steps))
+        return mean_of_readings(
+            [min(self._read(seed, trace, at, j, truth) for at, truth in places.items()) for j in range(self.readings)]
+        )
+
+    def _read(self, seed: int, trace: Trajectory, at: int, reading: int, truth: bool) -> float:
+        mu = _NORMAL.inv_cdf(1 - self.error)
+        own, fresh = (_normal(seed, self.name, trace.key, at, kind) for kind in ("own", reading))
+        x = (mu if truth else -mu) + math.sqrt(self.own) * own + math.sqrt(1 - self.own) * fresh
+        return 1 / (1 + math.exp(-2 * mu * x))
+
+
+def _normal(*parts: object) -> float:
+    return _NORMAL.inv_cdf(min(max(chance(*parts), 1e-9), 1 - 1e-9))
+
+
+def simulated(readings: int, error: float) -> dict[str, Simulated]:
+    """Discriminative (one reading) and generative (several), of the outcome and of the process."""
+    models = (
+        Simulated("dORM", "outcome", 1, error), Simulated("dPRM", "process", 1, error),
+        Simulated("gORM", "outcome", readings, error), Simulated("gPRM", "process", readings, error),
+    )  # fmt: skip
+    return {model.name: model for model in models}
