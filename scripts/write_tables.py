@@ -1,5 +1,5 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
-and the charts of `label_costs.json`.
+and the charts of `label_costs.json` and `search_costs.json`.
 
 python scripts/write_tables.py            # write them
 python scripts/write_tables.py --check    # 1 if a page is not up to date
@@ -14,7 +14,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from footfall.bench.labels import BLOCKS, LabelCosts, chart, chart_file
+from footfall.bench import labels, searching
+from footfall.bench.labels import LabelCosts
+from footfall.bench.searching import SearchCosts
 from footfall.registry import parts
 from footfall.reward.family import Family, families
 
@@ -49,11 +51,25 @@ def label_costs() -> LabelCosts:
     return LabelCosts.from_dict(json.loads((DOCS / "label_costs.json").read_text(encoding="utf-8")))
 
 
-def _block(name: str) -> Callable[[], str]:
-    return lambda: BLOCKS[name](label_costs())
+@cache
+def search_costs() -> SearchCosts:
+    """What `footfall bench search --option docs=docs` measured."""
+    return SearchCosts.from_dict(json.loads((DOCS / "search_costs.json").read_text(encoding="utf-8")))
 
 
-TABLES: dict[str, Callable[[], str]] = {"families": family_table, **{name: _block(name) for name in BLOCKS}}
+def _label_block(name: str) -> Callable[[], str]:
+    return lambda: labels.BLOCKS[name](label_costs())
+
+
+def _search_block(name: str) -> Callable[[], str]:
+    return lambda: searching.BLOCKS[name](search_costs())
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "families": family_table,
+    **{name: _label_block(name) for name in labels.BLOCKS},
+    **{name: _search_block(name) for name in searching.BLOCKS},
+}
 
 
 def written(page: str) -> str:
@@ -64,8 +80,11 @@ def written(page: str) -> str:
 def made() -> dict[Path, str]:
     """Every page and chart as it should be."""
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
-    costs = label_costs()
-    return pages | {DOCS / chart_file(world): chart(costs, world) + "\n" for world in costs.worlds}
+    costs, searched = label_costs(), search_costs()
+    charts = {DOCS / labels.chart_file(world): labels.chart(costs, world) + "\n" for world in costs.worlds}
+    for setting in searched.settings():
+        charts[DOCS / searching.chart_file(*setting)] = searching.chart(searched, *setting) + "\n"
+    return pages | charts
 
 
 def main() -> int:

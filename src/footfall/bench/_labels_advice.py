@@ -7,13 +7,13 @@ frontier that is not clearly worse: the 95% interval over seeds of best − poin
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from footfall.bench import _frontier
+from footfall.bench._frontier import cheapest_as_good, clearly_better, percent
 from footfall.bench._labels_points import LabelCosts, Point
-from footfall.bench.intervals import Interval, mean_of_seeds
 
 __all__ = ["LEVELS", "Pick", "advice", "better_critics", "clearly_better", "dial_text", "pick", "picks"]
 
@@ -35,18 +35,8 @@ class Pick(NamedTuple):
 
 def pick(points: Sequence[Point], world: str, level: str, limit: float) -> Pick | None:
     """Among the points of one world; `None` if nothing is that cheap."""
-    within = [p for p in points if p.kind == "measured" and p.frontier and p.tokens <= limit]
-    if not within:
-        return None
-    best = max(within, key=lambda p: (p.accuracy.value, -p.tokens))
-    cheapest = min((p for p in within if not clearly_better(best, p)), key=lambda p: p.tokens)
-    return Pick(world, level, limit, cheapest, best)
-
-
-def clearly_better(a: Point, b: Point) -> bool:
-    """Whether all of the interval of a − b, paired by seed, lies above zero; of a single seed: whether it is more."""
-    difference = mean_of_seeds([x - y for x, y in zip(a.seeds, b.seeds, strict=True)])
-    return difference.value > 0 if math.isnan(difference.low) else difference.low > 0
+    choice = cheapest_as_good([p for p in points if p.kind == "measured" and p.frontier], limit)
+    return None if choice is None else Pick(world, level, limit, choice.point, choice.best)
 
 
 def picks(costs: LabelCosts) -> list[Pick]:
@@ -67,11 +57,7 @@ def better_critics(costs: LabelCosts, one: Pick) -> list[str]:
 
 def dial_text(point: Point) -> str:
     """`8 rollouts`, `1 vote`, `half width 0.2`, `free`."""
-    if point.dial == "free":
-        return "free"
-    if point.dial == "half width":
-        return f"half width {point.budget:g}"
-    return f"{point.budget:g} {point.dial.removesuffix('s') if point.budget == 1 else point.dial}"
+    return _frontier.dial_text(point.dial, point.budget)
 
 
 def _named(point: Point) -> str:
@@ -105,13 +91,7 @@ def _overall(found: Sequence[Pick]) -> str:
 def _choice(one: Pick) -> str:
     tokens = f"{one.point.tokens:,.0f} tokens" if one.point.tokens else "nothing"
     tie = "" if one.best is one.point else f"; {_named(one.best)} is not clearly better for {one.best.tokens:,.0f}"
-    return f"{one.level}, {_named(one.point)}, {_percent(one.point.accuracy)} for {tokens}{tie}"
-
-
-def _percent(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return f"{100 * interval.value:.0f}%"
-    return f"{100 * interval.value:.0f}% [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+    return f"{one.level}, {_named(one.point)}, {percent(one.point.accuracy)} for {tokens}{tie}"
 
 
 def _critics(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:

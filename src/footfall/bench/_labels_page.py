@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
+from footfall.bench._frontier import mark, markdown, shown
 from footfall.bench._labels_advice import LEVELS, advice, dial_text
 from footfall.bench._labels_methods import known_methods
 from footfall.bench._labels_points import LabelCosts, Point
-from footfall.bench.intervals import Interval
 from footfall.bench.page import footer, header
-from footfall.bench.plots import Point as Mark
 from footfall.bench.plots import Series, line_chart
 from footfall.bench.report import Section, figure, page, paragraph, table
 from footfall.bench.svg import Markup
@@ -42,7 +40,11 @@ def chart(costs: LabelCosts, world: str) -> Markup:
         own = sorted((p for p in points if p.method == name), key=lambda p: p.tokens)
         if own:
             free = not any(p.tokens for p in own)
-            marks = [_mark(own[0], x) for x in (min(paid), max(paid))] if free else [_mark(p, p.tokens) for p in own]
+            marks = (
+                [mark(own[0].accuracy, x) for x in (min(paid), max(paid))]
+                if free
+                else [mark(p.accuracy, p.tokens) for p in own]
+            )
             dashed = free or own[0].kind == "stand-in"
             series.append(Series(name, marks, dashed=dashed, slot=slot))
     width, height = _CHART
@@ -53,11 +55,6 @@ def chart(costs: LabelCosts, world: str) -> Markup:
         x_label="generated tokens a trace", y_label="first errors named exactly", x_scale="log2",
         width=width, height=height,
     )  # fmt: skip
-
-
-def _mark(point: Point, x: float) -> Mark:
-    value, low, high = point.accuracy
-    return Mark(x, value) if math.isnan(low) else Mark(x, value, low, high)
 
 
 def rows(points: Sequence[Point]) -> list[list[str]]:
@@ -72,17 +69,10 @@ def _row(point: Point) -> list[str]:
         point.method + (" *" if point.frontier else ""),
         dial_text(point),
         f"{point.tokens:,.0f}",
-        *(_shown(figures.get(name), 100, 1, interval=name == "first_error") for name in shares),
-        *(_shown(figures.get(name), 1, 3) for name in ("brier", "ece", "value_mae")),
-        _shown(point.per_1000.get("first_error"), 1, 2),
+        *(shown(figures.get(name), 100, 1, interval=name == "first_error") for name in shares),
+        *(shown(figures.get(name), 1, 3) for name in ("brier", "ece", "value_mae")),
+        shown(point.per_1000.get("first_error"), 1, 2),
     ]
-
-
-def _shown(found: Interval | None, scale: float, decimals: int, interval: bool = False) -> str:
-    if found is None:
-        return "–"
-    value, low, high = (f"{scale * number:.{decimals}f}" for number in found)
-    return f"{value} [{low}, {high}]" if interval and math.isfinite(found.low) else value
 
 
 def costs_page(costs: LabelCosts) -> str:
@@ -106,11 +96,6 @@ def costs_page(costs: LabelCosts) -> str:
     return page("Label costs", top, *(section.markup() for section in sections), footer())
 
 
-def _markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: int) -> str:
-    side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))
-
-
 def _frontier(costs: LabelCosts) -> str:
     """The points on the frontier of each world; with a critic in italics."""
     body = []
@@ -119,7 +104,7 @@ def _frontier(costs: LabelCosts) -> str:
             name, *cells = _row(point)
             name = name.removesuffix(" *")
             body.append([world, f"*{name}*" if point.kind == "stand-in" else f"`{name}`", *cells])
-    return _markdown(["world", *HEAD], body, 3)
+    return markdown(["world", *HEAD], body, 3)
 
 
 def _worlds(costs: LabelCosts) -> str:
@@ -128,7 +113,7 @@ def _worlds(costs: LabelCosts) -> str:
     for name, w in costs.worlds.items():
         budgets = [f"{times * w.tokens:,.0f}" for times in LEVELS.values()]
         body.append([name, f"{w.steps:.1f}", f"{w.tokens:.0f}", f"{100 * w.errors:.0f}%", *budgets])
-    return _markdown(["world", "steps a trace", "tokens a trace", "traces with an error", *levels], body, 1)
+    return markdown(["world", "steps a trace", "tokens a trace", "traces with an error", *levels], body, 1)
 
 
 def _methods(costs: LabelCosts) -> str:
@@ -142,7 +127,7 @@ def _methods(costs: LabelCosts) -> str:
         [f"`{name}`", "–", "–", f"does not apply: {next(iter(why.values()))}"] for name, why in costs.lacking.items()
     ]
     absent += [[f"`{name}`", "–", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
-    return _markdown(["method", "dial", "wrong below", "kind"], body + absent, 4)
+    return markdown(["method", "dial", "wrong below", "kind"], body + absent, 4)
 
 
 def _charts(costs: LabelCosts) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from footfall.bench._frontier import beats, interval_from, interval_json
 from footfall.bench._labels_figures import FIGURES
 from footfall.bench._labels_methods import Kind, chosen
 from footfall.bench.intervals import Interval
@@ -77,6 +77,10 @@ class Point:
     def accuracy(self) -> Interval:
         return self.figures["first_error"]
 
+    @property
+    def outcomes(self) -> tuple[float, ...]:
+        return self.seeds
+
 
 @dataclass(frozen=True, slots=True)
 class LabelCosts:
@@ -104,7 +108,9 @@ class LabelCosts:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LabelCosts:
-        plan = {key: tuple(value) if isinstance(value, list) else value for key, value in given["plan"].items()}
+        plan: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in given["plan"].items()
+        }
         worlds = {name: World(**world) for name, world in given["worlds"].items()}
         points = [_read_point(point) for point in given["points"]]
         return cls(Plan(**plan), worlds, points, given["does_not_apply"], given["not_measured"])
@@ -113,19 +119,11 @@ class LabelCosts:
 def _point_json(point: Point) -> dict[str, Any]:
     plain = {name: getattr(point, name) for name in ("world", "method", "kind", "dial", "budget", "frontier", "seeds")}
     columns = {"figures": point.figures, "per_1000": point.per_1000}
-    return plain | {key: {name: _interval_json(i) for name, i in column.items()} for key, column in columns.items()}
-
-
-def _interval_json(interval: Interval) -> dict[str, Any]:
-    ends = [end for end in interval[1:] if math.isfinite(end)]
-    return {"value": interval.value, "ci95": ends or None}
+    return plain | {key: {name: interval_json(i) for name, i in column.items()} for key, column in columns.items()}
 
 
 def _read_point(given: Mapping[str, Any]) -> Point:
-    columns = {
-        key: {name: Interval(i["value"], *(i["ci95"] or (math.nan, math.nan))) for name, i in given[key].items()}
-        for key in ("figures", "per_1000")
-    }
+    columns = {key: {name: interval_from(i) for name, i in given[key].items()} for key in ("figures", "per_1000")}
     return Point(**{**given, **columns, "seeds": tuple(given["seeds"])})
 
 
@@ -137,11 +135,6 @@ def frontier(points: Sequence[Point]) -> list[Point]:
     """
     measured = [point for point in points if point.kind == "measured"]
     return [
-        replace(point, frontier=point.kind != "reference" and not any(_beats(other, point) for other in measured))
+        replace(point, frontier=point.kind != "reference" and not any(beats(other, point) for other in measured))
         for point in points
     ]
-
-
-def _beats(other: Point, point: Point) -> bool:
-    cheaper, better = point.tokens - other.tokens, other.accuracy.value - point.accuracy.value
-    return cheaper >= 0 and better >= 0 and (cheaper > 0 or better > 0)

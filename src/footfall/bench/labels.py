@@ -8,7 +8,6 @@ traces with the same rollouts, out of one store that charges each method for all
 from __future__ import annotations
 
 import inspect
-import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,17 +15,17 @@ from functools import cached_property, partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from footfall.bench._frontier import DIGITS, kept, over_seeds
 from footfall.bench._labels_advice import advice
 from footfall.bench._labels_figures import FIGURES, SHARES, Known, measure, per_1000
 from footfall.bench._labels_methods import Method, Setting, chosen, unmeasured
 from footfall.bench._labels_page import BLOCKS, HEAD, chart, chart_file, costs_page, rows
 from footfall.bench._labels_points import LabelCosts, Plan, Point, World, frontier
-from footfall.bench.intervals import Interval, mean_of_seeds
 from footfall.label.rollouts import StoredPolicy
 from footfall.policy.protocol import SamplingParams
 from footfall.progress import Progress
 from footfall.registry import create, load
-from footfall.store import Run, write_json
+from footfall.store import Run
 from footfall.types import content_key
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
 
 _ROLLOUT_SEED = 100_000  # apart from the seeds of traces: a rollout of a whole problem must not be its trace again
 _CHUNK = 8192
-_DIGITS = 6  # figures are rounded before they are compared: what is stored is what was compared
 
 
 class _Unit(NamedTuple):
@@ -101,11 +99,7 @@ class _Group:
         """What an earlier run wrote, or what is made now and written whole."""
         key = content_key(name, made_by, self.writer.name, self.plan.traces, self.seed)[:16]
         path = self.run.folder / "units" / self.setting.name / f"{self.seed:04d}-{name}-{key}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, make())
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return kept
+        return kept(path, make)
 
     def _figures(self, unit: _Unit) -> dict[str, Any]:
         lacks = unit.method.lacks(self.setting, self.known.traces)
@@ -154,7 +148,7 @@ def _together(
         points += frontier(here)
     about = {
         name: World(
-            seeds[0]["policy"], *(round(fmean(s[key] for s in seeds), _DIGITS) for key in ("steps", "tokens", "errors"))
+            seeds[0]["policy"], *(round(fmean(s[key] for s in seeds), DIGITS) for key in ("steps", "tokens", "errors"))
         )
         for name, seeds in worlds.items()
     }
@@ -162,23 +156,10 @@ def _together(
 
 
 def _point(world: str, unit: _Unit, seeds: Sequence[Mapping[str, Any]]) -> Point:
-    method = unit.method
+    method, rates = unit.method, [per_1000(seed) for seed in seeds]
     return Point(
         world, method.name, method.kind, method.dial, unit.budget,
-        figures=_intervals(seeds, tuple(FIGURES)),
-        per_1000=_intervals([per_1000(seed) for seed in seeds], None),
-        seeds=tuple(round(seed["first_error"], _DIGITS) for seed in seeds),
+        figures=over_seeds(seeds, tuple(FIGURES), SHARES),
+        per_1000=over_seeds(rates, tuple(rates[0])),
+        seeds=tuple(round(seed["first_error"], DIGITS) for seed in seeds),
     )  # fmt: skip
-
-
-def _intervals(seeds: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> dict[str, Interval]:
-    """Means over the seeds that have a figure; a figure that none has is left out. Shares stay within 0 and 1."""
-    found = {}
-    for name in names or seeds[0]:
-        means = [seed[name] for seed in seeds if seed[name] is not None]
-        if means:
-            value, low, high = (round(end, _DIGITS) for end in mean_of_seeds(means))
-            # The comparisons keep a NaN, which max and min may not.
-            inside = names is not None and name in SHARES
-            found[name] = Interval(value, 0.0 if inside and low < 0 else low, 1.0 if inside and high > 1 else high)
-    return found

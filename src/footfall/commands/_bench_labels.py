@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from footfall.bench._frontier import names_of
 from footfall.bench.labels import HEAD, LabelCosts, Plan, advice, chart, chart_file, costs_page, rows, run_plan
 from footfall.bench.report import write_page
 from footfall.commands._options import given
@@ -56,12 +57,8 @@ def plan_of(options: dict[str, Any], seed: int) -> Plan:
         raise ValueError(
             f"bench labels takes no option {unknown[0]!r}; it takes worlds, methods, {', '.join(_NUMBERS)}, docs"
         )
-    read: dict[str, Any] = {name: _names(value) if name not in _NUMBERS else value for name, value in options.items()}
+    read: dict[str, Any] = {name: names_of(value) if name not in _NUMBERS else value for name, value in options.items()}
     return Plan(**read, first_seed=seed)
-
-
-def _names(given: object) -> tuple[str, ...]:
-    return tuple(name.strip() for name in str(given).split(",") if name.strip())
 
 
 def write_charts(costs: LabelCosts, folder: Path) -> None:

@@ -37,12 +37,15 @@ class BenchConfig:
     Every labelling method at several budgets on worlds whose truth is known, by cost and quality:
         footfall bench labels --option worlds=arithmetic,logic seeds=5 traces=100
 
+    Every search method, accuracy against tokens, with judges of known quality:
+        footfall bench search --option worlds=arithmetic judges=exact,noisy seeds=3 problems=20
+
     A report names threshold and its policy, protocol, data revision, judge and cost; it is in the run's report.json and
     report.html.
     """
 
     name: Positional[str]
-    """A name of `footfall list benchmark`, all, compare, or labels."""
+    """A name of `footfall list benchmark`, all, compare, labels, or search."""
     runs: Positional[tuple[Path, ...]] = ()
     """For compare: finished runs of one benchmark; the first is the baseline."""
     data: str | None = None
@@ -89,6 +92,10 @@ def main(config: BenchConfig) -> int:
         from footfall.commands._bench_labels import run_labels
 
         return run_labels(config)
+    if config.name == "search":
+        from footfall.commands._bench_search import run_search
+
+        return run_search(config)
     return _run_one(config)
 
 

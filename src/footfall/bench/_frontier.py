@@ -1,0 +1,143 @@
+"""Quality against tokens, for any set of methods: intervals over seeds, the frontier, a choice by rule, and units kept on disk.
+
+Shared by `footfall bench labels` and `footfall bench search`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from footfall.bench.intervals import Interval, mean_of_seeds
+from footfall.bench.plots import Point as Mark
+from footfall.store import write_json
+
+__all__ = [
+    "DIGITS", "Choice", "Placed", "beats", "cheapest_as_good", "clearly_better", "dial_text", "interval_from", "interval_json",
+    "kept", "mark", "markdown", "names_of", "over_seeds", "percent", "shown",
+]  # fmt: skip
+
+DIGITS = 6
+"""Figures are rounded before they are compared: what is stored is what was compared."""
+
+
+class Placed(Protocol):
+    """What stands somewhere between cost and quality."""
+
+    @property
+    def tokens(self) -> float: ...
+    @property
+    def accuracy(self) -> Interval: ...
+    @property
+    def outcomes(self) -> Sequence[float]:
+        """One number a seed or a problem, the same ones for all points: for paired comparisons."""
+        ...
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def beats(other: Placed, point: Placed) -> bool:
+    """At least as good and at most as dear, and not the same."""
+    cheaper, better = point.tokens - other.tokens, other.accuracy.value - point.accuracy.value
+    return cheaper >= 0 and better >= 0 and (cheaper > 0 or better > 0)
+
+
+def clearly_better(a: Placed, b: Placed) -> bool:
+    """Whether all of the interval of a − b, paired, lies above zero; with a single outcome: whether it is more."""
+    difference = mean_of_seeds([x - y for x, y in zip(a.outcomes, b.outcomes, strict=True)])
+    return difference.value > 0 if math.isnan(difference.low) else difference.low > 0
+
+
+class Choice(NamedTuple):
+    """What is advised, and the best there was for as much."""
+
+    point: Any
+    best: Any
+
+
+def cheapest_as_good(points: Sequence[P], limit: float) -> Choice | None:
+    """Of those within a limit of tokens: the cheapest that is not clearly worse than the best; `None` if there is none."""
+    within = [p for p in points if p.tokens <= limit]
+    if not within:
+        return None
+    best = max(within, key=lambda p: (p.accuracy.value, -p.tokens))
+    return Choice(min((p for p in within if not clearly_better(best, p)), key=lambda p: p.tokens), best)
+
+
+def over_seeds(
+    seeds: Sequence[Mapping[str, Any]], names: Sequence[str], shares: Sequence[str] = ()
+) -> dict[str, Interval]:
+    """Means over the seeds that have a figure; a figure that none has is left out. Shares stay within 0 and 1."""
+    found = {}
+    for name in names:
+        means = [seed[name] for seed in seeds if seed[name] is not None]
+        if means:
+            value, low, high = (round(end, DIGITS) for end in mean_of_seeds(means))
+            # The comparisons keep a NaN, which max and min may not.
+            inside = name in shares
+            found[name] = Interval(value, 0.0 if inside and low < 0 else low, 1.0 if inside and high > 1 else high)
+    return found
+
+
+def interval_json(interval: Interval) -> dict[str, Any]:
+    """As a report states it; one seed has no interval."""
+    ends = [end for end in interval[1:] if math.isfinite(end)]
+    return {"value": interval.value, "ci95": ends or None}
+
+
+def interval_from(given: Mapping[str, Any]) -> Interval:
+    return Interval(given["value"], *(given["ci95"] or (math.nan, math.nan)))
+
+
+def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What an earlier run wrote there, or what is made now and written whole."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, make())
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def names_of(given: object) -> tuple[str, ...]:
+    """The names in an option such as `arithmetic,logic`."""
+    return tuple(name.strip() for name in str(given).split(",") if name.strip())
+
+
+def dial_text(dial: str, budget: float) -> str:
+    """`8 rollouts`, `1 vote`, `half width 0.2`, `n 16`, `free`."""
+    if dial == "free":
+        return "free"
+    if not dial.endswith("s"):
+        return f"{dial} {budget:g}"
+    return f"{budget:g} {dial.removesuffix('s') if budget == 1 else dial}"
+
+
+def percent(interval: Interval) -> str:
+    """`82% [76, 87]`."""
+    if math.isnan(interval.low):
+        return f"{100 * interval.value:.0f}%"
+    return f"{100 * interval.value:.0f}% [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+
+
+def shown(found: Interval | None, scale: float, decimals: int, interval: bool = False) -> str:
+    """A cell of a table; a dash for what could not be measured."""
+    if found is None:
+        return "–"
+    value, low, high = (f"{scale * number:.{decimals}f}" for number in found)
+    return f"{value} [{low}, {high}]" if interval and math.isfinite(found.low) else value
+
+
+def mark(interval: Interval, x: float) -> Mark:
+    """A point of a chart."""
+    value, low, high = interval
+    return Mark(x, value) if math.isnan(low) else Mark(x, value, low, high)
+
+
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: int) -> str:
+    """A table for the documentation, numbers to the right."""
+    side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))

@@ -1,0 +1,142 @@
+"""Search costs for people: one chart for each world and judge, tables, the page of a run, and the blocks of the docs' page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from footfall.bench._frontier import dial_text, markdown, shown
+from footfall.bench._search_advice import LEVELS, advice
+from footfall.bench._search_judges import AGGREGATIONS, NOISE
+from footfall.bench._search_methods import METHODS
+from footfall.bench._search_points import Point, SearchCosts
+from footfall.bench.page import footer, header
+from footfall.bench.plots import Point as Mark
+from footfall.bench.plots import Series, line_chart
+from footfall.bench.report import Section, figure, page, paragraph, table
+from footfall.bench.svg import Markup
+
+__all__ = ["BLOCKS", "HEAD", "chart", "chart_file", "costs_page", "rows"]
+
+HEAD = ["method", "dial", "tokens a problem", "written", "read by the judge", "right, %", "answered, %"]
+"""The columns of a table of points."""
+_CHART = (820, 620)
+
+
+def chart_file(world: str, judge: str) -> str:
+    """The name of a chart beside `search_costs.json`."""
+    return f"search_costs-{world}-{judge}.svg"
+
+
+def chart(costs: SearchCosts, world: str, judge: str) -> Markup:
+    """Accuracy against tokens a problem, one line a method; dashed if it uses no judge. Bands would hide the lines."""
+    points = costs.of(world, judge)
+    names = list(dict.fromkeys(point.method for point in costs.points))
+    series = []
+    for slot, name in enumerate(names):
+        own = sorted((point for point in points if point.method == name), key=lambda point: point.tokens)
+        if own:
+            marks = [Mark(point.tokens, point.accuracy.value) for point in own]
+            series.append(Series(name, marks, dashed=not own[0].judged, slot=slot))
+    width, height = _CHART
+    return line_chart(
+        series, label=f"Accuracy on {world} with the {judge} judge against tokens a problem, one line a method",
+        title=f"{world}, {judge} judge: what search costs and is worth",
+        subtitle="dashed: without a judge; intervals are in the tables", x_label="tokens a problem, written and judged",
+        y_label="problems answered right", x_scale="log2", width=width, height=height,
+    )  # fmt: skip
+
+
+def rows(points: Sequence[Point]) -> list[list[str]]:
+    """One row a point, in the columns of `HEAD`."""
+    return [_row(point) for point in points]
+
+
+def _row(point: Point) -> list[str]:
+    return [
+        point.method + (" *" if point.frontier else ""),
+        dial_text(point.dial, point.budget),
+        *(f"{tokens:,.0f}" for tokens in (point.tokens, point.policy_tokens, point.judge_tokens)),
+        shown(point.accuracy, 100, 1, interval=True),
+        f"{100 * point.answered:.1f}",
+    ]
+
+
+def costs_page(costs: SearchCosts) -> str:
+    """The run's page: advice, then chart and table of each world and judge."""
+    plan = costs.plan
+    facts = {
+        "worlds": ", ".join(plan.worlds),
+        "judges": ", ".join(plan.judges),
+        "problems": f"{plan.problems} a world and seed",
+        "seeds": f"{plan.seeds} from {plan.first_seed} on",
+        "judge reads": "every trace anew" if plan.reread else "every step once",
+        "intervals": "95%, Student's t over the problems of all seeds",
+        "does not apply": "; ".join(f"{name}: {why}" for name, why in costs.lacking.items()),
+        "not measured": ", ".join(costs.unmeasured),
+    }
+    top = header("Footfall bench: search", "Which search method at which budget", facts)
+    sections = [Section("Advice", [paragraph(advice(costs).replace("`", ""))])]
+    for world, judge in costs.settings():
+        drawn = figure(chart(costs, world, judge), "Problems answered right, by tokens a problem.")
+        told = table(HEAD, rows(costs.of(world, judge)), caption="* on the cost/accuracy frontier", text_columns=2)
+        sections.append(Section(f"{world}, {judge} judge", [drawn, told]))
+    return page("Search costs", top, *(section.markup() for section in sections), footer())
+
+
+def _frontier(costs: SearchCosts) -> str:
+    """The points on the frontier of each world and judge."""
+    body = []
+    for world, judge in costs.settings():
+        for point in sorted((p for p in costs.of(world, judge) if p.frontier), key=lambda p: p.tokens):
+            name, *cells = _row(point)
+            body.append([world, judge, f"`{name.removesuffix(' *')}`", *cells])
+    return markdown(["world", "judge", *HEAD], body, 4)
+
+
+def _worlds(costs: SearchCosts) -> str:
+    levels = [f"{level}: {times}×" for level, times in LEVELS.items()]
+    body = []
+    for name, w in costs.worlds.items():
+        budgets = [f"{times * w.tokens:,.0f}" for times in LEVELS.values()]
+        body.append([*name.split("/"), f"`{w.policy}`", f"{100 * w.single:.0f}%", f"{w.tokens:.0f}", *budgets])
+    return markdown(["world", "judge", "policy", "one sample right", "tokens of a sample", *levels], body, 3)
+
+
+def _methods(costs: SearchCosts) -> str:
+    measured = {point.method for point in costs.points}
+    body = []
+    for row in METHODS:
+        if row.name in measured:
+            settings = [", ".join(f"{k}={v}" for k, v in row.settings(b).items()) for b in row.budgets]
+            body.append([f"`{row.name}`", f"`{row.part or row.name}`", settings[-1]])
+    body += [[f"`{name}`", "–", f"does not apply: {why}"] for name, why in costs.lacking.items()]
+    body += [[f"`{name}`", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
+    return markdown(["method", "searcher", "settings at the dearest place"], body, 3)
+
+
+def _judges(costs: SearchCosts) -> str:
+    about = {
+        "exact": "the scripted policy's own chance of success after each step",
+        "noisy": f"whether the step is right, wrong about it on {100 * NOISE:.0f}% of the steps",
+        "prm": "a PRM trained on Monte Carlo labels, with the embedded model as policy",
+    }
+    body = [[judge, about[judge], f"`{AGGREGATIONS[judge]}`"] for judge in costs.plan.judges]
+    return markdown(["judge", "what it says", "aggregation"], body, 3)
+
+
+def _charts(costs: SearchCosts) -> str:
+    return "\n".join(
+        f"![{world}, {judge} judge: accuracy against tokens a problem]({chart_file(world, judge)})\n"
+        for world, judge in costs.settings()
+    )
+
+
+BLOCKS: dict[str, Callable[[SearchCosts], str]] = {
+    "search-costs-advice": lambda costs: advice(costs) + "\n",
+    "search-costs-charts": _charts,
+    "search-costs-frontier": _frontier,
+    "search-costs-worlds": _worlds,
+    "search-costs-judges": _judges,
+    "search-costs-methods": _methods,
+}
+"""What `docs/search_costs.md` shows between its marks, from the figures alone."""

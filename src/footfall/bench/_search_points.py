@@ -1,0 +1,177 @@
+"""What `footfall bench search` measures and finds: plan, points with intervals, the cost/accuracy frontier, and all as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from footfall.bench._frontier import beats, interval_json
+from footfall.bench._search_judges import QUALITIES
+from footfall.bench._search_methods import chosen
+from footfall.bench.intervals import Interval, mean_of_seeds
+from footfall.registry import load
+
+__all__ = [
+    "DEFAULT_WORLDS",
+    "FIGURES",
+    "NO_JUDGE",
+    "PRM_WORLD",
+    "Plan",
+    "Point",
+    "SearchCosts",
+    "World",
+    "frontier",
+]
+
+DEFAULT_WORLDS = ("arithmetic", "logic", "algebra", "code")
+PRM_WORLD = "arithmetic"
+"""Where the embedded model, and a PRM for it, are at home."""
+NO_JUDGE = "none"
+"""The judge of methods that do without."""
+FIGURES = {
+    "accuracy": "problems whose chosen answer is right; one without an answer is wrong",
+    "answered": "problems with an answer",
+    "policy_tokens": "tokens a problem that the policy writes",
+    "judge_tokens": "tokens a problem that the judge reads, by the cost model of the page",
+    "right": "1 for each problem whose answer is right, seed by seed: for paired comparisons",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured. Each seed draws its own problems, samples and noise."""
+
+    worlds: tuple[str, ...] = DEFAULT_WORLDS
+    judges: tuple[str, ...] = ("exact", "noisy")
+    methods: tuple[str, ...] | None = None
+    """`None`: all."""
+    seeds: int = 3
+    first_seed: int = 0
+    problems: int = 12
+    """Of each world and seed."""
+    most: int = 64
+    """Dearer places of a dial are left out."""
+    reread: bool = False
+    """Whether judges read every trace anew."""
+    prm: str | None = None
+    """The folder of a trained PRM, for judges=prm: it and the embedded policy are measured on the arithmetic world."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.problems < 1 or not self.worlds or not self.judges:
+            raise ValueError(f"want a world, a judge, a seed and a problem at least: {self}")
+        unknown = [judge for judge in self.judges if judge not in QUALITIES]
+        if unknown:
+            raise ValueError(f"no judge is called {unknown[0]!r} here; there are {', '.join(QUALITIES)}")
+        if "prm" in self.judges and self.prm is None:
+            raise ValueError(
+                "judges=prm needs a trained PRM: prm=FOLDER, such as runs/demo/prm/model after `footfall demo`"
+            )
+        if "prm" in self.judges and PRM_WORLD not in self.worlds:
+            raise ValueError(f"judges=prm is measured on the world {PRM_WORLD}, which is not among the worlds")
+        for world in self.worlds:
+            load("world", world)
+        chosen(self.methods)
+
+    def settings(self) -> list[tuple[str, str]]:
+        """World and judge; one that is alone with its policy comes last."""
+        scripted = [(world, judge) for world in self.worlds for judge in self.judges if judge != "prm"]
+        return scripted + ([(PRM_WORLD, "prm")] if "prm" in self.judges else [])
+
+
+class World(NamedTuple):
+    """A world under one judge, as it was measured on."""
+
+    policy: str
+    single: float
+    """The accuracy of one sample."""
+    tokens: float
+    """Of one sample, as the policy counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method at one place of its dial, on one world with one judge, over the problems of all seeds."""
+
+    world: str
+    judge: str
+    method: str
+    judged: bool
+    """Whether it used the judge."""
+    dial: str
+    budget: int
+    right: tuple[int, ...]
+    """1 for each problem whose answer is right: all methods have the same problems."""
+    answered: float
+    policy_tokens: float
+    judge_tokens: float
+    frontier: bool = False
+    """No method is at least as accurate for no more tokens."""
+
+    @property
+    def tokens(self) -> float:
+        return self.policy_tokens + self.judge_tokens
+
+    @property
+    def accuracy(self) -> Interval:
+        """Over problems, within 0 and 1."""
+        value, low, high = mean_of_seeds(self.right)
+        return Interval(value, 0.0 if low < 0 else low, 1.0 if high > 1 else high)
+
+    @property
+    def outcomes(self) -> tuple[int, ...]:
+        return self.right
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCosts:
+    """All that was measured."""
+
+    plan: Plan
+    worlds: Mapping[str, World]
+    """By `WORLD/JUDGE`."""
+    points: Sequence[Point]
+    lacking: Mapping[str, str]
+    """By method: why it does not apply."""
+    unmeasured: Mapping[str, str]
+
+    def of(self, world: str, judge: str) -> list[Point]:
+        return [point for point in self.points if (point.world, point.judge) == (world, judge)]
+
+    def settings(self) -> list[tuple[str, str]]:
+        """World and judge, as they were measured."""
+        return [(name.partition("/")[0], name.partition("/")[2]) for name in self.worlds]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "plan": asdict(self.plan),
+            "figures": FIGURES,
+            "worlds": {name: world._asdict() for name, world in self.worlds.items()},
+            "points": [_point_json(point) for point in self.points],
+            "does_not_apply": self.lacking,
+            "not_measured": self.unmeasured,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> SearchCosts:
+        plan: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in given["plan"].items()
+        }
+        worlds = {name: World(**world) for name, world in given["worlds"].items()}
+        points = [_read_point(point) for point in given["points"]]
+        return cls(Plan(**plan), worlds, points, given["does_not_apply"], given["not_measured"])
+
+
+def _point_json(point: Point) -> dict[str, Any]:
+    right = "".join(map(str, point.right))
+    return {**asdict(point), "right": right, "accuracy": interval_json(point.accuracy)}
+
+
+def _read_point(given: Mapping[str, Any]) -> Point:
+    plain = {name: value for name, value in given.items() if name != "accuracy"}
+    return Point(**{**plain, "right": tuple(map(int, given["right"]))})
+
+
+def frontier(points: Sequence[Point]) -> list[Point]:
+    """The points of one world and judge, marked: no other is at least as accurate for no more tokens."""
+    return [replace(point, frontier=not any(beats(other, point) for other in points)) for point in points]

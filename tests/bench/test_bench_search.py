@@ -1,0 +1,217 @@
+"""Search costs: what judging costs, the frontier, advice by rule, resuming, and the page of the docs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+from footfall.bench._frontier import cheapest_as_good
+from footfall.bench._search_advice import LEVELS, advice, picks
+from footfall.bench._search_judges import NOISE, Priced, exact_values, noisy_values, tokens_of_text
+from footfall.bench._search_methods import METHODS, SINGLE, Row, chosen, unmeasured
+from footfall.bench._search_page import chart, costs_page, rows
+from footfall.bench._search_points import Plan, Point, SearchCosts, World, frontier
+from footfall.bench.searching import run_plan
+from footfall.cli import main
+from footfall.policy.protocol import SamplingParams
+from footfall.registry import create, parts
+from footfall.search import BestOf, Searcher
+from footfall.store import Run
+from footfall.types import Problem, Step, Trajectory
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = Plan(worlds=("arithmetic",), methods=("majority", "best-of-n", "beam-search"), seeds=2, problems=4, most=4)
+
+
+def trace(*steps: str) -> Trajectory:
+    return Trajectory("t", Problem("p", "one two three"), tuple(map(Step, steps)))
+
+
+def test_a_judge_reads_a_problem_once_and_every_new_step_once() -> None:
+    judge = Priced("j", lambda prefix: 0.5, {})
+    costs = [judge.judge([t])[0].cost.scored_tokens for t in (trace("a b"), trace("a b", "c"), trace("a b", "d"))]
+    assert costs == [4 + 3, 2, 2], "a word a token, one for the end"
+    assert judge.judge([trace("a b", "c")])[0].cost.scored_tokens == 0, "all of it was read"
+    judge.forget()
+    assert judge.judge([trace("a b", "c")])[0].cost.scored_tokens == 9
+    again = Priced("j", lambda prefix: 0.5, {}, reread=True)
+    assert [again.judge([trace("a b", "c")])[0].cost.scored_tokens for _ in range(2)] == [9, 9]
+
+
+def test_values_are_worked_out_once_for_all_that_share_a_memory() -> None:
+    asked: list[int] = []
+
+    def value(prefix: Trajectory) -> float:
+        asked.append(len(prefix.steps))
+        return len(prefix.steps) / 10
+
+    memory: dict[str, float | None] = {}
+    for _ in range(2):
+        said = Priced("j", value, memory).judge([trace("a", "b"), trace("a", "c")])
+        assert [j.values for j in said] == [(0.1, 0.2), (0.1, 0.2)]
+    assert asked == [1, 2, 2]
+
+
+def test_judges_are_as_good_as_they_should_be() -> None:
+    world, policy = ArithmeticWorld(), ArithmeticPolicy()
+    traces = [t for _, t in world.traces(policy, 150, seed=1)]
+    exact = Priced("e", exact_values(policy), {}).judge(traces[:5])
+    for t, said in zip(traces, exact, strict=False):
+        assert said.values == tuple(policy.value(t.prefix(k + 1)) for k in range(len(t.steps)))
+    noisy = [v for j in Priced("n", noisy_values(world, 3), {}).judge(traces) for v in j.values]
+    truth = [v for j in TruthJudge(world).judge(traces) for v in j.values]
+    wrong = sum(a != b for a, b in zip(noisy, truth, strict=True)) / len(truth)
+    assert wrong == pytest.approx(NOISE, abs=4 * (NOISE * (1 - NOISE) / len(truth)) ** 0.5)
+
+
+def point(name: str, tokens: float, right: str, judged: bool = True) -> Point:
+    return Point("w", "exact", name, judged, "n", 4, tuple(map(int, right)), 1.0, tokens, 0.0)
+
+
+def test_the_frontier_and_the_choice_by_rule() -> None:
+    points = [
+        point(SINGLE, 10, "1000000000", judged=False), point("majority", 40, "1110000000", judged=False),
+        point("poor", 50, "1100000000"), point("noisy", 60, "1101111111"), point("best", 90, "1111111111"),
+    ]  # fmt: skip
+    assert [p.method for p in frontier(points) if p.frontier] == [SINGLE, "majority", "noisy", "best"]
+    choice = cheapest_as_good(points, 100)
+    assert choice is not None and (choice.point.method, choice.best.method) == ("noisy", "best")
+    assert cheapest_as_good(points, 5) is None
+    worlds = {"w/exact": World("scripted", 0.5, 10.0)}
+    costs = SearchCosts(replace(SMALL, judges=("exact",)), worlds, points, {}, {})
+    assert [(one.level, one.point.method) for one in picks(costs)] == [
+        ("low", "noisy"), ("middle", "noisy"), ("high", "noisy"),
+    ]  # fmt: skip
+    said = advice(costs)
+    assert "`noisy`" in said and "w/exact yes" in said and "\n" not in said
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> SearchCosts:
+    with Run(tmp_path_factory.mktemp("search"), "bench-search", {}) as run:
+        return run_plan(SMALL, run)
+
+
+def test_tokens_are_those_of_policy_and_judge_and_the_same_samples_cost_the_same(costs: SearchCosts) -> None:
+    four = {p.method: p for p in costs.of("arithmetic", "exact") if p.budget == 4}
+    best, majority = four["best-of-n"], four["majority"]
+    assert best.policy_tokens == majority.policy_tokens and len(best.right) == 8
+    assert majority.judge_tokens == 0 and not majority.judged
+    assert best.tokens == best.policy_tokens + best.judge_tokens
+    problems = [ArithmeticWorld().problems(4, seed, split="test") for seed in range(2)]
+    read = 0
+    for seed, some in enumerate(problems):
+        params = SamplingParams(seed=seed, max_tokens=256)
+        searcher = Searcher(ArithmeticPolicy(), None, BestOf(4, "majority"), params=params, separator="\n")
+        for result in searcher.solve(some):
+            seen = {t.prefix(k + 1).text: t.steps[k].text for t, _ in result.candidates for k in range(len(t.steps))}
+            read += tokens_of_text(result.problem.text) + sum(map(tokens_of_text, seen.values()))
+    assert best.judge_tokens == pytest.approx(read / 8)
+
+
+def test_a_method_without_a_judge_is_measured_once_for_all_judges(costs: SearchCosts) -> None:
+    by_judge = [[p for p in costs.of("arithmetic", judge) if p.method == "majority"] for judge in ("exact", "noisy")]
+    assert [replace(p, judge="", frontier=False) for p in by_judge[0]] == [
+        replace(p, judge="", frontier=False) for p in by_judge[1]
+    ]
+
+
+def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: SearchCosts) -> None:
+    written = json.loads(json.dumps(costs.to_dict(), allow_nan=False))
+    again = SearchCosts.from_dict(written)
+    assert json.loads(json.dumps(again.to_dict())) == written
+    ElementTree.fromstring(chart(again, "arithmetic", "exact"))
+    assert "beam-search" in costs_page(again) and len(rows(again.points)) == len(again.points)
+    assert all(f"{times} times" in advice(again) for times in LEVELS.values())
+
+
+def test_a_run_goes_on_where_it_stopped_and_other_processes_give_the_same(tmp_path: Path, costs: SearchCosts) -> None:
+    folder = tmp_path / "run"
+    with Run(folder, "bench-search", {}) as run:
+        assert run_plan(SMALL, run, workers=2).to_dict() == costs.to_dict()
+    units = sorted((folder / "units").rglob("*.json"))
+    kept = {unit: unit.stat().st_mtime_ns for unit in units[1:]}
+    units[0].unlink()
+    with Run(folder, "bench-search", {}) as run:
+        assert run_plan(SMALL, run).to_dict() == costs.to_dict()
+    assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
+
+
+def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    docs, out = tmp_path / "docs", tmp_path / "run"
+    docs.mkdir()
+    options = ["worlds=code", "judges=exact", "methods=best-of-n", "seeds=1", "problems=2", "most=4"]
+    words = ["bench", "search", "--option", *options, "workers=1"]
+    assert main([*words, f"docs={docs}", "--out", str(out), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "report.json").read_text())
+    assert printed == json.loads((docs / "search_costs.json").read_text())
+    name = "search_costs-code-exact.svg"
+    assert (out / name).read_bytes() == (docs / name).read_bytes()
+    assert "<svg" in (out / "report.html").read_text()
+    assert main([*words, "--out", str(out)]) == 0, "docs= and workers= do not make another run"
+    assert "frontier" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--option", "methods=beem"], "no search method is called 'beem'"),
+        (["--option", "worlds=geometry"], "no world is called"),
+        (["--option", "judges=oracle"], "no judge is called 'oracle'"),
+        (["--option", "judges=prm"], "needs a trained PRM"),
+        (["--option", "colour=red"], "takes no option 'colour'"),
+        (["--data", "x"], "takes no --data"),
+    ],
+)
+def test_what_the_command_cannot_do_is_said(
+    words: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "search", *words, "--out", str(tmp_path / "run")]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_every_registered_searcher_has_a_row_or_a_reason() -> None:
+    assert [name for name, why in unmeasured().items() if why == "no row in the table"] == []
+    assert {row.part or row.name for row in METHODS} <= set(parts("searcher"))
+
+
+@pytest.mark.parametrize("row", chosen(None), ids=lambda row: row.name)
+def test_every_row_makes_its_method_at_each_place_and_it_searches(row: Row) -> None:
+    assert row in METHODS
+    for budget in row.budgets:
+        assert row.make(budget, "mean").name
+    if row.lacks(scripted=True) is not None:
+        return
+    policy = create("policy", "scripted-arithmetic")
+    method = row.make(row.budgets[0], "last")
+    judge = Priced("j", exact_values(policy), {})
+    params = SamplingParams(seed=1, max_tokens=256)
+    results = Searcher(policy, judge, method, params=params, separator="\n").solve(ArithmeticWorld().problems(2, 5))
+    assert all(result.answer is not None for result in results)
+
+
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("write_tables", ROOT / "scripts" / "write_tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
+    script = _script()
+    stored = script.search_costs()
+    text = (ROOT / "docs" / "search_costs.md").read_text(encoding="utf-8")
+    assert script.written(text) == text, "run: python scripts/write_tables.py"
+    assert advice(stored) in text
+    for world, judge in stored.settings():
+        drawn = (ROOT / "docs" / f"search_costs-{world}-{judge}.svg").read_text(encoding="utf-8")
+        assert drawn == chart(stored, world, judge) + "\n", "run: python scripts/write_tables.py"
