@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import os
@@ -20,10 +19,7 @@ from footfall import cli
 from footfall.formats import read, read_parquet, write, write_parquet
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Step, Trajectory
-
-SERVER = Path(__file__).parents[1] / "policy" / "loopback_server.py"
-RIGHT = "So 3 - 4 = -1.\n\nIt is \\boxed{-1}"
-"""What the server writes: as a rollout it is right, and as a critique it finds no error."""
+from tests.cli.serving import RIGHT, Server
 
 
 class Case(NamedTuple):
@@ -66,42 +62,6 @@ CASES = {
     # Judges of the kind reward that label as well.
     "critic": Case(("--max-tokens", "64"), policy="chat"),
 }
-
-
-class Server:
-    """The loopback server: starts, stops, behaves as told, and knows what it was asked."""
-
-    def __init__(self, log: Path) -> None:
-        self.log, self.port = log, 0
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SERVER), str(self.log), str(self.port)], stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-        self.process.stdout.close()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    def behave(self, text: str | None = RIGHT, **settings: Any) -> None:
-        """From now on, with an empty log."""
-        self.log.write_text("")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request("POST", "/control", json.dumps({"text": text, **settings}))
-        assert connection.getresponse().status == 200
-        connection.close()
-
-    def asked(self, event: str = "took") -> list[str]:
-        whole, _, _ = self.log.read_text().rpartition("\n")  # the last line may be half written
-        return [entry["key"] for entry in map(json.loads, whole.splitlines()) if entry["event"] == event]
 
 
 def trace(id: str, *steps: str) -> Trajectory:

@@ -1,10 +1,10 @@
 """A small OpenAI-like server for the tests, run as a process of its own: deterministic, and able to misbehave on demand.
 
-    python loopback_server.py LOG [PORT]
+    python loopback_server.py LOG [PORT [SETTINGS]]
 
 It prints its port, answers as a function of prompt and seed alone, and appends one line of JSON to LOG for each sampling
-request it took and for each it answered. `POST /control` sets the faults: a list of `{"kind", "times", "match"}`, each for
-the first `times` attempts of every request whose prompt holds `match`.
+request it took and for each it answered. `POST /control`, or SETTINGS as JSON, sets how it behaves. The faults are a list of
+`{"kind", "times", "match"}`, each for the first `times` attempts of every request whose prompt holds `match`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,26 @@ def write_text(prompt: str, seed: int) -> str:
         " ".join(WORDS[d % 10] for d in digits[k * 5 : k * 5 + 2 + digits[k] % 3]) for k in range(2 + digits[9] % 3)
     ]
     return "\n\n".join(steps)
+
+
+def solve(prompt: str, seed: int) -> str:
+    """What is missing of a solution in three steps, of which the prompt holds the beginning, the middle of a step included.
+
+    The answer, -1 three times in four, depends on prompt and seed. The problem ends with the first "?" before a line break.
+    """
+    digits = hashlib.sha256(f"{seed}|{prompt}".encode()).digest()
+    written = prompt.partition("?\n")[2] or prompt.partition("<assistant>")[2]
+    answer = "-1" if digits[0] % 4 else "1"
+    steps = [
+        f"Take {WORDS[digits[1] % 10]} {WORDS[digits[2] % 10]}.",
+        f"So 3 - 4 = {answer}.",
+        f"It is \\boxed{{{answer}}}",
+    ]
+    closed, begun = written.count("\n\n"), written.rpartition("\n\n")[2]
+    if not begun:
+        return "\n\n".join(steps[closed:])
+    rest = f" {WORDS[digits[3] % 10]}." if closed < 2 else "" if "\\boxed" in begun else f" \\boxed{{{answer}}}"
+    return "\n\n".join([rest, *steps[closed + 1 :]])
 
 
 def tokens_of(text: str) -> list[str]:
@@ -171,7 +191,8 @@ class Loopback:
         return reply
 
     def choice(self, request: dict[str, Any], prompt: str, k: int, chat: bool) -> dict[str, Any]:
-        text = self.settings.get("text") or write_text(prompt, request["seed"] + k)
+        write = solve if self.settings.get("solve") else write_text
+        text = self.settings.get("text") or write(prompt, request["seed"] + k)
         finish, stop = "stop", None
         tokens = [*tokens_of(text), EOS]
         if request["max_tokens"] < len(tokens):
@@ -222,6 +243,7 @@ async def send(writer: asyncio.StreamWriter, status: int, body: object, headers:
 async def main() -> None:
     loopback = Loopback(Path(sys.argv[1]))
     port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    loopback.settings = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
     server = await asyncio.start_server(loopback.serve, "127.0.0.1", port, limit=2**24)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,11 +10,16 @@ from typing import Any, Literal
 from footfall.policy.protocol import SamplingParams
 
 __all__ = [
-    "Drawing", "JudgeOptions", "PolicyOptions", "RunOptions", "SamplingOptions", "StepEnd", "StoreOptions", "given",
-    "policy_in_words",
+    "WHERE", "Drawing", "JudgeOptions", "PolicyOptions", "RunOptions", "SamplingOptions", "StepEnd", "StoreOptions", "given",
+    "policy_in_words", "without_place",
 ]  # fmt: skip
 
-StepEnd = Literal["auto", "line", "blank-line"]
+WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
+"""Options that say where a policy is and how it is asked, not what it is."""
+_ADDRESS = re.compile(r"https?://[^,]*")
+_PAIRS = re.compile(r",(?=[^,=\s]*=)|,(?=[^,=\s]*$)")
+"""The commas in front of KEY=VALUE, and of a last word that is none; others are part of a value."""
+StepEnd = Literal["auto", "line", "blank-line", "none"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class PolicyOptions:
     """Who writes steps."""
 
     policy: str | None = None
-    """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a folder or a hub id;
+    """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a URL, a folder or a hub id;
     `footfall list policy` has them all."""
     url: str | None = None
     """Of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), e.g. http://localhost:8000/v1."""
@@ -44,6 +50,10 @@ class PolicyOptions:
     """The model's name on that server; needed where it serves several."""
     mode: Literal["completions", "chat"] | None = None
     """How that server is asked. None: completions."""
+    system: str | None = None
+    """A system message for that server, in chat mode."""
+    template: str | None = None
+    """What that server is sent in completions mode: a text with {prompt} in it and {steps} at its end."""
     api_key_env: str | None = None
     """Environment variable that holds the server's key."""
     timeout: float | None = None
@@ -55,12 +65,19 @@ class PolicyOptions:
     device: str | None = None
     """cpu, cuda, cuda:1, … None: CUDA where there is one."""
     step_end: StepEnd = "auto"
-    """What the policy puts after each step. auto: a line break for the arithmetic policies, a blank line otherwise."""
+    """What the policy puts after each step. auto: a line break for the arithmetic policies, a blank line otherwise. none: a
+    server's text is not cut into steps."""
 
     @property
     def named(self) -> bool:
         """Whether there is a policy at all; an address alone is one of the kind http."""
         return self.policy is not None or self.url is not None
+
+    def resolved(self) -> PolicyOptions:
+        """The same with an address as policy, or an address alone, spelled out: the policy http at that url."""
+        if self.policy is not None and _ADDRESS.match(self.policy):
+            return replace(self, policy="http", url=self.policy)
+        return replace(self, policy="http") if self.policy is None and self.url is not None else self
 
     def flags(self) -> list[str]:
         """The command line words that name the same policy."""
@@ -131,7 +148,7 @@ def given(options: Any) -> dict[str, Any]:
 
 def policy_in_words(words: str) -> PolicyOptions:
     """A policy in one word of the command line: `embedded`, or `http,url=http://localhost:8001/v1,model=NAME,mode=chat`."""
-    name, *pairs = words.split(",")
+    name, *pairs = _PAIRS.split(words)
     known = {f.name for f in fields(PolicyOptions)} - {"policy", "step_end"}
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -143,4 +160,10 @@ def policy_in_words(words: str) -> PolicyOptions:
             )
         number = {"timeout": float, "retries": int, "concurrency": int}.get(key, str)
         found[key] = number(value)
-    return PolicyOptions(policy=name.strip() or None, **found)
+    return PolicyOptions(policy=name.strip() or None, **found).resolved()
+
+
+def without_place(words: str) -> str:
+    """A policy in one word, or NAME=POLICY, without what only says where it is: `http,model=NAME,mode=chat`."""
+    name, *pairs = _PAIRS.split(_ADDRESS.sub("http", words))
+    return ",".join([name, *(pair for pair in pairs if pair.partition("=")[0].strip().replace("-", "_") not in WHERE)])

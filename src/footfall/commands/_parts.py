@@ -100,6 +100,7 @@ def open_policy(
 
     A server's completions lie in a folder of their own for each address: two servers may give one name to two models.
     """
+    options = options.resolved()
     policy = _open(options)
     if store is None:
         return policy
@@ -141,7 +142,7 @@ def found_in_words(store: dict[str, Any] | None) -> str:
 
 
 def _open(options: PolicyOptions) -> Policy:
-    name = options.policy or ("http" if options.url else None)
+    name = options.policy
     if name is None:
         raise ValueError(f"name {_NAMED_BY['policy']}")
     asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")}
@@ -157,5 +158,8 @@ def _open(options: PolicyOptions) -> Policy:
 
 def separator_of(options: PolicyOptions) -> str:
     """What stands after each step that the policy writes."""
-    line = options.step_end == "line" or (options.step_end == "auto" and options.policy in _LINE_WRITERS)
+    if options.step_end == "none":
+        return ""
+    policy = options.resolved().policy
+    line = options.step_end == "line" or (options.step_end == "auto" and policy in _LINE_WRITERS)
     return "\n" if line else "\n\n"

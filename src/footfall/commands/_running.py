@@ -8,14 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from footfall.commands._options import RunOptions
+from footfall.commands._options import WHERE, RunOptions, without_place
 from footfall.store import Run
 from footfall.types import content_key
 
 __all__ = ["open_run", "run_folder", "run_settings"]
 
-_NOT_SETTINGS = ("out", "fresh", "json", "url", "api_key_env", "timeout", "retries", "concurrency", "store")
+_NOT_SETTINGS = ("out", "fresh", "json", "store", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
+_LATER = ("system", "template")
+"""Options that earlier runs did not have: unless they are given, such a run is still the same."""
+_POLICIES = ("policy", "helper", "prover")
+"""Options that hold policies in words; what these say of the place does not count either."""
 
 
 class RunConfig(Protocol):
@@ -35,7 +39,13 @@ def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, A
     flat: dict[str, Any] = {}
     for name, value in asdict(config).items():
         flat.update(value if isinstance(value, dict) else {name: value})
+    for name in _POLICIES:
+        if isinstance(value := flat.get(name), str):
+            flat[name] = without_place(value)
+        elif value:
+            flat[name] = [without_place(words) for words in value]
     kept = {name: value for name, value in flat.items() if name not in (*_NOT_SETTINGS, *for_show)}
+    kept = {name: value for name, value in kept.items() if value is not None or name not in _LATER}
     settings: dict[str, Any] = json.loads(json.dumps(kept, default=str))
     return settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from footfall.policy._http_wire import Choice
@@ -40,9 +41,14 @@ class Cutter(NamedTuple):
     unfinished_turn: bool
     """The choice goes on with a chat turn; its template may have dropped the last separator, then it comes again."""
     keep_ids: bool
+    begun: Step | None = None
+    """The fragment that the choice goes on with: the first step read is that step, now whole."""
 
     def read(self, choice: Choice) -> Written:
         """The choice as steps. A stop string that the server cut off the text is put back first."""
+        if self.begun is not None:
+            written = self._replace(begun=None).read(_joined(self.begun, choice))
+            return written._replace(steps=(*(_whole(self.begun, s) for s in written.steps[:1]), *written.steps[1:]))
         separator = self.separator
         at_stop = self._stopped_at_separator(choice)
         text = choice.text.removesuffix(separator) + separator if at_stop else choice.text
@@ -73,6 +79,22 @@ class Cutter(NamedTuple):
         if not self.keep_ids or ids is None or "".join(choice.tokens[mine]) != text[piece.start : end]:
             return Step(step.text, logprobs=choice.logprobs[mine])
         return Step(step.text, token_ids=ids[mine], logprobs=choice.logprobs[mine])
+
+
+def _joined(begun: Step, choice: Choice) -> Choice:
+    """The choice with the fragment before it, as if that were its first token."""
+    tokens = None if choice.tokens is None else (begun.text, *choice.tokens)
+    logprobs = None if choice.logprobs is None else (0.0, *choice.logprobs)
+    ids = None if choice.token_ids is None else (0, *choice.token_ids)
+    return replace(choice, text=begun.text + choice.text, tokens=tokens, logprobs=logprobs, token_ids=ids)
+
+
+def _whole(begun: Step, step: Step) -> Step:
+    """The joined step with what is known of the fragment's tokens in the place of that one; nothing if nothing is."""
+    new_logprobs, new_ids = step.logprobs, step.token_ids
+    logprobs = None if begun.logprobs is None or new_logprobs is None else (*begun.logprobs, *new_logprobs[1:])
+    ids = None if logprobs is None or begun.token_ids is None or new_ids is None else (*begun.token_ids, *new_ids[1:])
+    return replace(step, logprobs=logprobs, token_ids=ids)
 
 
 _EMPTY_STEP = "if the chat template drops a trailing separator, use step_stop='cut' or mode='completions'"

@@ -36,7 +36,7 @@ from footfall.policy._http_steps import Cutter, StepStop
 from footfall.policy._http_wire import Mode, Reply, messages, model_ids, read_reply, sampling_fields
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import register
-from footfall.types import Cost, Json, Trajectory, content_key
+from footfall.types import Cost, Json, Step, Trajectory, content_key
 
 __all__ = ["HttpPolicy", "Server", "ServerRefusedError", "http_policy"]
 
@@ -55,6 +55,8 @@ class _Job(NamedTuple):
     position: int
     prefix: Trajectory
     indices: tuple[int, ...]
+    begun: Step | None = None
+    """The prefix's last step, if it is a fragment to go on with."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,35 @@ class HttpPolicy:
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions for each prefix, in order; a failed one says so in `finish` and `error`."""
+        return self._write(prefixes, n, params, first, [None] * len(prefixes))
+
+    def resume(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """The same for prefixes whose last step is unfinished: a completion begins with that step, now whole.
+
+        The server reads the fragment as text and may cut it into other tokens than it wrote; with `tokenizer` it gets the ids.
+        """
+        if self.mode == "chat":
+            raise ValueError(
+                f"{self.server.url}: a chat server cannot be relied on to go on in the middle of a step, since chat templates "
+                "may trim or close the last turn; use mode='completions' (--mode completions)"
+            )
+        for prefix in prefixes:
+            if not prefix.steps or not prefix.steps[-1].text.strip():
+                raise ValueError(f"trajectory {prefix.id!r} has no unfinished step to go on with")
+        return self._write(prefixes, n, params, first, [prefix.steps[-1] for prefix in prefixes])
+
+    def _write(
+        self, prefixes: Sequence[Trajectory], n: int, params: SamplingParams, first: int, begun: Sequence[Step | None]
+    ) -> list[list[Completion]]:
+        """`begun` are the steps that prefixes end in the middle of."""
         for prefix in prefixes:
             _check(prefix, params)
         indices = tuple(range(first, first + n))
         groups = [indices] if self.batch_n else [(index,) for index in indices]
-        jobs = [_Job(i, prefix, group) for i, prefix in enumerate(prefixes) for group in groups if group]
+        places = enumerate(zip(prefixes, begun, strict=True))
+        jobs = [_Job(i, prefix, group, step) for i, (prefix, step) in places for group in groups if group]
         written: list[list[Completion]] = [[] for _ in prefixes]
         if not jobs:
             return written
@@ -196,7 +222,7 @@ class HttpPolicy:
     def _question(self, job: _Job, params: SamplingParams, model: str) -> Question:
         # 31 bits: llama.cpp and numpy-based servers take no longer seed.
         seed = sample_seed(params, job.prefix, job.indices[0]) >> 32
-        body = {"model": model, **self._prompt(job.prefix)}
+        body = {"model": model, **self._prompt(job.prefix, job.begun)}
         body.update(sampling_fields(params, seed, len(job.indices), self.neutral))
         if params.until == "step" and self.step_stop != "cut":
             body["stop"] = [job.prefix.separator]
@@ -207,15 +233,20 @@ class HttpPolicy:
         body.update(self.extra)
         return Question(f"{job.prefix.key[:12]}-{job.position}-{job.indices[0]}", _PATHS[self.mode], body)
 
-    def _prompt(self, prefix: Trajectory) -> dict[str, Json]:
+    def _prompt(self, prefix: Trajectory, begun: Step | None = None) -> dict[str, Json]:
+        """A fragment is the last thing in the prompt: nothing comes between it and what is written next."""
         if self.mode == "chat":
             return messages(prefix, self.system)
         before, after = self.template.removesuffix("{steps}").split("{prompt}")
         prompt = before + prefix.problem.text + after
         if self.tokenizer is None:
-            return {"prompt": prompt + prefix.text}
-        whole = replace(prefix, problem=replace(prefix.problem, prompt=prompt))
-        return {"prompt": encode(self.tokenizer, whole, Template("plain", prompt_end="")).ids}
+            return {"prompt": prompt + (prefix.text if begun is None else prefix.text.removesuffix(prefix.separator))}
+        asked = replace(prefix, problem=replace(prefix.problem, prompt=prompt))
+        plain = Template("plain", prompt_end="")
+        if begun is None or (begun.token_ids and prefix.tokenizer == self._vocabulary):
+            return {"prompt": encode(self.tokenizer, asked, plain).ids}
+        known = encode(self.tokenizer, asked.prefix(len(asked.steps) - 1), plain).ids
+        return {"prompt": (*known, *self.tokenizer.encode(begun.text, add_special_tokens=False))}
 
     def _parse(self, payload: object, n: int, until: str) -> Reply:
         reply = read_reply(payload, self.mode, n)
@@ -234,7 +265,7 @@ class HttpPolicy:
         cost = _cost(outcome, share)
         unfinished_turn = self.mode == "chat" and bool(job.prefix.steps)
         keep_ids = self.tokenizer is not None
-        cutter = Cutter(job.prefix.separator, params.until, self.step_stop, unfinished_turn, keep_ids)
+        cutter = Cutter(job.prefix.separator, params.until, self.step_stop, unfinished_turn, keep_ids, job.begun)
         for k, index in enumerate(job.indices):
             own_cost = cost if k == 0 else Cost()
             if outcome.value is None:

@@ -1,0 +1,438 @@
+"""`footfall search` with every searcher against a server in a process of its own: budgets, helpers, kills and failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from footfall import cli
+from footfall.formats import read_parquet
+from footfall.registry import create, parts
+from footfall.types import SearchResult
+from tests.cli.serving import Server
+
+PROBLEMS = 3
+MAX_TOKENS = 16
+
+
+class Case(NamedTuple):
+    """How a searcher is asked for in the parametrised test."""
+
+    options: tuple[str, ...] = ()
+    judge: str | None = "random"
+
+
+CASES = {
+    "adaptive-beam": Case(("--n", "4", "--set", "expansions=2")),
+    "adaptive-best-of-n": Case(("--n", "4", "--set", "pilot=2")),
+    "beam-search": Case(("--n", "4", "--set", "expansions=2")),
+    "best-of-n": Case(("--n", "4")),
+    "birm": Case(("--n", "4", "--set", "beams=2", "reward=steps", "--judge-role", "steps=always-right")),
+    "compute-optimal": Case(("--set", "pilot=2", "methods=beam-search:n=4,expansions=2;best-of-n:n=2;")),
+    "dvts": Case(("--n", "4", "--set", "expansions=2")),
+    "early-rejection": Case(("--n", "4", "--set", "expansions=2", "tokens=2", "rest=8")),
+    "frequency-vote": Case(("--n", "4")),
+    "gflownet": Case(("--n", "2", "--set", "m=2")),
+    "hgs-prm": Case(("--set", "attempts=3")),
+    "hybrid-vote": Case(("--n", "4")),
+    "majority": Case(("--n", "4"), judge=None),
+    "mcts": Case(("--set", "paths=3", "width=2")),
+    "pats": Case(("--set", "widths=[4,2]")),
+    "refined-bon": Case(("--n", "4", "--helper", "critic=http,url={url},model=toy")),
+    "rstar": Case(("--set", "paths=2", "width=2", 'actions=["step","rest","rephrase"]',
+                   "--helper", "rephrase=http,url={url},template=Again: {{prompt}}\n{{steps}}"), judge=None),
+    "self-consistency": Case(("--n", "4", "--set", "batch=2"), judge=None),
+    "self-prm": Case(("--n", "4")),
+    "self-regulation": Case(("--set", "rule=always", "width=2", "helper=large", "--helper", "large={url}")),
+    "speculative-rm": Case(("--set", "width=2", "keep=2")),
+    "vgs": Case(("--n", "4", "--set", "block=4", "length=32")),
+    "weighted-vote": Case(("--n", "4")),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    servers = tuple(Server(tmp_path_factory.mktemp(name) / "log.jsonl") for name in ("writer", "judge"))
+    yield servers[0], servers[1]
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def server(processes: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server that solves problems, mostly rightly, and a folder to work in with a file of them."""
+    monkeypatch.chdir(tmp_path)
+    write_problems(tmp_path, PROBLEMS)
+    processes[0].behave(None, solve=True)
+    return processes[0]
+
+
+@pytest.fixture
+def critic(processes: tuple[Server, Server]) -> Server:
+    """Another server, whose critiques find no error."""
+    processes[1].behave("No error: \\boxed{-1}")
+    return processes[1]
+
+
+def write_problems(folder: Path, n: int) -> None:
+    rows = [{"id": f"p{k}", "problem": f"p{k}: what is 3 - 4?", "answer": "-1"} for k in range(n)]
+    (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def told(capsys: pytest.CaptureFixture[str], server: Server, *words: str) -> dict[str, Any]:
+    """What a search of the file says with --json."""
+    capsys.readouterr()
+    assert cli.main(line(server, *words)) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def line(server: Server, *words: str) -> list[str]:
+    fixed = ["search", "--problems", "problems.jsonl", "--policy", "http", "--url", server.url, "--json"]
+    return [*fixed, "--max-tokens", str(MAX_TOKENS), "--retries", "0", *words]
+
+
+def results(found: dict[str, Any]) -> list[SearchResult]:
+    rows: list[SearchResult] = read_parquet(Path(found["file"]), "search-result")
+    return rows
+
+
+def spent(result: SearchResult) -> int:
+    return result.cost.generated_tokens + result.cost.scored_tokens
+
+
+# Every searcher
+
+
+def test_every_searcher_is_tried_here() -> None:
+    assert parts("searcher").keys() == CASES.keys(), "a new searcher needs a line in CASES"
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_a_searcher_answers_problems_over_a_server(
+    method: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = CASES[method]
+    words = ["--method", method, *(word.format(url=server.url) for word in case.options)]
+    words += ["--judge", case.judge] if case.judge else []
+    found = told(capsys, server, *words, "--budget-tokens", "400", "--out", "run")
+    rows = results(found)
+    assert found["failed"] == {} and found["decided"] == len(rows) == PROBLEMS and found["method"] == method
+    assert all(row.answer in ("-1", "1") and row.chosen is not None and row.tree is not None for row in rows)
+    assert all(spent(row) <= 400 + MAX_TOKENS for row in rows)
+    assert found["cost"]["generated_tokens"] > 0 and len(server.asked()) == len(set(server.asked()))
+    before = Path(found["file"]).read_bytes()
+    server.behave(None, solve=True)
+    told(capsys, server, *words, "--budget-tokens", "400", "--out", "run")
+    assert not server.asked() and Path(found["file"]).read_bytes() == before, "the same command again asks for nothing"
+    short = told(capsys, server, *words, "--budget-tokens", "6", "--out", "short")
+    assert short["stopped"] == {"tokens": PROBLEMS}
+    assert all(spent(row) <= 6 + MAX_TOKENS for row in results(short))
+
+
+def test_a_step_is_gone_on_with_in_its_middle(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--method", "early-rejection", "--judge", "random", *CASES["early-rejection"].options)
+    found = told(capsys, server, *words)
+    resumed = [request for request in server.requests() if not request["prompt"].endswith("\n")]
+    assert resumed and all(request["max_tokens"] == 8 and request["stop"] == ["\n\n"] for request in resumed)
+    steps = [step.text for row in results(found) for t, _ in row.candidates for step in t.steps]
+    assert any(step.startswith("Take") and step.endswith(".") for step in steps)
+    assert not any("\n\n" in step for step in steps)
+    chat = told(capsys, server, *words, "--mode", "chat")
+    assert set(chat["failed"]) == {"p0", "p1", "p2"}
+    assert all("use mode='completions' (--mode completions)" in why for why in chat["failed"].values())
+
+
+def test_blocks_of_tokens_are_joined_as_they_were_written(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, server, "--method", "vgs", "--judge", "random", *CASES["vgs"].options)
+    for row in results(found):
+        assert row.chosen is not None and len(row.chosen.steps) > 1 and row.chosen.separator == ""
+        assert row.chosen.text.startswith("Take ") and row.chosen.text.count("\n\n") == 2
+
+
+# Who takes part
+
+
+def test_a_policy_may_be_named_by_its_address_alone(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    fixed = [
+        "search",
+        "--problems",
+        "problems.jsonl",
+        "--method",
+        "majority",
+        "--n",
+        "2",
+        "--max-tokens",
+        "16",
+        "--json",
+    ]
+    files = []
+    for words in (["--policy", server.url], ["--policy", "http", "--url", server.url]):
+        capsys.readouterr()
+        assert cli.main([*fixed, *words]) == 0
+        files.append(json.loads(capsys.readouterr().out)["file"])
+    assert len(set(files)) == 1 and len(server.asked()) == PROBLEMS * 2, "both are one run"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--method", "refined-bon"), "in the role 'critic': pass --helper critic=POLICY"),
+        (("--method", "self-regulation", "--set", "helper=large"), "in the role 'large': pass --helper large=POLICY"),
+        (("--method", "rstar", "--set", 'actions=["step","subquestion"]'), "pass --helper subquestion=POLICY"),
+        (("--method", "birm", "--set", "reward=steps"), "in the role 'steps': pass --judge-role steps=JUDGE"),
+        (("--method", "compute-optimal", "--set", "methods=refined-bon:n=2;;"), "pass --helper critic=POLICY"),
+        (("--set", "policy=large"), "there is none such: pass --helper large=POLICY"),
+        (("--helper", "large"), "--helper takes NAME=WHO, not 'large'"),
+        (("--helper", "policy=embedded"), "the role 'policy' is the search's own"),
+        (("--helper", "a=http,uri=x"), "'uri=x' says nothing of a policy"),
+        (("--judge-role", "a=no-such-judge"), "no judge and no folder is called 'no-such-judge'"),
+        (("--method", "self-prm", "--aggregate", "min"), "'self-prm' takes no --aggregate"),
+    ],
+)
+def test_who_is_missing_or_not_known_is_said(
+    words: tuple[str, ...], said: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(line(server, "--judge", "random", *words)) == 2
+    assert said in capsys.readouterr().err
+    assert not server.asked() and not Path("runs").exists()
+
+
+def test_a_helper_whom_nobody_asks_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--judge", "random", "--method", "self-regulation", "--helper", f"large={server.url}")
+    assert cli.main(line(server, *words)) == 0
+    assert "asks nobody in the role 'large'" in capsys.readouterr().err
+
+
+def test_a_critic_corrects_and_judges_over_its_own_server(
+    server: Server, critic: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    critic.behave("It goes wrong at \\boxed{0}. Corrected step: 3 - 4 = -1.")
+    words = ["--method", "refined-bon", "--n", "4", "--judge", "critic", "--set", "policy=critic"]
+    helper = f"critic=http,url={critic.url},mode=chat"
+    found = told(capsys, server, *words, "--helper", helper)
+    assert found["helpers"]["critic"].startswith("http:toy:chat") and found["failed"] == {}
+    assert all("messages" in request for request in critic.requests())
+    refined = [t for row in results(found) for t, _ in row.candidates if t.steps[0].text == "3 - 4 = -1."]
+    assert refined and all(t.answer in ("-1", "1") for t in refined)
+    assert found["judge_cost"]["generated_tokens"] > 0
+    at = len(critic.asked())
+    moved = told(capsys, server, *words, "--helper", helper.replace("127.0.0.1", "localhost"))
+    assert moved["file"] == found["file"] and len(critic.asked()) == at, "another address is no other run"
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "aggregate"),
+    [
+        ("best-of-n", (), "min"),
+        ("weighted-vote", (), "min"),
+        ("majority", (), "min"),
+        ("mcts", (), "last"),
+        ("gflownet", (), "prod"),
+        ("mcts", ("--aggregate", "min"), "min"),
+        ("best-of-n", ("--aggregate", "last"), "last"),
+        ("self-prm", (), None),
+    ],
+)
+def test_a_methods_own_aggregation_holds_unless_another_is_named(
+    method: str, words: tuple[str, ...], aggregate: str | None, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, server, "--method", method, "--judge", "random", "--budget-tokens", "10", *words)
+    assert found["aggregate"] == aggregate
+    assert (f"aggregation={aggregate}" in found["settings"]) == (aggregate is not None)
+
+
+@pytest.mark.parametrize("method", ["beam-search", "early-rejection"])
+def test_completions_in_a_store_are_not_paid_for_again(
+    method: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", method, "--judge", "random", *CASES[method].options, "--store", "kept", "--out")
+    first = told(capsys, server, *words, "a")
+    server.behave(None, solve=True)
+    second = told(capsys, server, *words, "b")
+    assert second["store"]["misses"] == 0 and Path(first["file"]).read_bytes() == Path(second["file"]).read_bytes()
+    assert all(not request["prompt"].endswith("\n") for request in server.requests()), "the middle of steps is not kept"
+    assert bool(server.requests()) == (method == "early-rejection")
+
+
+# Judges and servers that fail
+
+
+@pytest.mark.parametrize("method", ["best-of-n", "beam-search"])
+def test_a_judge_that_hangs_fails_its_problem_only(
+    method: str, server: Server, critic: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    critic.behave("No error: \\boxed{-1}", faults=[{"kind": "stall", "match": "p1:"}])
+    words = ["--method", method, "--n", "2", "--judge", "critic", "--set", "policy=critic"]
+    words += ["expansions=2"] if method == "beam-search" else []
+    words += ["--helper", f"critic=http,url={critic.url},mode=chat,timeout=0.5,retries=0"]
+    found = told(capsys, server, *words)
+    assert list(found["failed"]) == ["p1"] and "0.5 s" in found["failed"]["p1"] and found["decided"] == 2
+    critic.behave("No error: \\boxed{-1}")
+    server.behave(None, solve=True)
+    again = told(capsys, server, *words)
+    assert again["failed"] == {} and again["decided"] == 3
+    assert all("p1:" in key for key in [*server.asked(), *critic.asked()])
+
+
+@pytest.mark.parametrize(
+    ("judge", "text", "reason"),
+    [
+        ("prompted", "I would rather talk about the weather.", "unparsable: no list of 0 and 1"),
+        ("critic", "The first \\boxed{paragraph}.", "unparsable: the box holds 'paragraph'"),
+    ],
+)
+def test_a_judge_that_babbles_fails_its_problems_with_the_reason(
+    judge: str, text: str, reason: str, server: Server, critic: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    critic.behave(text)
+    words = ["--method", "best-of-n", "--n", "2", "--judge", judge, "--set", "policy=other"]
+    words += ["--helper", f"other=http,url={critic.url},mode=chat"]
+    found = told(capsys, server, *words)
+    assert len(found["failed"]) == PROBLEMS and found["decided"] == 0
+    assert all("2 could not be scored" in why and reason in why for why in found["failed"].values())
+    assert cli.main([word for word in line(server, *words) if word != "--json"]) == 0
+    assert f"p0: 0 of 2 samples failed, 0 gave no answer, 2 could not be scored; {reason}" in capsys.readouterr().out
+
+
+def test_problems_that_a_server_failed_on_are_listed_and_tried_again(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", "dvts", "--n", "4", "--judge", "random", "--out")
+    whole = told(capsys, server, *words, "whole")
+    server.behave(None, solve=True, faults=[{"kind": "500", "match": "p1:"}])
+    broken = told(capsys, server, *words, "broken")
+    assert list(broken["failed"]) == ["p1"] and "trouble 500" in broken["failed"]["p1"] and broken["decided"] == 2
+    server.behave(None, solve=True)
+    mended = told(capsys, server, *words, "broken")
+    assert mended["failed"] == {} and all("p1:" in key for key in server.asked())
+    assert Path(mended["file"]).read_bytes() == Path(whole["file"]).read_bytes()
+
+
+def test_answers_that_were_found_although_calls_failed_are_counted(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(None, solve=True, faults=[{"kind": "500", "match": "So 3 - 4 = 1."}])
+    words = ("--method", "dvts", "--n", "12", "--set", "expansions=2", "--judge", "always-right")
+    found = told(capsys, server, *words)
+    lossy = [row for row in results(found) if any(decision.what == "failed" for decision in row.decisions)]
+    assert found["failed"] == {} and found["with_failed_calls"] == len(lossy) > 0
+    assert cli.main([word for word in line(server, *words) if word != "--json"]) == 0
+    assert f"{len(lossy)} answered although a call failed" in capsys.readouterr().out
+
+
+def test_a_server_that_dies_and_returns_costs_nothing_but_time(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", "beam-search", "--n", "4", "--judge", "random", "--retries", "6", "--timeout", "5", "--out")
+    whole = told(capsys, server, *words, "whole")
+    server.behave(None, solve=True, delay=0.1)
+
+    def die_and_return() -> None:
+        wait_for(lambda: len(server.asked("answered")) >= 3)
+        server.stop()
+        time.sleep(0.2)
+        server.start(solve=True)
+
+    thread = threading.Thread(target=die_and_return)
+    thread.start()
+    found = told(capsys, server, *words, "disturbed")
+    thread.join()
+    assert found["failed"] == {}
+    for one, other in zip(results(found), results(whole), strict=True):
+        assert one.cost.calls >= other.cost.calls and one.answer == other.answer and one.decisions == other.decisions
+
+
+def test_a_server_that_is_gone_for_good_fails_problems_until_it_is_back(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", "best-of-n", "--n", "2", "--judge", "random", "--model", "toy")
+    server.stop()
+    try:
+        gone = told(capsys, server, *words)
+    finally:
+        server.start()
+    assert len(gone["failed"]) == PROBLEMS and gone["accuracy"] == {}
+    assert all("2 of 2 samples failed" in why for why in gone["failed"].values())
+    server.behave(None, solve=True)
+    assert told(capsys, server, *words)["failed"] == {}
+
+
+# A run that is killed
+
+
+class Job:
+    """A search process over the server, started as often as it takes."""
+
+    def __init__(self, server: Server, folder: Path, method: str) -> None:
+        self.server, self.folder, self.method = server, folder, method
+        folder.mkdir()
+        write_problems(folder, 12)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        words = ["--method", self.method, "--n", "4", "--judge", "random", "--budget-tokens", "100", "--chunk", "4"]
+        command = [sys.executable, "-m", "footfall.cli", *line(self.server, *words), "--out", "run"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def finish(self) -> None:
+        process = self.start()
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+
+    def finished(self) -> set[str]:
+        """The problems that are kept."""
+        shards = sorted((self.folder / "run" / "results").glob("*.parquet"))
+        return {row.problem.id for shard in shards for row in read_parquet(shard, "search-result")}
+
+    def written(self) -> dict[str, bytes]:
+        run = self.folder / "run"
+        return {path.name: path.read_bytes() for path in sorted(run.rglob("*.parquet"))}
+
+
+@pytest.mark.parametrize("method", ["weighted-vote", "beam-search"])
+def test_a_killed_search_goes_on_to_the_same_bytes_and_repeats_no_finished_problem(
+    method: str, server: Server, tmp_path: Path
+) -> None:
+    server.behave(None, solve=True)
+    undisturbed = Job(server, tmp_path / "undisturbed", method)
+    undisturbed.finish()
+    total = len(server.asked())
+    killed = Job(server, tmp_path / "killed", method)
+    server.behave(None, solve=True, delay=0.05)
+    process = killed.start()
+    wait_for(lambda: len(server.asked("answered")) > total // 2 or process.poll() is not None, 60)
+    process.kill()
+    _, errors = process.communicate()
+    assert process.returncode == -9, errors.decode()
+    kept = killed.finished()
+    assert 0 < len(kept) < 12
+    server.behave(None, solve=True)
+    killed.finish()
+    again = {key.partition("|")[2].partition(":")[0] for key in server.asked()}
+    assert again == {f"p{k}" for k in range(12)} - kept
+    assert killed.written() == undisturbed.written()
+
+
+def wait_for(happened: Any, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_the_page_on_search_has_every_searcher_and_says_rightly_whether_it_needs_a_judge() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "search.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (yes|no) \|$", page, re.MULTILINE))
+    assert rows == {name: "yes" if create("searcher", name).judged else "no" for name in parts("searcher")}
