@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -29,11 +27,13 @@ from footfall.store import Run
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from footfall.worlds.truth import StepTruth
+from scripts import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Plan(
     worlds=("arithmetic",), methods=("monte-carlo", "omegaprm", "freeprm", "critic-10", "unprm"), seeds=2, traces=8
 )
+
 R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT
 
 
@@ -262,19 +262,10 @@ def test_every_world_has_its_truth_by_name(world: str) -> None:
     assert [j.cost.generated_tokens for j in exact] == [7 * len(t.steps) for t in traces]
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("write_tables", ROOT / "scripts" / "write_tables.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
-    script = _script()
-    stored = script.label_costs()
+    stored = write_tables.label_costs()
     text = (ROOT / "docs" / "label_costs.md").read_text(encoding="utf-8")
-    assert script.written(text) == text, "run: python scripts/write_tables.py"
+    assert write_tables.written(text) == text, "run: python scripts/write_tables.py"
     assert advice(stored) in text
     for world in stored.worlds:
         drawn = (ROOT / "docs" / f"label_costs-{world}.svg").read_text(encoding="utf-8")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -25,6 +23,7 @@ from footfall.search import BestOf, Searcher
 from footfall.store import Run
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+from scripts import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Plan(worlds=("arithmetic",), methods=("majority", "best-of-n", "beam-search"), seeds=2, problems=4, most=4)
@@ -198,19 +197,10 @@ def test_every_row_makes_its_method_at_each_place_and_it_searches(row: Row) -> N
     assert all(result.answer is not None for result in results)
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("write_tables", ROOT / "scripts" / "write_tables.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
-    script = _script()
-    stored = script.search_costs()
+    stored = write_tables.search_costs()
     text = (ROOT / "docs" / "search_costs.md").read_text(encoding="utf-8")
-    assert script.written(text) == text, "run: python scripts/write_tables.py"
+    assert write_tables.written(text) == text, "run: python scripts/write_tables.py"
     assert advice(stored) in text
     for world, judge in stored.settings():
         drawn = (ROOT / "docs" / f"search_costs-{world}-{judge}.svg").read_text(encoding="utf-8")

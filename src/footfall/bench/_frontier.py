@@ -17,7 +17,7 @@ from footfall.store import write_json
 
 __all__ = [
     "DIGITS", "Choice", "Placed", "beats", "cheapest_as_good", "clearly_better", "dial_text", "interval_from", "interval_json",
-    "kept", "mark", "markdown", "names_of", "over_seeds", "percent", "shown",
+    "kept", "mark", "markdown", "names_of", "over_seeds", "percent", "plan_fields", "shown",
 ]  # fmt: skip
 
 DIGITS = 6
@@ -141,3 +141,8 @@ def markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: i
     """A table for the documentation, numbers to the right."""
     side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))
+
+
+def plan_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a plan as they were before JSON made lists of their tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from footfall.bench._frontier import beats, interval_from, interval_json
+from footfall.bench._frontier import beats, interval_from, interval_json, plan_fields
 from footfall.bench._labels_figures import FIGURES
 from footfall.bench._labels_methods import Kind, chosen
 from footfall.bench.intervals import Interval
@@ -108,12 +108,9 @@ class LabelCosts:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LabelCosts:
-        plan: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in given["plan"].items()
-        }
         worlds = {name: World(**world) for name, world in given["worlds"].items()}
         points = [_read_point(point) for point in given["points"]]
-        return cls(Plan(**plan), worlds, points, given["does_not_apply"], given["not_measured"])
+        return cls(Plan(**plan_fields(given["plan"])), worlds, points, given["does_not_apply"], given["not_measured"])
 
 
 def _point_json(point: Point) -> dict[str, Any]:
