@@ -142,7 +142,7 @@ def make_labels(args: argparse.Namespace, parts: Parts) -> Facts:
         "omegaprm": BinarySearch(stored, args.rollouts, lost=args.lost, params=drawing(args)),
     }
     facts: Facts = {"problems": len(problems), "traces": len(traces), "steps": sum(len(t.steps) for t in traces),
-                    "right": float(np.mean([bool(t.correct) for t in traces])), "sampling": asdict_cost(traces)}  # fmt: skip
+                    "right": float(np.mean([bool(t.correct) for t in traces])), "sampling": cost_of(traces)}  # fmt: skip
     for name, judge in judges.items():
         started = time.monotonic()
         said = judge.judge(traces)
@@ -158,7 +158,7 @@ def make_labels(args: argparse.Namespace, parts: Parts) -> Facts:
     return facts
 
 
-def asdict_cost(traces: Sequence[Trajectory]) -> dict[str, Any]:
+def cost_of(traces: Sequence[Trajectory]) -> dict[str, Any]:
     return Cost.total(trace.cost for trace in traces).to_dict()
 
 
@@ -271,7 +271,7 @@ def main(given: Sequence[str] | None = None) -> Facts:
     args = arguments(given)
     torch.set_float32_matmul_precision("high")
     parts = split(args.data)
-    (args.out / ("label" if args.stage == "label" else args.stage)).mkdir(parents=True, exist_ok=True)
+    (args.out / args.stage).mkdir(parents=True, exist_ok=True)
     work = {"policy": make_policy, "label": make_labels, "prm": make_prm, "evaluate": evaluate, "search": searched}
     facts = work[args.stage](args, parts)
     counts = {name: len(getattr(parts, name)) for name in ("imitate", "label", "held_out")}
