@@ -46,15 +46,17 @@ from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.reward.judge import StepHeadJudge, step_head
 from footfall.search import BestOfN, Searcher, curve
+from footfall.search.method import Method
 from footfall.train import TrainConfig, train_prm
 from footfall.train.imitation import ImitationConfig, imitate
-from footfall.types import Cost, Judge, Judged, Problem, Trajectory
+from footfall.types import Cost, Judge, Judged, SearchResult, Trajectory
 from scripts.word_problem_data import SEPARATOR, SETS, Item, Parts, empty, solution, split, spread
 
 TEMPLATE = Template("plain", prompt_end="\n")
 LABELS = ("monte-carlo", "omegaprm")
 STAGES = ("policy", "label", "prm", "evaluate", "search")
 NS = (1, 2, 4, 8, 16)
+METHODS = ("best-of-n", "weighted-vote", "beam-search", "dvts", "mcts")
 
 Facts = dict[str, Any]
 
@@ -68,7 +70,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--labels", choices=LABELS, default="monte-carlo")
-    parser.add_argument("--problems", type=int, help="of each set: to label (default 500), or held out (default 150)")
+    parser.add_argument("--problems", type=int, help="of each set: to label (500), to evaluate (300), to search (100)")
     parser.add_argument("--samples", type=int, default=4, help="solutions a problem to label")
     parser.add_argument("--rollouts", type=int, default=8)
     parser.add_argument("--lost", type=float, default=0.0, help="OmegaPRM: a prefix of at most this value is lost")
@@ -76,9 +78,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lr", type=float, help="default: 2e-4 for the policy, 5e-5 for a PRM")
     parser.add_argument("--batch", type=int, default=64, help="traces an update of a PRM")
     parser.add_argument("--limit", type=int, help="problems to imitate, to try the script out")
-    parser.add_argument(
-        "--methods", nargs="+", default=["majority", "best-of-n", "weighted-vote", "beam-search", "dvts"]
-    )
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--widths", nargs="+", type=int, default=[4, 16, 64])
     return parser.parse_args(given)
 
@@ -184,30 +184,40 @@ def open_prm(args: argparse.Namespace, labels: str, cache_tokens: int = 0) -> St
 
 def evaluate(args: argparse.Namespace, parts: Parts) -> Facts:
     """All rules and both PRMs choose among the same 16 samples."""
-    items = spread(parts.held_out, args.problems or 150)
-    problems = [item.problem for item in items]
-    facts: Facts = {"problems": {name: sum(item.source == name for item in items) for name in SETS}}
-    policy = open_policy(args)
+    items = spread(parts.held_out, args.problems or 300)
+    sources = np.asarray([item.source for item in items])
+    facts: Facts = {"problems": {name: int(sum(sources == name)) for name in SETS if name in sources}}
+    policy = StoredPolicy(open_policy(args), args.out / "rollouts", charge="always", chunk=1 << 15)
+    votes = []
     for labels in LABELS:
-        judge = open_prm(args, labels)
-        started = time.monotonic()
+        judge, started = open_prm(args, labels), time.monotonic()
         search = BestOfN(policy, judge, NS[-1], "weighted", "min", drawing(args), SEPARATOR)
-        results = search.solve(problems)
+        results = search.solve([item.problem for item in items])
         write_parquet(args.out / "evaluate" / f"{labels}.parquet", results, "search-result")
-        found = curve(results, NS)
+        right = rules_of(results)
+        votes.append(right["weighted, min"][-1])
         facts[labels] = {
-            "accuracy": {rule: found.accuracy(rule).tolist() for rule in found.correct},
-            "at 16": compared({rule: right[-1] for rule, right in found.correct.items()}, args.seed),
+            "accuracy": {rule: values.mean(axis=1).tolist() for rule, values in right.items()},
+            "at 16": compared({rule: values[-1] for rule, values in right.items()}, args.seed),
             "by set": {
-                name: {r: float(found.correct[r][-1][[i.source == name for i in items]].mean()) for r in found.correct}
-                for name in facts["problems"] if facts["problems"][name]
+                name: {rule: float(values[-1][sources == name].mean()) for rule, values in right.items()}
+                for name in facts["problems"]
             },
             "cost": Cost.total(r.cost for r in results).to_dict(),
             "seconds": round(time.monotonic() - started, 1),
             "processbench": first_errors(judge, args, labels),
         }  # fmt: skip
         tell(f"{labels}: {json.dumps(facts[labels])}")
+        keep(facts, args)
+    facts[f"weighted, min: {LABELS[1]} − {LABELS[0]}"] = list(paired_difference(votes[1], votes[0], seed=args.seed))
     return facts
+
+
+def rules_of(results: Sequence[SearchResult]) -> dict[str, Any]:
+    """By rule, and by aggregation where it counts: 1 or 0 for each N and problem."""
+    plain = curve(results, NS, ("single", "majority", "oracle")).correct
+    folded = {fold: curve(results, NS, ("best", "weighted"), fold).correct for fold in ("min", "last")}
+    return {**plain, **{f"{rule}, {fold}": right for fold in folded for rule, right in folded[fold].items()}}
 
 
 def compared(right: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
@@ -223,9 +233,9 @@ def compared(right: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 
 def first_errors(judge: StepHeadJudge, args: argparse.Namespace, labels: str) -> dict[str, float]:
-    """ProcessBench's gsm8k split at 0.5; the scores are kept for `footfall bench processbench --scores`."""
+    """ProcessBench's gsm8k split at 0.5. Kept for `footfall bench processbench --scores`, with math to tune a threshold on."""
     benchmark = processbench(args.data / "processbench")
-    cases = [case for case in benchmark.cases if case.split == "gsm8k"]
+    cases = [case for case in benchmark.cases if case.split in ("gsm8k", "math")]
     cases = [case._replace(trajectory=replace(case.trajectory, separator=SEPARATOR)) for case in cases]
     said = judge.judge([case.trajectory for case in cases])
     path = args.out / "evaluate" / f"processbench-{labels}.jsonl.gz"
@@ -237,27 +247,38 @@ def first_errors(judge: StepHeadJudge, args: argparse.Namespace, labels: str) ->
     return {name: float(values[0]) for name, values in figures.items()}
 
 
+def method_of(name: str, width: int) -> Method:
+    """The cards' defaults at this width: solutions, beams, or paths of a tree with four children a node."""
+    settings = {"paths": width, "width": 4} if name == "mcts" else {"n": width}
+    method: Method = create("searcher", name, **settings)
+    return method
+
+
 def searched(args: argparse.Namespace, parts: Parts) -> Facts:
-    """Each method at each width on the same problems, with the PRM of --labels."""
-    items = spread(parts.held_out, args.problems or 50)
-    problems: list[Problem] = [item.problem for item in items]
+    """One sample, then the majority vote and each method at each width, on the same problems with the PRM of --labels."""
+    problems = [item.problem for item in spread(parts.held_out, args.problems or 100)]
     policy, facts = open_policy(args), Facts()
     judge = open_prm(args, args.labels, cache_tokens=1 << 20)
-    for width in args.widths:
-        for name in args.methods:
-            started = time.monotonic()
-            method = create("searcher", name, n=width)
-            results = Searcher(policy, judge, method, params=drawing(args), separator=SEPARATOR).solve(problems)
-            right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
-            accuracy = bootstrap_mean(right, seed=args.seed)
-            cost = Cost.total(r.cost for r in results)
-            facts[f"{name} {width}"] = {
-                "right": right, "accuracy": [accuracy.value, accuracy.low, accuracy.high],
-                "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
-                "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
-            }  # fmt: skip
-            tell(f"{name} {width}: {json.dumps({k: v for k, v in facts[f'{name} {width}'].items() if k != 'right'})}")
-            keep(facts, args)
+    widths = [(name, width) for width in args.widths for name in ("majority", *args.methods)]
+    for name, width in [("majority", 1), *widths]:
+        started, method = time.monotonic(), method_of(name, width)
+        judge.forget()  # each method pays for all that its judge reads
+        reads = judge if method.judged else None
+        results = Searcher(policy, reads, method, params=drawing(args), separator=SEPARATOR).solve(problems)
+        right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
+        cost = Cost.total(r.cost for r in results)
+        called = "single" if width == 1 else f"{name} {width}"
+        facts[called] = {
+            "method": method.name, "right": "".join(str(int(value)) for value in right),
+            "accuracy": list(bootstrap_mean(right, seed=args.seed)),
+            "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
+            "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
+        }  # fmt: skip
+        if name != "majority":
+            votes = [float(digit) for digit in facts[f"majority {width}"]["right"]]
+            facts[called]["− majority"] = list(paired_difference(right, votes, seed=args.seed))
+        tell(f"{called}: {json.dumps(facts[called])}")
+        keep(facts, args)
     return facts
 
 

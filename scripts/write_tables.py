@@ -1,8 +1,8 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
 and the charts of `label_costs.json` and `search_costs.json`.
 
-python scripts/write_tables.py            # write them
-python scripts/write_tables.py --check    # 1 if a page is not up to date
+    python -m scripts.write_tables            # write them
+    python -m scripts.write_tables --check    # 1 if a page is not up to date
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from footfall.bench.labels import LabelCosts
 from footfall.bench.searching import SearchCosts
 from footfall.registry import parts
 from footfall.reward.family import Family, families
+from scripts import word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -65,10 +66,16 @@ def _search_block(name: str) -> Callable[[], str]:
     return lambda: searching.BLOCKS[name](search_costs())
 
 
+def _words_block(name: str) -> Callable[[], str]:
+    file = DOCS / "word_problems.json"
+    return lambda: word_problem_tables.BLOCKS[name](json.loads(file.read_text(encoding="utf-8")))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     **{name: _label_block(name) for name in labels.BLOCKS},
     **{name: _search_block(name) for name in searching.BLOCKS},
+    **{name: _words_block(name) for name in word_problem_tables.BLOCKS},
 }
 
 
@@ -81,7 +88,7 @@ def made() -> dict[Path, str]:
     """Every page and chart as it should be."""
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
     costs, searched = label_costs(), search_costs()
-    charts = {DOCS / labels.chart_file(world): labels.chart(costs, world) + "\n" for world in costs.worlds}
+    charts = {DOCS / file: drawn + "\n" for file, drawn in labels.charts(costs).items()}
     for setting in searched.settings():
         charts[DOCS / searching.chart_file(*setting)] = searching.chart(searched, *setting) + "\n"
     return pages | charts

@@ -265,6 +265,6 @@ def test_the_constraints_pin_every_requirement_and_no_build_of_torch() -> None:
 
 def test_tables_that_come_from_the_code_are_up_to_date() -> None:
     ran = subprocess.run(
-        [sys.executable, "scripts/write_tables.py", "--check"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "scripts.write_tables", "--check"], cwd=ROOT, capture_output=True, text=True
     )
-    assert ran.returncode == 0, f"{ran.stdout}run: python scripts/write_tables.py"
+    assert ran.returncode == 0, f"{ran.stdout}run: python -m scripts.write_tables"

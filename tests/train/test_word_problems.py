@@ -12,6 +12,7 @@ import torch
 
 from footfall.train import find_overlaps
 from scripts import word_problem_data as words
+from scripts import word_problem_tables as tables
 from scripts import word_problems as script
 from tests.reward.tiny_models import byte_tokenizer, decoder
 
@@ -97,3 +98,8 @@ def test_every_stage_runs_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert {"best-of-n 4", "beam-search 4"} <= set(searched)
     assert json.loads((tmp_path / "out" / "search" / "facts.json").read_text()) == searched
+    facts = tables.gathered(tmp_path / "out")
+    shown = {name: block(facts) for name, block in tables.BLOCKS.items()}
+    assert f"{label['omegaprm']['cost']['calls']:,}" in shown["words-labels"]
+    assert "majority" in shown["words-votes"] and "PRM of omegaprm" in shown["words-votes"]
+    assert tables.percent(searched["beam-search 4"]["accuracy"]) in shown["words-search"]

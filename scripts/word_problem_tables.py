@@ -1,0 +1,92 @@
+"""What docs/results.md shows of `scripts/word_problems.py`: tables of `docs/word_problems.json`, the facts of all stages.
+
+python -m scripts.word_problem_tables runs/words docs/word_problems.json    # gather the facts of a run
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from footfall.bench._frontier import markdown
+from scripts.word_problem_data import SETS
+from scripts.word_problems import LABELS, METHODS
+
+Facts = Mapping[str, Any]
+STAGES = ("policy", "label", *(f"prm-{labels}" for labels in LABELS), "evaluate", "search")
+
+
+def gathered(folder: Path) -> dict[str, Any]:
+    """The facts of all stages of a run."""
+    return {stage: json.loads((folder / stage / "facts.json").read_text(encoding="utf-8")) for stage in STAGES}
+
+
+def percent(figures: Sequence[float], sign: bool = False) -> str:
+    """`41.2 [38.0, 44.5]`, in percent."""
+    value, low, high = (100 * figure for figure in figures)
+    return f"{value:{'+' if sign else ''}.1f} [{low:.1f}, {high:.1f}]"
+
+
+def labelled(facts: Facts) -> str:
+    """What each way of labelling cost and gave."""
+    rows = []
+    for name in LABELS:
+        found, trained = facts["label"][name], facts[f"prm-{name}"]
+        cost, steps = found["cost"], found["labelled steps"]
+        rows.append([
+            name, f"{steps:,}", f"{100 * found['wrong']:.1f}%", f"{cost['calls']:,}", f"{cost['generated_tokens']:,}",
+            f"{cost['generated_tokens'] / steps:.1f}", f"{found['seconds']:.0f} s", f"{trained['seconds']:.0f} s",
+        ])  # fmt: skip
+    head = ["labels", "labelled steps", "below 0.5", "rollouts", "tokens", "tokens a step", "labelling", "training"]
+    return markdown(head, rows, 1)
+
+
+def votes(facts: Facts) -> str:
+    """Rules at 16 samples: over all held-out problems, against the majority vote, and set by set."""
+    found, rows = facts["evaluate"], []
+    for labels in LABELS:
+        at_16, by_set = found[labels]["at 16"], found[labels]["by set"]
+        for rule in found[labels]["accuracy"]:
+            alone = rule in ("single", "majority", "oracle")
+            if alone and labels != LABELS[0]:
+                continue
+            apart = at_16.get(f"{rule} − majority")
+            rows.append([
+                rule if alone else f"{rule}, PRM of {labels}", percent(at_16[rule]),
+                "" if apart is None else percent(apart, sign=True),
+                *(f"{100 * by_set[name][rule]:.1f}" if name in by_set else "" for name in SETS),
+            ])  # fmt: skip
+    return markdown(["rule", "accuracy", "− majority", *SETS], rows, 1)
+
+
+def searches(facts: Facts) -> str:
+    """Methods at each width: accuracy, difference from the majority vote of that width, tokens written and judged."""
+    found = facts["search"]
+    widths = sorted({int(name.split()[1]) for name in found if name.startswith("majority ")})
+    rows = [["single", "1", *_searched(found["single"])]]
+    for width in widths:
+        there = [name for name in ("majority", *METHODS) if f"{name} {width}" in found]
+        rows += [[name, str(width), *_searched(found[f"{name} {width}"])] for name in there]
+    return markdown(["method", "N", "accuracy", "− majority", "tokens written", "tokens judged", "seconds"], rows, 1)
+
+
+def _searched(one: Facts) -> list[str]:
+    apart = percent(one["− majority"], sign=True) if "− majority" in one else ""
+    return [
+        percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}", f"{one['seconds']:.0f}",
+    ]  # fmt: skip
+
+
+BLOCKS: dict[str, Callable[[Facts], str]] = {
+    "words-labels": labelled,
+    "words-votes": votes,
+    "words-search": searches,
+}
+
+
+if __name__ == "__main__":
+    run, to = map(Path, sys.argv[1:3])
+    to.write_text(json.dumps(gathered(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
