@@ -34,6 +34,9 @@ COMMANDS = {
     "sample": Command("footfall.commands.sample", "SampleConfig", "a policy writes traces for problems"),
     "label": Command("footfall.commands.label", "LabelConfig", "an expensive judge labels the steps of traces"),
     "train": Command("footfall.commands.train", "TrainConfig", "a PRM is fitted to those labels"),
+    "calibrate": Command(
+        "footfall.commands.calibrate", "CalibrateConfig", "a judge's values are made success rates of your policy"
+    ),
     "score": Command("footfall.commands.score", "ScoreConfig", "a judge scores traces of yours, from a file or stdin"),
     "search": Command(
         "footfall.commands.search", "SearchConfig", "best-of-N and votes: policy and judge answer problems"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import embedded
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
-from footfall.types import Problem, Step, Tree
+from footfall.types import Cost, Problem, Step, Tree
 from footfall.worlds import ArithmeticWorld
 
 WORLD = ArithmeticWorld()
@@ -59,6 +60,17 @@ def test_a_tree_has_as_many_leaves_as_wanted_and_siblings_share_their_prefix_exa
         for i in inner:
             first, second = (each.tree.nodes[k].step.token_ids for k in each.tree.children(i))
             assert first and second and first[0] != second[0]
+
+
+def test_a_problem_without_a_reference_answer_has_an_empty_tree_and_costs_nothing(
+    policy: TorchPolicy, grown: list[Grown]
+) -> None:
+    (known, _) = WORLD.problems(2, 0, split="test")
+    trees = EntropyTrees(policy, leaves=4)
+    blind, other = trees.grow([replace(known, answer=None), known])
+    assert blind == Grown(Tree(replace(known, answer=None), separator=""), (), Cost()) and not blind.rows("edu-prm")
+    assert [node.value for node in other.tree.nodes] == [node.value for node in grown[0].tree.nodes]
+    assert trees.grow([replace(known, answer=None)]) == [blind]
 
 
 def test_fragments_begin_only_where_the_entropy_is_high(policy: TorchPolicy, grown: list[Grown]) -> None:

@@ -17,7 +17,7 @@ from footfall.label.pav import StepAdvantage
 from footfall.label.prompted import PromptedJudge
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import load, parts
-from footfall.types import Cost, Judge, Problem, Step, Trajectory
+from footfall.types import Cost, Judge, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.label.scripted_policy import FOUR_STEPS, successes, trace
 
@@ -53,6 +53,7 @@ ROLLED: dict[str, list[dict[str, Any]]] = {
     "er-prm": [{}, {"until": "first-error"}],
     "pav": [{}, {"until": "first-error", "rollouts": 4}, {"prover": ArithmeticPolicy(recover=0.5), "rollouts": 4}],
     "grounded": [{"rollouts": 2}],
+    "beside": [{"judges": "monte-carlo,truth-arithmetic"}],
     "relative-progress": [{"rollouts": 8}, {"pass_rollouts": 8}],
     "scan": [{"responses": 16}, {"responses": 16, "confidence": 0.3}],
     "symbolic-mc": [{}],
@@ -187,9 +188,3 @@ def test_a_judge_may_plan_for_itself_and_one_that_does_not_is_not_guessed_at() -
     assert planned(Own(), [FOUR_STEPS] * 3) == Plan(*(Volume(calls=3),) * 3)
     assert planned(Silent(), [FOUR_STEPS]) is None
     assert planned(Consensus((MonteCarlo(COMPLETER), MonteCarlo(COMPLETER))), []) is not None
-
-
-def test_a_trace_without_a_reference_answer_can_still_be_estimated() -> None:
-    unknown = Trajectory("t", Problem("p", "What?"), (Step("One."), Step("Two.")))
-    plan = planned(MonteCarlo(COMPLETER), [unknown])
-    assert plan is not None and plan.expected.calls == 16

@@ -140,11 +140,6 @@ class TestFailures:
         assert judgement.values == (0.25, 0.25, 0.25, 1.0)
         assert judgement.aspects["unfinished"] == (6.0, 6.0, 6.0, None)
 
-    def test_a_problem_without_an_answer_is_a_clear_error(self) -> None:
-        blind = replace(FOUR_STEPS, problem=replace(PROBLEM, answer=None))
-        with pytest.raises(ValueError, match=r"problem 'p1' has no reference answer"):
-            judge(MonteCarlo(successes(1, 1, 1)), blind)
-
     @pytest.mark.parametrize("settings", [{"rollouts": 0}, {"round": 0}])
     def test_a_budget_of_nothing_is_refused(self, settings: dict[str, int]) -> None:
         with pytest.raises(ValueError, match="at least 1"):

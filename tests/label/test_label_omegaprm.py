@@ -15,7 +15,7 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import Candidates, OmegaPRM, exploitation, exploration, rollout_length
 from footfall.label.probing import Probe, Prober, Rollout
 from footfall.label.rollouts import StoredPolicy
-from footfall.label.tally import ready
+from footfall.label.tally import graded
 from footfall.label.trees import leaf_rows, node_rows, tree_of, trees_of, value_trees
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Problem, Step, Trajectory, Tree
@@ -119,11 +119,6 @@ def test_a_probe_whose_calls_all_fail_leaves_steps_unlabelled_with_the_reason() 
     assert set(said.failures[4:]) == {"all 2 rollouts failed: timeout"}
 
 
-def test_a_problem_without_an_answer_is_refused() -> None:
-    with pytest.raises(ValueError, match="'q' has no reference answer"):
-        BinarySearch(lost_from(1)).judge([Trajectory("t", Problem("q", "?"), (Step("a"),))])
-
-
 @dataclass
 class Counting:
     """A policy that counts its calls."""
@@ -181,8 +176,7 @@ def test_rollouts_of_one_prefix_are_shared_and_topped_up() -> None:
 def test_traces_that_begin_alike_share_nodes_and_every_node_is_valued_in_one_batch() -> None:
     a, b = trace("One.", "Two.", "The answer is 7."), trace("One.", "Other.", "The answer is 8.", id="t2")
     other = Trajectory("t3", Problem("p2", "What is 3 + 4?", "7"), (Step("One."),))
-    graded = [ready(t) for t in (a, other, b)]
-    trees = trees_of(graded)
+    trees = trees_of([graded(t) for t in (a, other, b)])
     assert [len(tree.nodes) for tree in trees] == [5, 1]
     policy = lost_from(1)
     cost = value_trees(trees, Prober(policy), rollouts=2)

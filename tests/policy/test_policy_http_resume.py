@@ -16,7 +16,7 @@ from footfall.policy._http_steps import Cutter
 from footfall.policy._http_wire import Choice
 from footfall.policy.http import HttpPolicy, http_policy
 from footfall.policy.protocol import SamplingParams
-from footfall.policy.resuming import Resumable, resuming, unfinished
+from footfall.policy.resuming import can_resume, resuming, unfinished
 from footfall.types import Problem, Step, Trajectory
 
 SCRIPT = Path(__file__).with_name("loopback_server.py")
@@ -58,7 +58,7 @@ def test_the_prompt_ends_with_the_fragment_and_the_step_comes_back_whole(server:
     assert cut.finish == "length" and cut.cost.generated_tokens == 2 and len(cut.steps) == 1
     begun = unfinished(PREFIX.extend(cut.steps))
     [[done]] = resuming(policy).sample([begun], 1, LONG)
-    assert isinstance(policy, Resumable)
+    assert can_resume(policy)
     asked = server.requests()[-1]
     assert asked["prompt"] == f"What is 2 + 2?\nso two\n\n{cut.steps[0].text}" and asked["stop"] == ["\n\n"]
     whole = done.steps[0]

@@ -115,6 +115,8 @@ def test_the_critic_sees_the_problem_the_steps_before_and_the_wrong_step() -> No
     [
         (f"No.\n{MARK} 2 + 2 = 4", "2 + 2 = 4"),
         (f"{MARK} a\n{MARK} b\nand more", "b"),
+        (f"{MARK}     return found  ", "    return found"),
+        (f"{MARK}\n  x = 1\ny = 2", "  x = 1"),
         ("I cannot help.", None),
         (f"{MARK}   ", None),
     ],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from footfall.registry import create
 from footfall.tools import logic
 from footfall.types import Problem, Step, Trajectory
-from footfall.worlds import KnownTruth, LogicPolicy, LogicWorld, StepTruth
+from footfall.worlds import LogicPolicy, LogicWorld, StepTruth, TruthJudge
 from footfall.worlds._logic_text import NOUNS, clause, rule_clauses
 from footfall.worlds._logic_theory import Literal, Question, Rule, Theory, grounded, known, logic_of, to_meta
 
@@ -108,7 +108,7 @@ def test_an_unreadable_step_says_why_and_leaves_the_first_error_open() -> None:
 
 def test_the_judge_gives_none_and_the_reason_for_what_cannot_be_read() -> None:
     trajectory = trace("Rex is a zorp.", "Rex is a blick.", "Hm.", "Rex is a wug.")
-    (judgement,) = KnownTruth(WORLD, consequent=0.5).judge([trajectory])
+    (judgement,) = TruthJudge(WORLD, consequent=0.5).judge([trajectory])
     assert judgement.check(trajectory).values == (0.0, 0.5, None, 1.0)
     assert judgement.failures[2] is not None and "hm" in judgement.failures[2]
     assert judgement.failures[:2] == (None, None)

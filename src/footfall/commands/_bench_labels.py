@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from footfall.bench.labels import HEAD, LabelCosts, Plan, advice, chart, chart_file, costs_page, rows, run_plan
+from footfall.bench.labels import HEAD, LabelCosts, Plan, advice, charts, costs_page, rows, run_plan
 from footfall.commands._bench_costs import plan_options, run_costs, show_rest
 from footfall.commands._output import figures
 from footfall.commands._parts import settings
@@ -20,18 +21,16 @@ __all__ = ["run_labels"]
 
 _LISTS = ("worlds", "methods")
 _PLAIN = ("seeds", "traces", "price", "recover")
-_ELSEWHERE = ("docs",)
+_ELSEWHERE = ("docs", "workers")
 
 
 def run_labels(config: BenchConfig) -> int:
-    """Measure and report, with one chart a world."""
-    fields = plan_options("labels", settings(config.option), _LISTS, _PLAIN, _ELSEWHERE)
-    measure = partial(run_plan, Plan(**fields, first_seed=config.run.seed))
-    return run_costs(config, "labels", _ELSEWHERE, measure, costs_page, _charts, "label_costs.json", _show)
-
-
-def _charts(costs: LabelCosts) -> dict[str, str]:
-    return {chart_file(world): chart(costs, world) for world in costs.worlds}
+    """Measure and report, with the charts of each world."""
+    options = settings(config.option)
+    fields = plan_options("labels", options, _LISTS, _PLAIN, _ELSEWHERE)
+    workers = int(options.get("workers", min(2, os.cpu_count() or 1)))
+    measure = partial(run_plan, Plan(**fields, first_seed=config.run.seed), workers=workers)
+    return run_costs(config, "labels", _ELSEWHERE, measure, costs_page, charts, "label_costs.json", _show)
 
 
 def _show(console: Console, costs: LabelCosts, page: Path) -> None:

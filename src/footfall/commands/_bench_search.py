@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from footfall.bench.searching import HEAD, Plan, SearchCosts, advice, chart, chart_file, costs_page, rows, run_plan
+from footfall.bench.searching import (
+    HEAD,
+    PRM_HEAD,
+    Plan,
+    SearchCosts,
+    advice,
+    chart,
+    chart_file,
+    costs_page,
+    prm_rows,
+    rows,
+    run_plan,
+)
 from footfall.commands._bench_costs import plan_options, run_costs, show_rest
 from footfall.commands._output import figures
 from footfall.commands._parts import settings
@@ -20,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["run_search"]
 
 _LISTS = ("worlds", "judges", "methods")
-_PLAIN = ("seeds", "problems", "most", "reread", "prm")
+_PLAIN = ("seeds", "problems", "most", "reread", "prm_traces")
 _ELSEWHERE = ("docs", "workers")
 
 
@@ -41,5 +53,8 @@ def _show(console: Console, costs: SearchCosts, page: Path) -> None:
     for world, judge in costs.settings():
         console.print(f"{world}, {judge} judge, * on the cost/accuracy frontier")
         figures(console, [HEAD, *rows(costs.of(world, judge))])
+    if costs.prms:
+        console.print("how good the trained PRMs are on held-out traces, mean over seeds")
+        figures(console, [PRM_HEAD, *prm_rows(costs)])
     console.print(advice(costs))
-    show_rest(console, costs.lacking, costs.unmeasured, page)
+    show_rest(console, {}, costs.unmeasured, page)

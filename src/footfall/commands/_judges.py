@@ -8,16 +8,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from footfall.commands._calibrated import CALIBRATION, inside
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
 from footfall.policy.protocol import Policy
 from footfall.registry import parts
+from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE
 from footfall.store import Run
 from footfall.types import Judge, Judgement, Trajectory, content_key
 
-__all__ = ["JudgeInRun", "as_trained", "asks", "judge_name", "make_judge", "offers", "open_judge", "prm_folder"]
+__all__ = [
+    "JudgeInRun",
+    "as_trained",
+    "asks",
+    "judge_name",
+    "make_judge",
+    "offers",
+    "open_judge",
+    "prm_folder",
+    "without_seconds",
+]
 
 _DEMO = Path("runs/demo")
 
@@ -45,21 +57,27 @@ def make_judge(
     offered: Mapping[str, Any],
     opening: Callable[[PolicyOptions], Policy] | None = None,
 ) -> Judge:
-    """A judge from a PRM's folder (or the run that trained it), a published PRM's folder or hub id, or a registered name.
+    """A judge from a PRM's folder (or the run that trained it, or one of `footfall calibrate`), a published PRM's folder or hub
+    id, or a registered name.
 
     What is asked for must fit the judge; what is offered is used if it does.
     """
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
     folder = prm_folder(Path(name))
+    within = inside(Path(name))
     if name in kinds:
         made: Judge = make_part(kinds[name], name, asked, offered, opening)
+    elif within is not None:
+        own = make_judge(within.judge, {**within.settings, **asked}, offered, opening)
+        made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
     elif folder is not None:
         made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered, opening)
     elif _is_checkpoint(name):
         made = make_part("reward", "checkpoint", {**asked, "path": name}, offered, opening)
     elif Path(name).exists():
         raise ValueError(
-            f"{name} is no PRM: it has neither a {CONFIG_FILE} (`footfall train` writes it) nor a config.json"
+            f"{name} is no PRM: it has neither a {CONFIG_FILE} (`footfall train` writes it) nor a {CALIBRATION} (`footfall "
+            "calibrate` does) nor a config.json"
         )
     else:
         near = difflib.get_close_matches(name, kinds, n=1)
@@ -99,7 +117,8 @@ def as_trained(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Traject
 
     A PRM reads a step's value at the step's end, so it must find there what it has always found.
     """
-    config = getattr(getattr(judge, "model", None), "step_config", None)
+    reader = judge.inner if isinstance(judge, Calibrated) else judge
+    config = getattr(getattr(reader, "model", None), "step_config", None)
     known: Sequence[str] = config.training.get("separators", ()) if config is not None else ()
     if len(known) != 1:
         return list(trajectories)
@@ -136,7 +155,7 @@ class JudgeInRun:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         def work(part: Sequence[Trajectory]) -> list[Judgement]:
             said = self.inner.judge(part)
-            return [_without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
+            return [without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
 
         return self.run.map(
             "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
@@ -144,7 +163,7 @@ class JudgeInRun:
         )  # fmt: skip
 
 
-def _without_seconds(judgement: Judgement) -> Judgement:
+def without_seconds(judgement: Judgement) -> Judgement:
     """Times stand in the run's log alone, so that two runs can be compared byte by byte."""
     return replace(judgement, cost=replace(judgement.cost, seconds=0.0))
 

@@ -135,7 +135,8 @@ class JudgeOptions:
     """Who says how good each step is."""
 
     judge: str | None = None
-    """A folder that `footfall train` wrote, or a name of `footfall list labeller` or `footfall list reward`."""
+    """A folder that `footfall train` or `footfall calibrate` wrote, or a name of `footfall list labeller` or `footfall list
+    reward`."""
     set: tuple[str, ...] = ()
     """Further settings of the judge, e.g. --set rollouts=16 estimate=hard."""
 

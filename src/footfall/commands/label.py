@@ -12,12 +12,13 @@ from rich.console import Console
 
 from footfall.commands._estimate import EstimateOptions, estimate_of, show_estimate
 from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
+from footfall.commands._label_trees import grown_rows, tree_search, without_answer
 from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions, policy_in_words
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, settings
 from footfall.commands._running import open_run, run_folder
 from footfall.formats import read, read_parquet, write_parquet
-from footfall.types import Judge, Judged
+from footfall.types import Judge, Judged, Trajectory
 
 __all__ = ["LabelConfig", "main"]
 
@@ -37,6 +38,9 @@ class LabelConfig:
 
     What a method would cost with your server and its prices, before anything runs:
         footfall label --data traces.jsonl --method omegaprm --url http://localhost:8000/v1 --estimate --price-out 0.6
+
+    Traces of its own, from the problems alone: 20 searches a problem of OmegaPRM's tree search.
+        footfall label --data traces.jsonl --method omegaprm --trees 20 --policy embedded
 
     The truth itself, where the problems are of the arithmetic world:
         footfall label --data runs/sample-…/trajectories.parquet --method truth-arithmetic
@@ -59,6 +63,9 @@ class LabelConfig:
     """first-error leaves the steps after the first worthless one without a label; monte-carlo's own is all."""
     half_width: float | None = None
     """Stop a step's rollouts once its 95% interval is this narrow on either side."""
+    trees: int | None = None
+    """With --method omegaprm: do not label the traces, but grow a tree of new ones on each of their problems by at most so
+    many binary searches, and write a row for each valued node."""
     prover: str | None = None
     """A second policy, for a method that takes one (pav): a name, or http,url=http://localhost:8001/v1,model=NAME."""
     set: tuple[str, ...] = ()
@@ -83,7 +90,10 @@ def main(config: LabelConfig) -> int:
     asked = config.costs.probe or not config.costs.estimate
     opener = Opener(store if asked else None)
     judge = _judge(config, opener)
+    trees = None if config.trees is None else tree_search(judge, config.trees)
     if config.costs.estimate:
+        if trees is not None:
+            raise ValueError("what --trees will ask for depends on what it finds; --estimate cannot tell")
         chunk = config.chunk if store is None else None
         estimate = {"method": config.method, **estimate_of(judge, trajectories, config.costs, chunk, config.run.seed)}
         emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
@@ -91,12 +101,17 @@ def main(config: LabelConfig) -> int:
     with open_run("label", config, for_show=_FOR_SHOW) as run:
         if config.again:
             _drop_unlabelled(run.folder)
-        said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
-        rows = [Judged(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
+        if trees is not None:
+            rows = grown_rows(run, trees, trajectories, config.chunk)
+        else:
+            said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
+            rows = [Judged(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
         file = run.folder / "judged.parquet"
         write_parquet(file, rows, "judged")
-        result = {**_summary(rows), "judge": judge.name, "file": str(file), "cost": run.cost.to_dict(),
+        result = {**_summary(rows), "judge": (trees or judge).name, "file": str(file), "cost": run.cost.to_dict(),
                   "seconds": run.seconds()}  # fmt: skip
+        if trees is not None:
+            result["problems_without_answer"] = without_answer(trajectories)
         run.finish(result)
         shown = {**result, "store": opener.found()}
         run.log("store", found=shown["store"])
@@ -126,8 +141,8 @@ def _summary(rows: Sequence[Judged]) -> dict[str, Any]:
     values = [value for judgement in said for value in judgement.values]
     known = [value for value in values if value is not None]
     reasons = Counter(
-        (j.failures[k] if j.failures else None) or "no reason given"
-        for j in said for k, value in enumerate(j.values) if value is None
+        _in_general(j.failures[k] if j.failures else None, t)
+        for t, j in rows if j is not None for k, value in enumerate(j.values) if value is None
     )  # fmt: skip
     return {
         "traces": len(rows),
@@ -138,13 +153,19 @@ def _summary(rows: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
+def _in_general(reason: str | None, trajectory: Trajectory) -> str:
+    """A reason that names its problem, so that those of other problems are counted with it."""
+    return (reason or "no reason given").replace(f"problem {trajectory.problem.id!r}", "the problem")
+
+
 def _show(console: Console, result: dict[str, Any], cost: str) -> None:
-    mean = result["mean_label"]
+    mean, blind = result["mean_label"], result.get("problems_without_answer")
     facts(console, {
         "judge": result["judge"],
         "labelled": f"{result['labelled']} of {result['steps']} steps in {result['traces']} traces"
         + (f", mean label {mean:.3f}" if mean is not None else ""),
         "unlabelled": "; ".join(f"{count}: {reason}" for reason, count in result["unlabelled"].items()),
+        "no tree": f"{blind} problems have no reference answer" if blind else None,
         "cost": cost,
         "store": found_in_words(result["store"]),
         "file": result["file"],

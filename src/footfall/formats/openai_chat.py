@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from footfall.formats import fover
 from footfall.formats._fields import Fields
 from footfall.formats._format import Format, Written, unwritable
 from footfall.formats._rows import BLANK_LINE, optional_keys, prompt_json, read_row, split_solution, with_meta
@@ -25,7 +26,7 @@ def openai_chat() -> Format:
 
 
 def _sniff(fields: Fields) -> bool:
-    return "messages" in fields
+    return "messages" in fields and not fover.sniff(fields)
 
 
 def _read(fields: Fields) -> list[Judged]:

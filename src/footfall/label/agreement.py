@@ -1,6 +1,7 @@
 """How far two judges agree: Cohen's kappa, the confusion table, and where they differ.
 
     κ = (p_o - p_e) / (1 - p_e)      p_o: observed agreement, p_e: agreement by chance, from each one's own rates
+    χ² = Σ (observed - expected)² / expected      whether two properties have anything to do with each other
 
 Steps are counted where both have said something; a judge with no word on a step is not taken to have said no.
 """
@@ -18,6 +19,7 @@ __all__ = [
     "Agreement",
     "Difference",
     "agreement",
+    "chi_squared",
     "cohen_kappa",
     "confusion",
     "first_error",
@@ -40,6 +42,21 @@ def cohen_kappa(a: Sequence[Hashable], b: Sequence[Hashable]) -> float | None:
     said_a, said_b = Counter(a), Counter(b)
     chance = sum(said_a[word] * said_b[word] for word in said_a) / (n * n)
     return None if chance == 1 else (observed - chance) / (1 - chance)
+
+
+def chi_squared(table: Sequence[Sequence[float]]) -> float | None:
+    """χ² of a table of counts: Σ (observed - expected)² / expected under independence; of [[a, b], [c, d]] with margins m
+
+        χ² = n (ad - bc)² / (m_1 m_2 m_3 m_4),   1 degree of freedom: above 3.84 the two are related (p < 0.05)
+
+    `None` if a row or a column is empty: then nobody can say. (Self-PRM: does who solves a problem also judge it right?)
+    """
+    rows, columns = [sum(row) for row in table], [sum(column) for column in zip(*table, strict=True)]
+    if not table or not all(rows) or not all(columns):
+        return None
+    expected = [[row * column / sum(rows) for column in columns] for row in rows]
+    pairs = ((o, e) for seen, due in zip(table, expected, strict=True) for o, e in zip(seen, due, strict=True))
+    return float(sum((o - e) ** 2 / e for o, e in pairs))
 
 
 def verdicts(judgement: Judgement, threshold: float = 0.5) -> tuple[bool | None, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, ready
+from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
@@ -91,12 +91,12 @@ class BinarySearch:
     def name(self) -> str:
         return f"omegaprm({self.policy.name},k={self.rollouts},{self.estimate},lost={self.lost:g},{drawn(self.params)})"
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """All traces are searched side by side; equal prefixes share their rollouts."""
-        traces = [ready(trajectory) for trajectory in trajectories]
         prober = Prober(self.policy, self.params)
-        done = together([self._plan(trace) for trace in traces], prober)
-        return [self._judgement(t, each.result, each.cost) for t, each in zip(traces, done, strict=True)]
+        done = together([self._plan(trace) for trace in trajectories], prober)
+        return [self._judgement(t, each.result, each.cost) for t, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[Searched]:
         if trace.correct:

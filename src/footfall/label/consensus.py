@@ -25,7 +25,7 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import load, register
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
-__all__ = ["Consensus", "Rule", "combine_step", "common_first_error", "consensus"]
+__all__ = ["Consensus", "Rule", "combine_step", "common_first_error", "consensus", "judge_by_name"]
 
 Rule = Literal["first-error", "and", "or", "majority"]
 _DIFFER = "the judges differ"
@@ -177,17 +177,18 @@ def consensus(
     Each takes the same policy and sampling parameters, so far as it takes any; Monte Carlo gives hard labels. Judges with
     other settings or policies are put together in Python: `Consensus((a, b))`.
     """
-    return Consensus(tuple(_made(name.strip(), policy, params) for name in judges.split(",")), rule, min_agreement)
+    names = [name.strip() for name in judges.split(",")]
+    more = [{"estimate": "hard"} if name == "monte-carlo" else {} for name in names]
+    made = (judge_by_name(name, policy=policy, params=params, **own) for name, own in zip(names, more, strict=True))
+    return Consensus(tuple(made), rule, min_agreement)
 
 
-def _made(name: str, policy: Policy, params: SamplingParams) -> Judge:
+def judge_by_name(name: str, **offered: Any) -> Judge:
+    """The registered labeller or reward of this name, with what is offered so far as it takes it."""
     try:
         factory = load("labeller", name)
     except KeyError:
         factory = load("reward", name)
     takes = inspect.signature(factory).parameters
-    offered: dict[str, Any] = {"policy": policy, "params": params}
-    if name == "monte-carlo":
-        offered["estimate"] = "hard"
     judge: Judge = factory(**{key: value for key, value in offered.items() if key in takes})
     return judge

@@ -8,7 +8,8 @@ It errs at a step for one of three reasons, each drawn by content, so that the s
 
 With a reference answer in view it also verifies in reverse: verdicts that do not go with the reference (all steps are called
 right but the answer is another, or a step is called wrong but the answer is right) make it look once more. A second look
-is not misled by the wording in the same places, but it knows no more than the first.
+is not misled by the wording in the same places, but it knows no more than the first. Asked whether a critique is sound, it
+judges the same steps anew under that prompt, and compares.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from footfall.answers import grade
 from footfall.label.noisy import chance
 from footfall.label.prompted import NO_REFERENCE
-from footfall.label.votes import cut_after_error
+from footfall.label.votes import cut_after_error, read_verdict, read_verdicts
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Judge, Step, Trajectory, content_key
 from footfall.worlds import TruthJudge
@@ -35,21 +36,30 @@ _INPUT = re.compile(
     re.DOTALL,
 )
 _LEAD = re.compile(r"^Step \d+: ", re.MULTILINE)
+_CRITIQUE = "\n\n[Critique]\n"
+_BOXED = "\\boxed{Yes}"
+"""What is in a question that is answered by yes or no."""
 _BABBLE = "The student should check the solution again."
 
 
 class _Known(NamedTuple):
-    """A trace that the critic can be asked about."""
+    """A trace, or the beginning of one, that the critic can be asked about."""
 
     keys: tuple[str, ...]
     """Of its prefixes of 1, 2, … steps."""
     truth: tuple[bool, ...]
-    correct: bool
+    correct: bool | None
+    """Whether the answer is right; `None` of a beginning."""
+
+    @property
+    def last(self) -> _Known:
+        """Its last step alone."""
+        return self._replace(keys=self.keys[-1:], truth=self.truth[-1:])
 
 
 @dataclass(frozen=True)
 class ScriptedCritic:
-    """A policy that grades whole traces, of those given, in reply to the prompts of `PromptedJudge`."""
+    """A policy that grades traces, of those given, or single steps of them in reply to the prompts of `PromptedJudge`."""
 
     traces: Sequence[Trajectory]
     truth: Judge = field(default_factory=TruthJudge)
@@ -59,6 +69,8 @@ class ScriptedCritic:
     babble: float = 0.02
     """Share of the replies that hold no verdicts."""
     seed: int = 0
+    price: int | None = None
+    """Tokens that a reply costs for each step it is about; `None`: the words between spaces that it has."""
 
     def __post_init__(self) -> None:
         for name in ("shared", "wording", "sampled", "babble"):
@@ -68,24 +80,29 @@ class ScriptedCritic:
     @property
     def name(self) -> str:
         rates = f"shared={self.shared:g},wording={self.wording:g},sampled={self.sampled:g},babble={self.babble:g}"
-        return f"scripted-critic({rates},seed={self.seed},{self.truth.name})"
+        priced = "" if self.price is None else f",price={self.price}"
+        return f"scripted-critic({rates},seed={self.seed}{priced},{self.truth.name})"
 
     def sample(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
-        """Replies to the questions in the prompts. A token is a word between spaces."""
+        """Replies to the questions in the prompts."""
         return [[self._reply(prefix.problem.text, i) for i in range(first, first + n)] for prefix in prefixes]
 
     @cached_property
     def _known(self) -> Mapping[tuple[str, str], _Known]:
         said = self.truth.judge(self.traces)
-        found = {}
+        found: dict[tuple[str, str], _Known] = {}
         for trace, judgement in zip(self.traces, said, strict=True):
             right = cut_after_error([int((value or 0.0) >= 0.5) for value in judgement.values])
             keys = tuple(trace.prefix(k + 1).key for k in range(len(trace.steps)))
-            steps = "\n".join(step.text.strip() for step in trace.steps)
+            texts = [step.text.strip() for step in trace.steps]
             graded = trace if trace.correct is not None else grade(trace)
-            found[trace.problem.text, steps] = _Known(keys, tuple(map(bool, right)), bool(graded.correct))
+            whole = _Known(keys, tuple(map(bool, right)), bool(graded.correct))
+            for k in range(1, len(texts)):
+                begun = _Known(keys[:k], whole.truth[:k], None)
+                found.setdefault((trace.problem.text, "\n".join(texts[:k])), begun)
+            found[trace.problem.text, "\n".join(texts)] = whole
         return found
 
     def _reply(self, question: str, index: int) -> Completion:
@@ -93,26 +110,43 @@ class ScriptedCritic:
         known = place and self._known.get((place["question"], _LEAD.sub("", place["steps"])))
         if not place or not known:
             return Completion((), "error", index, error="the critic was asked about a trace that it does not know")
-        wording = content_key(question[: place.start()], question[place.end() :])
-        if chance(self.seed, known.keys[-1], wording, index, "babble") < self.babble:
-            return _said(_BABBLE, index)
-        verdicts = self._verdicts(known, wording, index, 0)
-        if place["reference"] != NO_REFERENCE and (0 not in verdicts) != known.correct:
-            verdicts = self._verdicts(known, wording, index, 1)
-        return _said(str(verdicts), index)
+        after, _, critique = question[place.end() :].partition(_CRITIQUE)
+        wording = content_key(question[: place.start()], after)
+        said = _read(critique, known) if critique else None
+        if len(said) == 1 if said else _BOXED in question:
+            known = known.last
+        sample = critique or index
+        if chance(self.seed, known.keys[-1], wording, sample, "babble") < self.babble:
+            return self._said(_BABBLE, index, known)
+        verdicts = self._verdicts(known, wording, sample, 0)
+        if place["reference"] != NO_REFERENCE and known.correct is not None and (0 not in verdicts) != known.correct:
+            verdicts = self._verdicts(known, wording, sample, 1)
+        if _BOXED not in question:
+            return self._said(str(verdicts), index, known)
+        good = verdicts == [1] if said is None else tuple(verdicts) == said
+        return self._said(f"\\boxed{{{'Yes' if good else 'No'}}}", index, known)
 
-    def _verdicts(self, known: _Known, wording: str, index: int, look: int) -> list[int]:
+    def _said(self, text: str, index: int, known: _Known) -> Completion:
+        tokens = len(text.split()) if self.price is None else self.price * len(known.keys)
+        return Completion((Step(text),), "end", index, cost=Cost(generated_tokens=tokens, calls=1))
+
+    def _verdicts(self, known: _Known, wording: str, sample: int | str, look: int) -> list[int]:
         """What it thinks of each step; after the first one that it calls wrong, all are."""
         verdicts: list[int | None] = []
         for key, right in zip(known.keys, known.truth, strict=True):
             errs = (
                 chance(self.seed, key, "shared") < self.shared
                 or chance(self.seed, key, wording, look, "wording") < self.wording
-                or chance(self.seed, key, wording, index, look, "sampled") < self.sampled
+                or chance(self.seed, key, wording, sample, look, "sampled") < self.sampled
             )
             verdicts.append(int(right != errs))
         return [int(bool(verdict)) for verdict in cut_after_error(verdicts)]
 
 
-def _said(text: str, index: int) -> Completion:
-    return Completion((Step(text),), "end", index, cost=Cost(generated_tokens=len(text.split()), calls=1))
+def _read(critique: str, known: _Known) -> tuple[int, ...]:
+    """The verdicts of a critique: of all steps, or of the last one."""
+    read = read_verdicts(critique, len(known.keys))
+    if not isinstance(read, str):
+        return read
+    one = read_verdict(critique)
+    return () if isinstance(one, str) else (one,)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from footfall.answers import grade
+from footfall.label.tally import ungradable
 from footfall.label.trees import leaf_rows, tree_of
 from footfall.policy.protocol import SamplingParams
 from footfall.segment.entropy import is_symbol
@@ -94,9 +95,13 @@ class EntropyTrees:
         return f"edu-prm({self.policy.name},leaves={self.leaves},threshold={self.threshold:g},max_tokens={self.max_tokens})"
 
     def grow(self, problems: Sequence[Problem]) -> list[Grown]:
-        """A tree for each problem, with fragments scored by the answers of its leaves."""
+        """A tree for each problem, with fragments scored by the answers of its leaves.
+
+        The tree of a problem without a reference answer stays empty.
+        """
         growing = [_Growing(Trajectory(problem.id, problem, separator="")) for problem in problems]
-        self._write(growing, [((), (), set()) for _ in growing])
+        answered = [each for each in growing if not ungradable(each.prefix.problem)]
+        self._write(answered, [((), (), set()) for _ in answered])
         while ready := [each for each in growing if each.anchors and len(each.ids) < self.leaves]:
             self._write(ready, [each.branch() for each in ready])
         return [self._grown(each) for each in growing]
@@ -138,6 +143,8 @@ class EntropyTrees:
 
     def _grown(self, growing: _Growing) -> Grown:
         fragments = [self._leaf(growing, leaf) for leaf in range(len(growing.ids))]
+        if not fragments:
+            return Grown(Tree(growing.prefix.problem, separator=""), (), growing.cost)
         tree = score_fragments(tree_of(fragments))
         return Grown(tree, tuple(map(self._in_lines, fragments)), growing.cost)
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from footfall.answers import grade
 from footfall.label._courses import Course, Courses, Place, courses_of
+from footfall.label.tally import ungradable
 from footfall.types import Trajectory
 
 __all__ = ["LENGTH_SLACK", "Plan", "TokenCount", "Volume", "courses_of", "count_tokens", "planned"]
@@ -129,7 +130,7 @@ class _Prefix(NamedTuple):
 
 def _of_courses(judge: object, traces: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
     rates = _pass_rates(traces)
-    found = [courses_of(judge, trace, rates[trace.problem.id]) for trace in traces]
+    found = [_courses(judge, trace, rates[trace.problem.id]) for trace in traces]
     known = [each for each in found if each is not None]
     if len(known) < len(found):
         return None
@@ -142,6 +143,14 @@ def _of_courses(judge: object, traces: Sequence[Trajectory], tokens: TokenCount)
     longest = min(high.generated * LENGTH_SLACK, high.calls * limit) if not model.asks else high.generated
     high = Volume(high.calls, longest, high.prompt * slack, high.cached * slack)
     return Plan(low, expected, high)
+
+
+def _courses(judge: object, trace: Trajectory, rate: float) -> Courses | None:
+    """The courses of a trace; nothing is rolled out where no rollout can be graded."""
+    found = courses_of(judge, trace, rate)
+    if found is None or not ungradable(trace.problem):
+        return found
+    return found._replace(ways=[replace(way, rollouts={}) for way in found.ways])
 
 
 class _Model:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from footfall.label.formal import Formal
 from footfall.label.probing import Estimate, Probe, Prober, forget
-from footfall.label.tally import drawn, finished, ready
+from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judge, Judgement, Trajectory
@@ -59,18 +59,18 @@ class Grounded:
         settings = f"n={self.rollouts},decay={self.decay:g},clean={self.clean}"
         return f"grounded({self.policy.name},{self.tool.name},{settings},{drawn(self.params)})"
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Label every step; all rollouts are one batch, and so is what the tool is asked."""
-        traces = [ready(trajectory) for trajectory in trajectories]
         prober = Prober(self.policy, self.params)
-        sizes = [len(trace.steps) - finished(trace) for trace in traces]
+        sizes = [len(trace.steps) - finished(trace) for trace in trajectories]
         probes = [
-            Probe(t.prefix(k), self.rollouts) for t, n in zip(traces, sizes, strict=True) for k in range(1, n + 1)
+            Probe(t.prefix(k), self.rollouts) for t, n in zip(trajectories, sizes, strict=True) for k in range(1, n + 1)
         ]
         answered = iter(prober.ask(probes))
-        verified = self.tool.judge(traces)
+        verified = self.tool.judge(trajectories)
         found = []
-        for trace, n, said in zip(traces, sizes, verified, strict=True):
+        for trace, n, said in zip(trajectories, sizes, verified, strict=True):
             own = [next(answered) for _ in range(n)]
             spent = Cost.total((said.cost, *(cost for _, cost in own)))
             found.append(self._judgement(trace, [estimate for estimate, _ in own], said, spent))

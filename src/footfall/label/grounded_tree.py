@@ -25,7 +25,7 @@ from footfall.label.formal import Formal
 from footfall.label.grounded import rollout_reward, signs
 from footfall.label.noisy import chance
 from footfall.label.probing import Plan, Probe, Prober, Rollout, together
-from footfall.label.tally import drawn, ready
+from footfall.label.tally import drawn, graded, ungradable
 from footfall.label.trees import TreeBuilder, top_of
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory, Tree
@@ -105,7 +105,7 @@ class GroundedTrees:
         return f"grounded-tree({self.policy.name},{self.tool.name},{size},{rule},{drawn(self.params)})"
 
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[GroundedTree]:
-        """One tree a problem; those of all problems advance together."""
+        """One tree a problem; those of all problems advance together. Without a reference answer it stays empty."""
         done = together([self._plan(Tree(p, separator=separator)) for p in problems], Prober(self.policy, self.params))
         return [replace(each.result, cost=each.result.cost + each.cost) for each in done]
 
@@ -121,8 +121,8 @@ class GroundedTrees:
         return rows
 
     def _plan(self, tree: Tree) -> Plan[GroundedTree]:
-        grown, builder, top = GroundedTree(tree), TreeBuilder(tree), ready(top_of(tree))
-        while grown.rounds < self.rounds:
+        grown, builder, top = GroundedTree(tree), TreeBuilder(tree), graded(top_of(tree))
+        while grown.rounds < self.rounds and not ungradable(tree.problem):
             found = [len(grown.paths(right)) >= self.wanted for right in (True, False)]
             node = None if all(found) else self._selected(grown, -1, -1 if found[0] else 1)
             if node is None:

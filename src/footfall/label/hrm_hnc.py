@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from footfall.answers import grade
+from footfall.label.tally import ungradable
 from footfall.label.trees import top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory, Tree
@@ -39,10 +40,13 @@ def expand(
     params: SamplingParams = SamplingParams(temperature=0.1),
     separator: str = "\n\n",
 ) -> tuple[list[Tree], Cost]:
-    """Full trees, level by level: `branch` steps after every open node, for all problems together."""
+    """Full trees, level by level: `branch` steps after every open node, for all problems together.
+
+    The tree of a problem without a reference answer stays empty.
+    """
     trees = [Tree(problem, separator=separator) for problem in problems]
     params = replace(params, until="step")
-    open_nodes = [(tree, -1) for tree in trees]
+    open_nodes = [(tree, -1) for tree in trees if not ungradable(tree.problem)]
     cost = Cost()
     for _ in range(depth):
         prefixes = [top_of(tree) if node < 0 else tree.trajectory(node) for tree, node in open_nodes]

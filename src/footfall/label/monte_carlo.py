@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.label.tally import Tally, drawn, finished, ready
+from footfall.label.tally import Tally, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
@@ -68,20 +68,20 @@ class MonteCarlo:
         rule = f"n={self.rollouts},{self.estimate},{self.until}{adaptive}"
         return f"monte-carlo({self.policy.name},{rule},{drawn(self.params)})"
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Label every step; rollouts of all traces advance together, and a prefix met twice is completed once."""
-        traces = [ready(trajectory) for trajectory in trajectories]
         tallies: dict[str, Tally] = {}
         if self.until == "all":
-            self._complete([t.prefix(k) for t in traces for k in range(1, _completed(t) + 1)], tallies)
+            self._complete([t.prefix(k) for t in trajectories for k in range(1, _completed(t) + 1)], tallies)
         else:
-            open_traces = traces
-            for k in range(1, max((_completed(t) for t in traces), default=0) + 1):
+            open_traces = trajectories
+            for k in range(1, max((_completed(t) for t in trajectories), default=0) + 1):
                 open_traces = [t for t in open_traces if _completed(t) >= k]
                 self._complete([t.prefix(k) for t in open_traces], tallies)
                 open_traces = [t for t in open_traces if not tallies[t.prefix(k).key].hopeless]
         charged: set[str] = set()
-        return [self._judgement(trace, tallies, charged) for trace in traces]
+        return [self._judgement(trace, tallies, charged) for trace in trajectories]
 
     def _complete(self, prefixes: Sequence[Trajectory], tallies: dict[str, Tally]) -> None:
         """Roll out each distinct prefix until its budget is used or its interval is narrow."""
@@ -116,12 +116,10 @@ class MonteCarlo:
             if tally is None:
                 values.append(None)
                 failures.append("after the first error")
-            elif tally.rollouts == 0:
-                values.append(None)
-                failures.append(f"all {tally.asked} rollouts failed: {tally.failure}")
             else:
-                values.append(estimate(tally.successes, tally.rollouts))
-                failures.append(None)
+                silent = tally.silence
+                values.append(estimate(tally.successes, tally.rollouts) if silent is None else None)
+                failures.append(silent)
             if tally is not None and key not in charged:
                 charged.add(key)
                 cost += tally.cost

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from footfall.label.binary_search import search
 from footfall.label.probing import Estimate, Plan, Probe, Prober, Rollout, together
-from footfall.label.tally import drawn, ready
+from footfall.label.tally import drawn, graded, ungradable
 from footfall.label.trees import TreeBuilder, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Problem, Trajectory, Tree
@@ -108,7 +108,10 @@ class OmegaPRM:
         return f"omegaprm-tree({self.policy.name},k={self.rollouts},{most},{rule},{drawn(self.params)})"
 
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Grown]:
-        """One tree a problem. A problem whose first rollouts are all right or all wrong has nothing to search."""
+        """One tree a problem. A problem whose first rollouts are all right or all wrong has nothing to search.
+
+        The tree of a problem without a reference answer stays empty, and costs nothing.
+        """
         prober = Prober(self.policy, self.params)
         plans = [self._plan(Tree(problem, separator=separator)) for problem in problems]
         return [
@@ -130,8 +133,9 @@ class OmegaPRM:
 
     def _plan(self, tree: Tree) -> Plan[_Growth]:
         growth = _Growth(TreeBuilder(tree))
-        top = ready(top_of(tree))
-        (estimate,) = yield [Probe(top, self.rollouts)]
+        if ungradable(tree.problem):
+            return growth
+        (estimate,) = yield [Probe(graded(top_of(tree)), self.rollouts)]
         tree.value = estimate.value
         self._enter(growth, -1, estimate)
         while growth.searches < self.searches and (self.budget is None or growth.rollouts < self.budget):

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, forget, together
-from footfall.label.tally import drawn, finished, ready
+from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
@@ -134,21 +134,21 @@ class StepAdvantage:
         settings = f"n={self.rollouts},alpha={self.alpha},{self.until},{drawn(self.params)}"
         return f"pav({self.policy.name},prover={prover},{settings})"
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Advantages as values; Q of policy and prover and the effective reward as aspects."""
-        traces = [ready(trajectory) for trajectory in trajectories]
-        own = together([self._plan(trace) for trace in traces], Prober(self.policy, self.params))
+        own = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
         if self.prover is None:
             proved = [_Values([None if q is None else best_of_k(q, self.k) for q in each.result.values],
                               each.result.failures) for each in own]  # fmt: skip
             costs = [each.cost for each in own]
         else:
-            others = together([self._plan(trace) for trace in traces], Prober(self.prover, self.params))
+            others = together([self._plan(trace) for trace in trajectories], Prober(self.prover, self.params))
             proved = [each.result for each in others]
             costs = [mine.cost + other.cost for mine, other in zip(own, others, strict=True)]
         return [
             self._judgement(trace, mine.result, mu, cost)
-            for trace, mine, mu, cost in zip(traces, own, proved, costs, strict=True)
+            for trace, mine, mu, cost in zip(trajectories, own, proved, costs, strict=True)
         ]
 
     def forget(self) -> None:

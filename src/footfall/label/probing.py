@@ -46,15 +46,14 @@ class Estimate:
 
     @property
     def value(self) -> float | None:
-        """MC = correct / rollouts; `None` if every call failed."""
-        return self.tally.successes / self.tally.rollouts if self.tally.rollouts else None
+        """MC = correct / rollouts; `None` if the rollouts say nothing."""
+        tally = self.tally
+        return tally.successes / tally.rollouts if tally.rollouts and tally.silence is None else None
 
     @property
     def failure(self) -> str | None:
         """Why there is no value."""
-        if self.tally.rollouts or not self.tally.asked:
-            return None
-        return f"all {self.tally.asked} rollouts failed: {self.tally.failure}"
+        return self.tally.silence
 
     def add(self, completions: Sequence[Completion], author: str) -> Cost:
         """Count completions in; what they cost."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, ready
+from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Trajectory
@@ -82,10 +82,10 @@ class RelativeProgress:
         """From which value on a step counts as good."""
         return self.epsilon if self.estimate == "soft" else 0.5
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        traces = [ready(trajectory) for trajectory in trajectories]
-        done = together([self._plan(trace) for trace in traces], Prober(self.policy, self.params))
-        return [self._judgement(trace, each) for trace, each in zip(traces, done, strict=True)]
+        done = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
+        return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[list[Estimate]]:
         """The estimates of the problem and of its prefixes, up to the first that is lost or cannot be valued."""

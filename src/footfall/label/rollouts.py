@@ -3,38 +3,43 @@
     FOLDER/BOOK/00c1….parquet      shards; a book holds what one policy wrote with one set of sampling parameters
 
 A completion is found again by policy name, sampling parameters, prefix and sample index. The prefix counts with all that a
-policy may read: the problem (without its reference answer), the steps, and their token ids where it has any. A shard is
-written whole or not at all, so a process killed in the middle loses at most the chunk it was sampling, and readers and
-writers in other processes see complete shards only. Two processes that miss the same rollout at the same moment both
-sample it; they get the same one. Failed calls are not kept: the next request tries them again.
+policy may read: the problem (without its reference answer), the steps, their token ids where it has any, and whether it ends
+in the middle of a step. A shard is written whole or not at all, so a process killed in the middle loses at most the chunk it
+was sampling, and readers and writers in other processes see complete shards only. Two processes that miss the same rollout
+at the same moment both sample it; they get the same one. Failed calls are not kept: the next request tries them again.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from footfall.formats import FormatError, read_parquet, write_parquet
 from footfall.policy.protocol import Completion, Finish, Policy, SamplingParams
+from footfall.policy.resuming import Resumable
 from footfall.types import Cost, Problem, Trajectory, content_key
 
 __all__ = ["Counts", "RolloutStore", "StoredPolicy", "prefix_address", "runs_of"]
 
 _SHARDS_IN_MEMORY = 32
 _NO_PROBLEM = Problem("rollout", "")
+_Ask: TypeAlias = Callable[[Sequence[Trajectory], int, SamplingParams, int], list[list[Completion]]]
 
 
-def prefix_address(prefix: Trajectory) -> str:
-    """Names a prefix by all that a policy may read of it: ids, where they are known, besides the text."""
+def prefix_address(prefix: Trajectory, unfinished: bool = False) -> str:
+    """Names a prefix by all that a policy may read of it: ids, where they are known, besides the text.
+
+    An `unfinished` one ends in the middle of a step: what comes next is not what comes after a step.
+    """
     problem = prefix.problem
     prompt = problem.prompt if isinstance(problem.prompt, str) else [[m.role, m.content] for m in problem.prompt]
     read = [problem.domain, problem.images, problem.tools, problem.tables, problem.documents, problem.meta]
     ids = None if prefix.tokenizer is None else [prefix.tokenizer, [step.token_ids for step in prefix.steps]]
-    return content_key(prefix.key, prompt, read, ids)
+    return content_key(prefix.key, prompt, read, ids, *(["unfinished"] if unfinished else []))
 
 
 def runs_of(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -177,8 +182,9 @@ class StoredPolicy:
     `charge="once"`: a hit costs nothing, but for the prompt, which counts as found in a cache. `charge="always"`: a hit
     costs what it did when it was written, so that methods which share a store can be compared by what each needs.
     `afresh`: the inner policy forgets its caches before each request, so that what it writes does not depend, even in
-    rounding, on what was found here: a run that was killed then goes on to the same bytes. What else the inner policy can
-    do (`value`, `choices`, its tokenizer) is there under the same name.
+    rounding, on what was found here: a run that was killed then goes on to the same bytes. If the inner policy can go on in
+    the middle of a step (`resume`), so can this one, and keeps what comes of it. What else the inner policy can do (`value`,
+    `choices`, its tokenizer) is there under the same name.
     """
 
     def __init__(
@@ -205,7 +211,8 @@ class StoredPolicy:
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not there yet, as while a copy is made
             raise AttributeError(name)
-        return getattr(self.inner, name)
+        found = getattr(self.inner, name)
+        return self._resume if name == "resume" else found
 
     @property
     def name(self) -> str:
@@ -219,19 +226,38 @@ class StoredPolicy:
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions for each prefix; equal prefixes in one request are sampled once, and charged once."""
-        book = self.store.book(self.name + self.form, params)
         addresses = [prefix_address(prefix) for prefix in prefixes]
+        return self._complete(self.inner.sample, prefixes, addresses, n, params, first)
+
+    def _resume(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """The same for prefixes that end in the middle of a step."""
+        addresses = [prefix_address(prefix, unfinished=True) for prefix in prefixes]
+        return self._complete(cast(Resumable, self.inner).resume, prefixes, addresses, n, params, first)
+
+    def _complete(
+        self,
+        ask: _Ask,
+        prefixes: Sequence[Trajectory],
+        addresses: Sequence[str],
+        n: int,
+        params: SamplingParams,
+        first: int,
+    ) -> list[list[Completion]]:
+        book = self.store.book(self.name + self.form, params)
         distinct = dict(zip(addresses, prefixes, strict=True))
         wanted = range(first, first + n)
         found = {address: self.store.get(book, address, wanted) for address in distinct}
         if any(len(have) < n for have in found.values()):
             self.store.refresh(book)
             found = {address: self.store.get(book, address, wanted) for address in distinct}
-        fresh = self._sample_missing(book, distinct, found, wanted, params)
+        fresh = self._ask_missing(ask, book, distinct, found, wanted, params)
         return [[self._charged(a, i, fresh, found) for i in wanted] for a in addresses]
 
-    def _sample_missing(
+    def _ask_missing(
         self,
+        ask: _Ask,
         book: str,
         prefixes: dict[str, Trajectory],
         found: dict[str, dict[int, Completion]],
@@ -250,7 +276,7 @@ class StoredPolicy:
                 part = addresses[start : start + size]
                 if self.afresh:
                     self.forget()
-                sampled = self.inner.sample([prefixes[address] for address in part], n, params, first=first)
+                sampled = ask([prefixes[address] for address in part], n, params, first)
                 written = [(a, completion) for a, row in zip(part, sampled, strict=True) for completion in row]
                 self.store.put(book, written)
                 fresh.update({(address, completion.index): completion for address, completion in written})

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from footfall.label.probing import Done, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, ready
+from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judged, Judgement, Trajectory, content_key
@@ -96,10 +96,10 @@ class SelfDenoising:
         settings = f"R={self.rollouts},N={self.responses},confidence={self.confidence},d={self.window}"
         return f"scan({self.policy.name},{settings},{drawn(self.params)})"
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        traces = [ready(trajectory) for trajectory in trajectories]
-        done = together([self._plan(trace) for trace in traces], Prober(self.policy, self.params))
-        return [self._judgement(trace, each) for trace, each in zip(traces, done, strict=True)]
+        done = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
+        return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[_Course]:
         (problem,) = yield [Probe(trace.prefix(0), self.responses)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import TypeVar, cast
 
 from footfall.answers import grade
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.types import Cost, Trajectory
+from footfall.types import Cost, Judge, Judgement, Problem, Trajectory
 
-__all__ = ["Tally", "drawn", "finished", "ready"]
+__all__ = ["Tally", "drawn", "finished", "graded", "of_answered", "ungradable"]
+
+F = TypeVar("F", bound=Callable[..., list[Judgement]])
 
 
 @dataclass(slots=True)
@@ -19,7 +23,7 @@ class Tally:
     successes: int = 0
     rollouts: int = 0
     unfinished: int = 0
-    """Cut at max_tokens; they count as rollouts that did not succeed, for a cut "12" would read as the answer 1."""
+    """Cut at max_tokens; they did not succeed, for a cut "12" would read as the answer 1. If all were, nobody can say."""
     asked: int = 0
     failure: str | None = None
     cost: Cost = field(default_factory=Cost)
@@ -38,16 +42,54 @@ class Tally:
                 self.successes += bool(grade(completion.after(prefix, author)).correct)
 
     @property
+    def silence(self) -> str | None:
+        """Why the rollouts say nothing of the prefix: every call failed, or nothing was written to its end."""
+        if self.rollouts == 0:
+            return f"all {self.asked} rollouts failed: {self.failure}" if self.asked else None
+        if self.unfinished == self.rollouts:
+            return f"all {self.rollouts} rollouts were cut before their end: raise max_tokens"
+        return None
+
+    @property
     def hopeless(self) -> bool:
-        """Rolled out, and never to the right answer. Where every call failed, nobody can say."""
-        return self.rollouts > 0 and self.successes == 0
+        """Rolled out, and never to the right answer."""
+        return self.rollouts > 0 and self.successes == 0 and self.silence is None
 
 
-def ready(trajectory: Trajectory) -> Trajectory:
-    """The trace with its outcome; an error if its problem has no answer to compare rollouts with."""
-    if trajectory.problem.answer is None:
-        raise ValueError(f"problem {trajectory.problem.id!r} has no reference answer, so rollouts cannot be graded")
+def ungradable(problem: Problem) -> str | None:
+    """Why rollouts of this problem cannot be graded; `None` if they can."""
+    if problem.answer is None:
+        return f"problem {problem.id!r} has no reference answer, so rollouts cannot be graded"
+    return None
+
+
+def graded(trajectory: Trajectory) -> Trajectory:
+    """The trace with its outcome: the given one, or that of its answer."""
     return trajectory if trajectory.correct is not None else grade(trajectory)
+
+
+def of_answered(judge: F) -> F:
+    """For the `judge` of a method of rollouts: it gets graded traces, and those alone whose problem has an answer.
+
+    All others stay unlabelled with the reason, and cost nothing.
+    """
+
+    @wraps(judge)
+    def judge_answered(self: Judge, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        reasons = [ungradable(trajectory.problem) for trajectory in trajectories]
+        rows = zip(trajectories, reasons, strict=True)
+        said = iter(judge(self, [graded(trajectory) for trajectory, reason in rows if reason is None]))
+        return [
+            next(said) if reason is None else _unlabelled(trajectory, self.name, reason)
+            for trajectory, reason in zip(trajectories, reasons, strict=True)
+        ]
+
+    return cast(F, judge_answered)
+
+
+def _unlabelled(trajectory: Trajectory, judge: str, reason: str) -> Judgement:
+    n = len(trajectory.steps)
+    return Judgement(trajectory.id, (None,) * n, judge, failures=(reason,) * n)
 
 
 def finished(trajectory: Trajectory) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import finished, ready
+from footfall.label.tally import finished, graded, ungradable
 from footfall.types import Cost, Json, Judged, Judgement, Step, Trajectory, Tree
 
 __all__ = ["TreeBuilder", "leaf_rows", "node_rows", "note_value", "top_of", "tree_of", "trees_of", "value_trees"]
@@ -75,16 +75,22 @@ def top_of(tree: Tree) -> Trajectory:
 def value_trees(trees: Sequence[Tree], prober: Prober, rollouts: int = 8) -> Cost:
     """Per-step Monte Carlo on trees: the top and every node that is not terminal get MC of `rollouts` completions.
 
-    All nodes of all trees are one batch. A node whose calls all failed keeps no value; its meta holds the reason.
+    All nodes of all trees are one batch. A node whose calls all failed, or whose problem has no
+    reference answer, keeps no value; its meta holds the reason.
     """
     done = together([_value_all(tree, rollouts) for tree in trees], prober)
     return Cost.total(each.cost for each in done)
 
 
 def _value_all(tree: Tree, rollouts: int) -> Plan[None]:
-    top = ready(top_of(tree))
     nodes = [i for i, node in enumerate(tree.nodes) if not node.terminal]
-    of_top, *estimates = yield [Probe(prefix, rollouts) for prefix in (top, *map(tree.trajectory, nodes))]
+    reason = ungradable(tree.problem)
+    if reason is not None:
+        for node in nodes:
+            tree.update(node, meta={**tree.nodes[node].meta, "failure": reason})
+        return
+    prefixes = (graded(top_of(tree)), *map(tree.trajectory, nodes))
+    of_top, *estimates = yield [Probe(prefix, rollouts) for prefix in prefixes]
     tree.value = of_top.value
     for node, estimate in zip(nodes, estimates, strict=True):
         note_value(tree, node, estimate)

@@ -22,7 +22,7 @@ import numpy as np
 
 from footfall.label.binary_search import bisect
 from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, together
-from footfall.label.tally import drawn, finished, ready
+from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Trajectory
@@ -143,10 +143,10 @@ class Uncertain:
         settings = f"{self.order},{self.measure},draws={self.draws},enough={self.enough},weighted={self.weighted}"
         return f"unprm({self.policy.name},{settings},{drawn(self.params)})"
 
+    @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        traces = [ready(trajectory) for trajectory in trajectories]
-        done = together([self._plan(trace) for trace in traces], Prober(self.policy, self.params))
-        return [self._judgement(trace, each) for trace, each in zip(traces, done, strict=True)]
+        done = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
+        return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[_Found]:
         if trace.correct:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Step, Trajectory
 
-__all__ = ["InWords", "Resumable", "Resuming", "is_unfinished", "resuming", "unfinished"]
+__all__ = ["InWords", "Resumable", "Resuming", "can_resume", "is_unfinished", "resuming", "unfinished"]
 
 _MARK = "unfinished"
 _WHOLE = 1 << 20
@@ -24,13 +24,20 @@ _WHOLE = 1 << 20
 _TRIES = 100_000
 
 
-@runtime_checkable
 class Resumable(Policy, Protocol):
     """A policy that can go on in the middle of a step."""
 
     def resume(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]: ...
+
+
+def can_resume(policy: Policy) -> TypeGuard[Resumable]:
+    """Whether the policy has `resume`, also by way of a policy that it passes requests on to.
+
+    Not `isinstance`: from Python 3.12 on that does not see what `__getattr__` finds.
+    """
+    return hasattr(policy, "resume")
 
 
 def unfinished(prefix: Trajectory) -> Trajectory:
@@ -44,7 +51,7 @@ def is_unfinished(prefix: Trajectory) -> bool:
 
 def resuming(policy: Policy) -> Resuming:
     """The policy as one that can be sent unfinished prefixes; if it cannot go on with them, it says so then."""
-    return Resuming(InWords(policy) if not isinstance(policy, Resumable) and hasattr(policy, "value") else policy)
+    return Resuming(InWords(policy) if not can_resume(policy) and hasattr(policy, "value") else policy)
 
 
 @dataclass(frozen=True)
@@ -63,13 +70,13 @@ class Resuming:
         """`n` completions for each prefix, in order."""
         begun = [i for i, prefix in enumerate(prefixes) if is_unfinished(prefix)]
         other = [i for i in range(len(prefixes)) if i not in set(begun)]
-        if begun and not isinstance(self.policy, Resumable):
-            raise ValueError(
-                f"{self.name} cannot go on in the middle of a step; take a model in this process or a scripted policy, or "
-                "a number of tokens that no step exceeds"
-            )
         rows: dict[int, list[Completion]] = {}
-        if begun and isinstance(self.policy, Resumable):
+        if begun:
+            if not can_resume(self.policy):
+                raise ValueError(
+                    f"{self.name} cannot go on in the middle of a step; take a model in this process or a scripted policy, "
+                    "or a number of tokens that no step exceeds"
+                )
             found = self.policy.resume([prefixes[i] for i in begun], n, params, first)
             rows.update(zip(begun, found, strict=True))
         if other:

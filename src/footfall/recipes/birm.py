@@ -4,11 +4,11 @@ What lies behind and what lies ahead, as in A*: a reward R of each step and a va
 
     score(s_1..s_t) = V_t + beta · mean(R_1..R_t)
 
-What differs: nothing is trained. R is the truth of each step, V whether the exact value is at least one half, each with one
-verdict in four flipped, independently: two heads of equal quality. The paper's PRM is R alone (its mean), its ORM is V
-alone. The policy is scripted and recovers from an error three times in ten, so that a wrong step is not the end. beta is 1 for
-best-of-N (middle of the paper's range) and 3 for beam search (its value for MATH), not tuned. Best-of-N chooses among the same
-samples, beam searches have the same width.
+What differs: nothing is trained (the objective `value-and-reward` trains both heads). R is the truth of each step, V
+whether the exact value is at least one half, each with one verdict in four flipped, independently: two heads of equal
+quality. The paper's PRM is R alone (its mean), its ORM is V alone. The policy is scripted and recovers from an error three
+times in ten, so that a wrong step is not the end. beta is 1 for best-of-N (middle of the paper's range) and 3 for beam
+search (its value for MATH), not tuned. Best-of-N chooses among the same samples, beam searches have the same width.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ rates of the policy gives a calibrated median and a low quantile p; instance-ada
 
 What differs: the PRM knows the exact values of a policy that errs a quarter as often, blurred by a normal error on the
 scale of logits. It over-estimates the policy that writes, but by little (0.02 in the mean on seed 0): errors that both
-policies cannot mend are most of what lowers a value. Its values are calibrated by a wrapper, not by training its head. It has
-no word on a bare problem: p is the mean over four first steps. N_max = 32. The "even" arm spends on every problem alike as
-many samples as cost what IAS spends on average.
+policies cannot mend are most of what lowers a value. Its values are calibrated by a wrapper, not by training its head (the
+objective `quantile` does that). It has no word on a bare problem: p is the mean over four first steps. The "even" arm spends on
+every problem alike as many samples as cost what IAS spends on average. In beam search (16 candidates, 4 of each of 4 beams,
+instead of 64, 8 and 8) IAS-of-K keeps fewer beams and IAS-of-M samples less of each, after every step instead of every fifth.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from footfall.label.blurred import Blurred
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
 from footfall.reward.calibrated import fit
-from footfall.search import AdaptiveBestOf, BestOf, Searcher, curve
+from footfall.search import AdaptiveBeam, AdaptiveBestOf, BeamSearch, BestOf, Method, Searcher, curve
 from footfall.types import Cost, Judge, Judged, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates
 
@@ -35,7 +36,7 @@ RECIPE = Recipe(
     stage="search",
     world="arithmetic",
     scale="60 calibration traces, 80 held-out traces and 60 problems a seed by the scripted policy; the PRM "
-    "is an exact value judge of a stronger policy, blurred; N_max = 32.",
+    "is an exact value judge of a stronger policy, blurred; N_max = 64, in beam search 16.",
     claims=(
         Claim(
             "Quantile regression brings a PRM's values closer to the policy's success rates.",
@@ -44,21 +45,31 @@ RECIPE = Recipe(
         ),
         Claim(
             "IAS keeps the accuracy of best-of-N (at most two points less).",
-            metric="accuracy", direction="higher", baseline="best-of-32", method="IAS", margin=-0.02,
+            metric="accuracy", direction="higher", baseline="best-of-64", method="IAS", margin=-0.02,
             beside=("IAS, uncalibrated", "single sample"),
         ),
         Claim(
             "IAS needs less than two thirds of best-of-N's tokens.",
-            metric="generated tokens, as a share of best-of-32's on the same problem", direction="lower",
-            baseline="best-of-32, tokens", method="IAS, tokens", margin=0.33, beside=("IAS, uncalibrated, tokens",),
+            metric="generated tokens, as a share of best-of-64's on the same problem", direction="lower",
+            baseline="best-of-64, tokens", method="IAS, tokens", margin=0.33, beside=("IAS, uncalibrated, tokens",),
         ),
         Claim(
             "At equal tokens IAS beats the same number of samples for every problem.",
             metric="accuracy", direction="higher", baseline="even", method="IAS",
         ),
+        Claim(
+            "IAS in beam search keeps its accuracy (IAS-of-K, at most two points less).",
+            metric="accuracy, beam search", direction="higher", baseline="beam search", method="IAS-of-K", margin=-0.02,
+            beside=("IAS-of-M",),
+        ),
+        Claim(
+            "IAS in beam search needs fewer tokens (IAS-of-K).",
+            metric="generated tokens, as a share of beam search's on the same problem", direction="lower",
+            baseline="beam search, tokens", method="IAS-of-K, tokens", beside=("IAS-of-M, tokens",),
+        ),
     ),
 )  # fmt: skip
-N = 32
+N, BEAM, EACH = 64, 16, 4
 _STRONG = ArithmeticPolicy(OpRates(0.01, 0.01, 0.05, 0.04), OpRates(0, 0, 0.01, 0.01), OpRates(0.2, 0.2, 0.2, 0.2))
 
 
@@ -74,17 +85,23 @@ def measure(trial: Trial) -> Outcome:
     judges |= {"temperature": fit(prm, rows, "temperature"), "isotonic": fit(prm, rows, "isotonic")}
     arms = {name: _brier(judge, trial) for name, judge in judges.items()}
     problems = world.problems(trial.size(60, 3), trial.seed)
-    full, adaptive, trusting = (
-        Searcher(policy, judge, method, params=params, separator="\n").solve(problems)
-        for judge, method in ((quantile, BestOf(N, "best")), (quantile, AdaptiveBestOf(N)), (prm, AdaptiveBestOf(N)))
-    )
-    for name, found in (("best-of-32", full), ("IAS", adaptive), ("IAS, uncalibrated", trusting)):
+
+    def solve(judge: Judge, method: Method) -> list[SearchResult]:
+        return Searcher(policy, judge, method, params=params, separator="\n").solve(problems)
+
+    full, beams = solve(quantile, BestOf(N, "best", "last")), solve(quantile, BeamSearch(BEAM, EACH))
+    adaptive, trusting = solve(quantile, AdaptiveBestOf(N)), solve(prm, AdaptiveBestOf(N))
+    sparing = {"IAS": (adaptive, full), "IAS, uncalibrated": (trusting, full), "best-of-64": (full, full)}
+    sparing |= {"beam search": (beams, beams), "IAS-of-K": (solve(quantile, AdaptiveBeam(BEAM, EACH, "beams")), beams)}
+    sparing |= {"IAS-of-M": (solve(quantile, AdaptiveBeam(BEAM, EACH, "expansions")), beams)}
+    for name, (found, whole) in sparing.items():
         arms[name] = [float(r.chosen is not None and bool(r.chosen.correct)) for r in found]
-        arms[f"{name}, tokens"] = [_tokens([r]) / _tokens([whole]) for r, whole in zip(found, full, strict=True)]
+        arms[f"{name}, tokens"] = [_tokens([r]) / _tokens([w]) for r, w in zip(found, whole, strict=True)]
     equal = max(1, round(N * _tokens(adaptive) / _tokens(full)))
     of_n = curve(full, [equal], ("best", "single"), aggregation="last").correct
     arms |= {"even": of_n["best"][0].tolist(), "single sample": of_n["single"][0].tolist()}
-    return Outcome(arms, Cost.total([*(label.cost for label in labels), *(r.cost for r in full + adaptive + trusting)]))
+    spent = [r.cost for found, _ in sparing.values() for r in found]
+    return Outcome(arms, Cost.total([*(label.cost for label in labels), *spent]))
 
 
 def _brier(judge: Judge, trial: Trial) -> list[float]:

@@ -1,4 +1,4 @@
-"""Early Rejection with Partial Reward Modeling: PRMs as partial reward models (arXiv 2508.01969).
+"""Accelerating LLM Reasoning via Early Rejection with Partial Reward Modeling (Cheshmi et al., arXiv 2508.01969).
 
 In beam search with N beams and M expansions only the first τ tokens of each candidate step are written, the PRM scores the
 fragments, and the steps of the best N/M alone are finished:

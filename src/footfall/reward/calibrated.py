@@ -38,7 +38,7 @@ _ROUNDS = 1500
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted map from a judge's value to calibrated ones, by name; the first is the value. Saved as JSON."""
+    """A fitted map from a judge's value to calibrated ones, by name; `value` says which is the value. Saved as JSON."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -48,6 +48,11 @@ class Calibration:
     """Pairs that it was fitted on."""
     judge: str
     """Whose values it is for."""
+
+    @property
+    def value(self) -> str:
+        """The name of the one that is the value: the median, or the only one there is."""
+        return "q50" if self.kind == "quantile" else self.names[0]
 
     def __call__(self, values: Sequence[float]) -> dict[str, list[float]]:
         """The calibrated values, by name."""
@@ -90,6 +95,16 @@ class Calibrated:
         key = content_key(asdict(self.calibration))[:8]
         return f"calibrated({self.calibration.kind},{key},{self.inner.name})"
 
+    @property
+    def threshold(self) -> float | None:
+        """What the calibration makes of the threshold that the judge declares, if it declares one."""
+        own: float | None = getattr(self.inner, "threshold", None)
+        return None if own is None else self.calibration([own])[self.calibration.value][0]
+
+    def forget(self) -> None:
+        """Drop what the judge inside has cached."""
+        getattr(self.inner, "forget", lambda: None)()
+
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._mapped(said) for said in self.inner.judge(trajectories)]
 
@@ -108,7 +123,8 @@ class Calibrated:
             for k, value in zip(at, mapped, strict=True):
                 columns[name][k] = value
         aspects = {name: tuple(column) for name, column in columns.items()}
-        values = aspects.pop(self.calibration.names[0]) if self.calibration.kind != "quantile" else aspects["q50"]
+        name = self.calibration.value
+        values = aspects[name] if self.calibration.kind == "quantile" else aspects.pop(name)
         return replace(said, values=values, judge=self.name, aspects={**said.aspects, **aspects})
 
 

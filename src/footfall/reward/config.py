@@ -38,6 +38,8 @@ class StepHeadConfig:
     """So many small networks whose mean is the value (`footfall.reward.ensemble`); 0: one linear layer."""
     head_width: int = 128
     """Of the hidden layers of these networks."""
+    columns: tuple[str, ...] = ()
+    """Names of outputs that each have a sigmoid of their own; the first is the value (`footfall.reward.several`)."""
     template: Template = field(default_factory=Template)
     max_length: int = 0
     """Tokens that fit in the context, markers included."""
@@ -64,9 +66,12 @@ class StepHeadConfig:
                 f"{self.head_width} with the classes {self.classes}"
             )
 
+        if self.columns and (self.heads or self.classes or len(set(self.columns)) != len(self.columns)):
+            raise ValueError(f"the outputs {self.columns} must have different names, and go with no classes or heads")
+
     @property
     def outputs(self) -> int:
-        return self.heads or len(self.classes) or 1
+        return self.heads or len(self.classes) or len(self.columns) or 1
 
     @property
     def good_index(self) -> list[int]:
@@ -84,7 +89,7 @@ class StepHeadConfig:
             what = f"unknown field {unknown[0]!r}" if unknown else "no field 'backbone'"
             raise ValueError(f"{source}: {what}; was it written by another version of footfall?")
         values = dict(given)
-        for name in ("classes", "good"):
+        for name in ("classes", "good", "columns"):
             values[name] = tuple(values.get(name, ()))
         if "template" in values:
             values["template"] = Template(**values["template"])

@@ -3,6 +3,7 @@
     value_k = sigmoid(w·h(p_k) + b)              one logit
     value_k = Σ_{c good} softmax(W h(p_k) + b)_c     named classes
     value_k = mean_e sigmoid(f_e(h(p_k)))            several small networks (`footfall.reward.ensemble`)
+    value_k = sigmoid(w_1·h(p_k) + b_1)              several named outputs (`footfall.reward.several`)
 
 h(p_k) is the last hidden state where step k is read: at its last token, or at a marker token put after it.
 """
@@ -30,6 +31,7 @@ from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
 from footfall.reward.ensemble import Heads, MeanOfHeads
 from footfall.reward.reading import PlainText, Reading, read_trace
 from footfall.reward.readout import Readout
+from footfall.reward.several import Several, repeated
 from footfall.reward.step_model import StepModel
 from footfall.types import Trajectory, content_key
 
@@ -67,6 +69,7 @@ class StepHeadModel(StepModel):
         good: Sequence[str] = (),
         heads: int = 0,
         head_width: int = 128,
+        columns: Sequence[str] = (),
         template: Template | None = None,
         max_length: int | None = None,
         lora_rank: int | None = None,
@@ -95,6 +98,7 @@ class StepHeadModel(StepModel):
             good=tuple(good),
             heads=heads,
             head_width=head_width,
+            columns=tuple(columns),
             template=template or template_for(tokenizer),
             max_length=_context(backbone, max_length, name),
             lora=lora_rank is not None,
@@ -153,6 +157,15 @@ class StepHeadModel(StepModel):
         stored = {**config.to_dict(), "canary": canary.to_dict()}
         (folder / CONFIG_FILE).write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
+    def widen(self, columns: Sequence[str]) -> None:
+        """Outputs of these names in place of the one value, which each of them begins as."""
+        if not isinstance(self.head, nn.Linear):
+            raise ValueError("many small heads cannot become several named outputs; begin from a linear head")
+        known = self.step_config
+        self.head = repeated(self.head, known.classes, known.good, len(columns))
+        self.step_config = replace(known, classes=(), good=(), columns=tuple(columns))
+        self.readout = _readout(self.step_config)
+
     @property
     def config(self) -> Any:
         """The backbone's config, where a Trainer looks for it."""
@@ -198,12 +211,16 @@ class StepHeadModel(StepModel):
         if not self.step_config.heads:
             # A single head is named as it was before there were several.
             config = {name: value for name, value in config.items() if name not in ("heads", "head_width")}
+        if not self.step_config.columns:
+            del config["columns"]
         return content_key(config, weights_fingerprint(self))[:12]
 
 
 def _readout(config: StepHeadConfig) -> Readout:
     if config.heads:
         return MeanOfHeads(members=config.heads)
+    if config.columns:
+        return Several(names=config.columns)
     return Readout("good" if config.classes else "sigmoid", config.classes, config.good)
 
 

@@ -71,10 +71,13 @@ def question(trace: Trajectory, error: int, critique: str | None) -> Trajectory:
 
 
 def correction_of(reply: Completion, separator: str) -> str | None:
-    """The corrected step in a critic's reply: what stands after the last mark, as one step; `None` if there is none."""
+    """The corrected step in a critic's reply: what stands after the last mark, as one step; `None` if there is none.
+
+    The space after the mark is not the step's; more of them may be, for they indent code.
+    """
     text = separator.join(step.written for step in reply.steps)
     _, found, rest = text.rpartition(MARK)
-    step = rest.strip().partition(separator or "\n\n")[0].strip()
+    step = rest.removeprefix(" ").strip("\n").partition(separator or "\n\n")[0].rstrip()
     return step if found and step and reply.finish != "error" else None
 
 

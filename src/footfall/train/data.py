@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from footfall.reward.batching import pad
 from footfall.reward.reading import Reading
 from footfall.reward.step_head import StepHeadModel
 from footfall.train.decontaminate import normalise
 from footfall.train.objectives import Objective
-from footfall.types import Judged, Judgement, Trajectory, content_key
+from footfall.types import Json, Judged, Judgement, Trajectory, content_key
 
 __all__ = ["DataReport", "Example", "collate", "data_key", "make_examples", "members", "split_by_problem"]
 
@@ -31,6 +31,8 @@ class Example(NamedTuple):
     targets: tuple[float, ...]
     labels: tuple[float, ...]
     mask: tuple[bool, ...]
+    beside: tuple[tuple[float | None, ...], ...] = ()
+    """Targets of further outputs, a column each; None: no label."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,20 @@ def _example(trajectory: Trajectory, judgement: Judgement, model: StepHeadModel,
             raise ValueError(f"trajectory {trajectory.id!r}, step {k + 1}: {error}") from error
         labels.append(0.0 if value is None else value)
     mask = tuple(value is not None for value in judgement.values)
-    return Example(trajectory, model.read(trajectory), tuple(targets), tuple(labels), mask)
+    beside = tuple(_further(trajectory, judgement, name, objective) for name in objective.beside)
+    return Example(trajectory, model.read(trajectory), tuple(targets), tuple(labels), mask, beside)
+
+
+def _further(trajectory: Trajectory, judgement: Judgement, name: str, objective: Objective) -> tuple[float | None, ...]:
+    if name not in judgement.aspects:
+        raise ValueError(
+            f"trajectory {trajectory.id!r}: {objective.name} learns from the aspect {name!r} too, and the labels of "
+            f"{judgement.judge} have {', '.join(judgement.aspects) or 'none'}; the labeller `beside` writes one"
+        )
+    try:
+        return tuple(None if label is None else objective.target(label) for label in judgement.aspects[name])
+    except ValueError as error:
+        raise ValueError(f"trajectory {trajectory.id!r}, aspect {name!r}: {error}") from error
 
 
 def _report(rows: int, examples: Sequence[Example], dropped: Counter[str]) -> DataReport:
@@ -133,14 +148,22 @@ def _report(rows: int, examples: Sequence[Example], dropped: Counter[str]) -> Da
 
 
 def collate(examples: Sequence[Example], pad_id: int) -> dict[str, Tensor]:
-    """A batch for the model and its loss, padded on the right."""
+    """A batch for the model and its loss, padded on the right; labels of further outputs make a last axis."""
     batch = pad([e.reading for e in examples], pad_id)
     targets_NS = torch.zeros(batch.positions.shape)
     mask_NS = torch.zeros(batch.positions.shape, dtype=torch.bool)
     for n, example in enumerate(examples):
         targets_NS[n, : len(example.targets)] = torch.tensor(example.targets)
         mask_NS[n, : len(example.mask)] = torch.tensor(example.mask)
-    return {**batch._asdict(), "targets": targets_NS, "mask": mask_NS}
+    if not any(e.beside for e in examples):
+        return {**batch._asdict(), "targets": targets_NS, "mask": mask_NS}
+    targets_KNS, mask_KNS = [targets_NS], [mask_NS]
+    for column in zip(*(e.beside for e in examples), strict=True):
+        rows = [torch.tensor([float("nan") if v is None else v for v in row]) for row in column]
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float("nan"))
+        mask_KNS.append(~padded.isnan())
+        targets_KNS.append(padded.nan_to_num(0.0))
+    return {**batch._asdict(), "targets": torch.stack(targets_KNS, dim=-1), "mask": torch.stack(mask_KNS, dim=-1)}
 
 
 def split_by_problem(rows: Sequence[Judged], share: float, seed: int) -> tuple[list[Judged], list[Judged]]:
@@ -154,6 +177,10 @@ def split_by_problem(rows: Sequence[Judged], share: float, seed: int) -> tuple[l
     return train, [row for row, text in zip(rows, texts, strict=True) if text in held]
 
 
-def data_key(rows: Sequence[Judged]) -> str:
-    """Content address of traces and labels, in order."""
-    return content_key([[t.key, None if j is None else [j.judge, list(j.values)]] for t, j in rows])
+def data_key(rows: Sequence[Judged], beside: Sequence[str] = ()) -> str:
+    """Content address of traces and labels, in order; aspects `beside` are labels too."""
+
+    def labels(j: Judgement) -> list[Json]:
+        return [j.judge, list(j.values), *(list(j.aspects.get(name, ())) for name in beside)]
+
+    return content_key([[t.key, None if j is None else labels(j)] for t, j in rows])

@@ -34,7 +34,7 @@ def evaluate(
     """Loss, step ROC-AUC, accuracy at 0.5 and Brier score over the labelled steps."""
     was_training = model.training
     model.eval()
-    loss = 0.0
+    loss, counted = 0.0, 0
     values: list[float] = []
     labels: list[float] = []
     size = objective.together
@@ -46,10 +46,12 @@ def evaluate(
         targets, mask = batch.pop("targets"), batch.pop("mask")
         logits = model(**batch)
         loss += float(objective.loss(logits, targets, mask)) * int(mask.sum())
-        values.extend(model.values(logits)[mask].tolist())
+        counted += int(mask.sum())
+        own = mask if mask.dim() == 2 else mask[..., 0]
+        values.extend(model.values(logits)[own].tolist())
         labels.extend(label for e in group for label, m in zip(e.labels, e.mask, strict=True) if m)
     model.train(was_training)
-    return {"loss": loss / max(1, len(labels)), **_metrics(values, labels, objective)}
+    return {"loss": loss / max(1, counted), **_metrics(values, labels, objective)}
 
 
 def _metrics(values: Sequence[float], labels: Sequence[float], objective: Objective) -> dict[str, float]:

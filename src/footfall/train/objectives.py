@@ -26,9 +26,11 @@ __all__ = [
     "bradley_terry_loss",
     "ce",
     "ce_loss",
+    "labelled_mean",
     "make_objective",
     "mse",
     "mse_loss",
+    "probability",
     "soft_bce",
     "soft_bce_loss",
 ]
@@ -36,7 +38,7 @@ __all__ = [
 
 def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """mean of -y log p - (1 - y) log(1 - p), p = sigmoid(logit), y a probability. Least at p = y, where it is H(y)."""
-    return _labelled_mean(F.binary_cross_entropy_with_logits(_one(logits), targets, reduction="none"), mask)
+    return labelled_mean(F.binary_cross_entropy_with_logits(_one(logits), targets, reduction="none"), mask)
 
 
 def bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, threshold: float) -> Tensor:
@@ -46,14 +48,14 @@ def bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, threshold: float) ->
 
 def mse_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """mean of (p - y)², p = sigmoid(logit)."""
-    return _labelled_mean((_one(logits).sigmoid() - targets) ** 2, mask)
+    return labelled_mean((_one(logits).sigmoid() - targets) ** 2, mask)
 
 
 def ce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """mean of -log softmax(logits)[y], y the index of the step's class."""
     log_p = logits.log_softmax(dim=-1)
     index = targets.masked_fill(~mask, 0).long().unsqueeze(-1)
-    return _labelled_mean(-log_p.gather(-1, index).squeeze(-1), mask)
+    return labelled_mean(-log_p.gather(-1, index).squeeze(-1), mask)
 
 
 def bradley_terry_loss(logits: Tensor, targets: Tensor, mask: Tensor, centering: float) -> Tensor:
@@ -82,7 +84,8 @@ def _one(logits: Tensor) -> Tensor:
     return logits.squeeze(-1)
 
 
-def _labelled_mean(losses: Tensor, mask: Tensor) -> Tensor:
+def labelled_mean(losses: Tensor, mask: Tensor) -> Tensor:
+    """The mean of the losses that the mask keeps; 0 if it keeps none."""
     if mask.dtype != torch.bool:
         raise TypeError(f"the mask of labelled steps must be boolean, not {mask.dtype}")
     return losses.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
@@ -103,6 +106,10 @@ class Objective:
     good: tuple[str, ...] = ()
     together: int = 1
     """Rows that stand side by side and are compared: they share a problem and are never parted. 2 for pairs."""
+    columns: tuple[str, ...] = ()
+    """Names of outputs that each mean something by itself; the first is the value."""
+    beside: tuple[str, ...] = ()
+    """Aspects of a judgement that are labels too: targets and mask are then (..., 1 + aspects), the label first."""
 
 
 def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
@@ -120,7 +127,7 @@ def bce(threshold: float = 0.0) -> Objective:
     return Objective(
         f"bce(threshold={threshold:g})",
         lambda logits, targets, mask: bce_loss(logits, targets, mask, threshold),
-        _probability,
+        probability,
         lambda label: label > threshold,
     )
 
@@ -128,13 +135,13 @@ def bce(threshold: float = 0.0) -> Objective:
 @register("objective", "soft-bce")
 def soft_bce() -> Objective:
     """Binary cross-entropy on soft labels: the label is the probability that the step is good."""
-    return Objective("soft-bce", soft_bce_loss, _probability, lambda label: label > 0.5)
+    return Objective("soft-bce", soft_bce_loss, probability, lambda label: label > 0.5)
 
 
 @register("objective", "mse")
 def mse() -> Objective:
     """Squared error between value and label."""
-    return Objective("mse", mse_loss, _probability, lambda label: label > 0.5)
+    return Objective("mse", mse_loss, probability, lambda label: label > 0.5)
 
 
 @register("objective", "ce")
@@ -186,7 +193,8 @@ def _side(label: float) -> float:
     return label
 
 
-def _probability(label: float) -> float:
+def probability(label: float) -> float:
+    """The label, if it is one."""
     if not 0 <= label <= 1:
         raise ValueError(f"label {label:g} is no probability; bring labels into [0, 1], or use ce with named classes")
     return label

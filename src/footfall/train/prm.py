@@ -101,13 +101,13 @@ def train_prm(
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
     name = backbone.step_config.backbone if isinstance(backbone, StepHeadModel) else str(backbone)
-    plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows)}
-    plan |= {"held_out": data_key(held_out)} if held_out else {}
+    objective = make_objective(config.objective, config.objective_options)
+    plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
+    plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
     plan["config"] = json.loads(json.dumps(config.to_dict()))
     finished = _open(out, plan, resume)
     if finished is not None:
         return TrainResult.from_dict(finished, out)
-    objective = make_objective(config.objective, config.objective_options)
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
@@ -207,8 +207,11 @@ def _split(
 
 def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, objective: Objective) -> StepHeadModel:
     if isinstance(backbone, StepHeadModel):
-        if backbone.step_config.classes != objective.classes:
-            raise ValueError(f"the model has the classes {backbone.step_config.classes}, not those of {objective.name}")
+        if _outputs(backbone) != (objective.classes, objective.columns):
+            raise ValueError(
+                f"the model has the classes {backbone.step_config.classes} and the outputs {backbone.step_config.columns}, "
+                f"not those of {objective.name}"
+            )
         return backbone
     if (Path(backbone) / CONFIG_FILE).is_file():
         return _continued(Path(backbone), config, objective)
@@ -220,6 +223,7 @@ def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, obje
         classes=objective.classes,
         good=objective.good,
         heads=config.heads,
+        columns=objective.columns,
         template=config.template,
         max_length=config.max_length,
         lora_rank=config.lora_rank,
@@ -233,8 +237,8 @@ def _for_heads(objective: Objective, heads: int) -> Objective:
     """The objective of several heads: each is fitted to the same labels, all weigh the same."""
     if not heads:
         return objective
-    if objective.classes or objective.together > 1:
-        raise ValueError(f"several heads give one logit each; {objective.name} needs classes or pairs")
+    if objective.classes or objective.columns or objective.together > 1:
+        raise ValueError(f"several heads give one logit each; {objective.name} needs classes, outputs or pairs")
 
     def loss(logits_NSE: Tensor, targets_NS: Tensor, mask_NS: Tensor) -> Tensor:
         targets, mask = (given.unsqueeze(-1).expand_as(logits_NSE) for given in (targets_NS, mask_NS))
@@ -246,10 +250,13 @@ def _for_heads(objective: Objective, heads: int) -> Objective:
 def _continued(folder: Path, config: TrainConfig, objective: Objective) -> StepHeadModel:
     """A trained step head to go on from; its reading stays what it was."""
     model = StepHeadModel.load(folder, device="cpu", dtype=torch.float32, trainable=True)
+    if objective.columns and not model.step_config.columns:
+        model.widen(objective.columns)
     known = model.step_config
-    if known.classes != objective.classes:
+    if _outputs(model) != (objective.classes, objective.columns):
         raise ValueError(
-            f"{folder} has the classes {known.classes}, the objective {objective.name} needs {objective.classes}"
+            f"{folder} has the classes {known.classes} and the outputs {known.columns}, the objective {objective.name} "
+            f"needs {objective.classes} and {objective.columns}"
         )
     if config.marker not in (None, known.marker) or (config.lora_rank is not None and not known.lora):
         raise ValueError(
@@ -260,6 +267,10 @@ def _continued(folder: Path, config: TrainConfig, objective: Objective) -> StepH
     if config.max_length is not None:
         model.step_config = replace(known, max_length=min(known.max_length, config.max_length))
     return model
+
+
+def _outputs(model: StepHeadModel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return model.step_config.classes, model.step_config.columns
 
 
 def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:

@@ -7,7 +7,6 @@ from footfall.worlds.arithmetic_policy import ArithmeticPolicy, OpRates
 from footfall.worlds.code import CodeWorld
 from footfall.worlds.code_policy import CodePolicy
 from footfall.worlds.judges import ExactValueJudge, TruthJudge
-from footfall.worlds.known_truth import KnownTruth
 from footfall.worlds.logic import LogicWorld
 from footfall.worlds.logic_policy import LogicPolicy
 from footfall.worlds.multilingual import MultilingualArithmetic, MultilingualPolicy
@@ -15,6 +14,6 @@ from footfall.worlds.truth import StepTruth
 
 __all__ = [
     "AlgebraPolicy", "AlgebraWorld", "ArithmeticPolicy", "ArithmeticWorld", "CodePolicy", "CodeWorld", "ExactValueJudge",
-    "KnownTruth", "LogicPolicy", "LogicWorld", "MultilingualArithmetic", "MultilingualPolicy", "OpRates", "StepTruth",
+    "LogicPolicy", "LogicWorld", "MultilingualArithmetic", "MultilingualPolicy", "OpRates", "StepTruth",
     "TruthJudge",
 ]  # fmt: skip

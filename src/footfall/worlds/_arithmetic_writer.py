@@ -14,6 +14,7 @@ from footfall.worlds._arithmetic_program import Program, program_of
 from footfall.worlds._arithmetic_reading import State, read_trace
 from footfall.worlds._arithmetic_text import ANSWER, Scene, pick, sentences
 from footfall.worlds._arithmetic_value import answers
+from footfall.worlds._memo import keep
 
 __all__ = ["Writer", "writer_of"]
 
@@ -39,7 +40,7 @@ class Writer:
         """The exact probability of the true answer from `state`."""
         known = self._values.get(state)
         if known is None:
-            known = self._values[state] = self.answers(state).get(self.program.truth[-1], 0.0)
+            known = keep(self._values, state, self.answers(state).get(self.program.truth[-1], 0.0))
         return known
 
     def complete(self, state: State, params: SamplingParams, seed: int, index: int) -> Completion:
@@ -68,7 +69,7 @@ class Writer:
         table = self._tables.get(state)
         if table is None:
             found = moves(self.script, self.program, state.due, state.value)
-            table = self._tables[state] = list(accumulate([move.probability for move in found])), found
+            table = keep(self._tables, state, (list(accumulate([move.probability for move in found])), found))
         thresholds, found = table
         at = len(found) if rng is None else bisect_right(thresholds, rng.random())
         if at < len(found):

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
 from footfall.types import Cost, Problem, Step, Trajectory
+from footfall.worlds._memo import keep
 
 __all__ = ["ByContent", "Move", "Script", "ScriptedPolicy", "Writer", "Writes", "check_rates"]
 
@@ -64,9 +65,9 @@ class Writer(Generic[S]):
     def state_after(self, prefix: Trajectory) -> S:
         """Where the script stands after `prefix`; a search asks again and again for the same ones, which are read once."""
         steps = tuple(step.written for step in prefix.steps)
-        if steps not in self._read:
-            self._read[steps] = self.script.state_after(prefix)
-        return self._read[steps]
+        if steps in self._read:
+            return self._read[steps]
+        return keep(self._read, steps, self.script.state_after(prefix))
 
     def value(self, state: S) -> float:
         """The exact probability of the right answer from `state`."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from footfall.types import Judgement, Trajectory
+from footfall.worlds._memo import keep
 from footfall.worlds._scripted import ScriptedPolicy, Writer
 from footfall.worlds.judges import ExactValueJudge
 from footfall.worlds.logic_policy import LogicPolicy
@@ -47,10 +48,13 @@ class ExactFragmentJudge:
 
     def _values(self, trajectory: Trajectory) -> tuple[float, ...]:
         texts = (trajectory.problem.id, *(step.text for step in trajectory.steps))
+        values = []
         for k in range(1, len(texts)):
-            if texts[: k + 1] not in self._known:
-                self._known[texts[: k + 1]] = self.policy.value(trajectory.prefix(k))
-        return tuple(self._known[texts[: k + 1]] for k in range(1, len(texts)))
+            known = self._known.get(texts[: k + 1])
+            if known is None:
+                known = keep(self._known, texts[: k + 1], self.policy.value(trajectory.prefix(k)))
+            values.append(known)
+        return tuple(values)
 
     def _of_fragment(self, before: Trajectory, fragment: str) -> float:
         writer = self.policy.writer(before.problem)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from footfall.registry import create, register
 from footfall.worlds.judges import TruthJudge
 
-__all__ = ["KnownTruth", "truth_of"]
-
-KnownTruth = TruthJudge
-"""Another name of `TruthJudge`."""
+__all__ = ["truth_of"]
 
 
 def truth_of(world: str, consequent: float = 0.0) -> TruthJudge:

@@ -21,7 +21,6 @@ from footfall.worlds import (
     ArithmeticWorld,
     CodePolicy,
     CodeWorld,
-    KnownTruth,
     LogicPolicy,
     LogicWorld,
     OpRates,
@@ -70,9 +69,9 @@ _SHORT_CODE = CodeWorld(families=("fold", "extreme"), tests=3, shown=0)
 WORLDS: Mapping[str, Place] = {
     "arithmetic": Place(ArithmeticWorld(), ArithmeticPolicy(), TruthJudge()),
     "long arithmetic": Place(ArithmeticWorld(min_ops=12, max_ops=16), _CAREFUL, TruthJudge()),
-    "logic": Place(LogicWorld(), LogicPolicy(), KnownTruth(LogicWorld())),
-    "short logic": Place(_SHORT_LOGIC, LogicPolicy(), KnownTruth(_SHORT_LOGIC)),
-    "algebra": Place(AlgebraWorld(), AlgebraPolicy(), KnownTruth(AlgebraWorld())),
+    "logic": Place(LogicWorld(), LogicPolicy(), TruthJudge(LogicWorld())),
+    "short logic": Place(_SHORT_LOGIC, LogicPolicy(), TruthJudge(_SHORT_LOGIC)),
+    "algebra": Place(AlgebraWorld(), AlgebraPolicy(), TruthJudge(AlgebraWorld())),
     "code": Place(CodeWorld(), CodePolicy(), TruthJudge(CodeWorld())),
     "short code": Place(_SHORT_CODE, CodePolicy(), TruthJudge(_SHORT_CODE)),
 }

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from footfall.encoding import Template
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
-from footfall.policy.torch_policy import TorchPolicy
 from footfall.types import Cost, Message, Problem, Step, Trajectory
+
+if TYPE_CHECKING:
+    from footfall.policy.torch_policy import TorchPolicy
 
 __all__ = ["Asker", "Reply", "Request"]
 
@@ -114,7 +117,7 @@ class Asker:
 
     def _too_long(self, prefix: Trajectory, max_tokens: int) -> str | None:
         """In process a sequence that cannot fit would stop the whole batch; a server says so itself."""
-        if not isinstance(self._writer, TorchPolicy):
+        if not _in_process(self._writer):
             return None
         limit = getattr(self._writer.engine.model.config.get_text_config(), "max_position_embeddings", None)
         length = len(self._writer.tokenizer.encode(prefix.problem.text, add_special_tokens=False)) + 1
@@ -134,7 +137,7 @@ class Asker:
 
     def _text(self, prefix: Trajectory, completion: Completion) -> str:
         """All that was written, as it was written: from the ids where there are ids."""
-        if isinstance(self._writer, TorchPolicy):
+        if _in_process(self._writer):
             ids = [i for step in completion.steps for i in step.token_ids or ()]
             decode = self._writer.tokenizer.decode
             return str(decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
@@ -151,9 +154,15 @@ def _disarmer(tokenizer: Any) -> Callable[[str], str]:
     return lambda text: pattern.sub(lambda match: match[0][:1] + "\u200b" + match[0][1:], text)
 
 
+def _in_process(policy: Policy) -> TypeGuard[TorchPolicy]:
+    """A model in this process, for which its module is loaded already: a server needs no torch, whose import takes seconds."""
+    module = sys.modules.get("footfall.policy.torch_policy")
+    return module is not None and isinstance(policy, module.TorchPolicy)
+
+
 def _tokenizer(policy: Policy) -> Any:
     """The tokenizer that renders dialogues for this policy; None if it takes messages."""
-    if isinstance(policy, TorchPolicy):
+    if _in_process(policy):
         return policy.tokenizer
     if not isinstance(policy, HttpPolicy) or policy.mode == "chat":
         return None

@@ -1,0 +1,71 @@
+"""`footfall label --method omegaprm --trees N`: rows of tree nodes, from the problems of a file alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall import cli
+from footfall.formats import read_parquet, write_parquet
+from footfall.label.omegaprm import OmegaPRM
+from footfall.policy.protocol import SamplingParams
+from footfall.types import Judged
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+
+TRACES = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 4, seed=7)]
+WORDS = ["label", "--method", "omegaprm", "--policy", "scripted-arithmetic", "--trees", "3", "--rollouts", "4"]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each problem twice, and one without a reference answer."""
+    monkeypatch.chdir(tmp_path)
+    blind = replace(TRACES[0], id="blind", problem=replace(TRACES[0].problem, id="blind", answer=None), correct=None)
+    again = [replace(trace, id=f"{trace.id}-again") for trace in TRACES]
+    write_parquet(Path("traces.parquet"), [*TRACES, *again, blind], "trajectory")
+    return "traces.parquet"
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert cli.main([*words, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_rows_are_those_of_the_tree_search_in_python(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, *WORDS, "--data", data)
+    rows: list[Judged] = read_parquet(Path(found["file"]), "judged")
+    method = OmegaPRM(ArithmeticPolicy(), rollouts=4, searches=3, params=SamplingParams())
+    assert found["judge"] == method.name and found["problems_without_answer"] == 1
+    expected = method.collect([trace.problem for trace in TRACES], TRACES[0].separator)
+    assert [(row.trajectory.key, row.judgement and row.judgement.values) for row in rows] == [
+        (row.trajectory.key, row.judgement and row.judgement.values) for row in expected
+    ]
+    assert len(rows) > len(TRACES) and found["labelled"] == len(rows), "one label a row, and more rows than traces"
+    costs = [row.judgement.cost.generated_tokens for row in expected if row.judgement is not None]
+    assert found["cost"]["generated_tokens"] == sum(costs)
+
+
+def test_the_same_command_again_finds_all_rollouts_in_the_store(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = (told(capsys, *WORDS, "--data", data) for _ in range(2))
+    assert first["store"]["misses"] > 0 and again["store"]["misses"] == 0
+    assert {**again, "store": 0, "seconds": 0} == {**first, "store": 0, "seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "monte-carlo"], "--trees grows the trees of --method omegaprm"),
+        (["--values", "soft"], "takes no --values"),
+        (["--estimate"], "--estimate cannot tell"),
+    ],
+)
+def test_what_does_not_go_with_trees_is_refused(
+    data: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*WORDS, "--data", data, *words]) != 0
+    assert message in " ".join(capsys.readouterr().err.split())
