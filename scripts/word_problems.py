@@ -70,7 +70,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--labels", choices=LABELS, default="monte-carlo")
-    parser.add_argument("--problems", type=int, help="of each set: to label (500), to evaluate (300), to search (100)")
+    parser.add_argument("--problems", type=int, help="of each set: to label (500), to evaluate (300), to search (50)")
     parser.add_argument("--samples", type=int, default=4, help="solutions a problem to label")
     parser.add_argument("--rollouts", type=int, default=8)
     parser.add_argument("--lost", type=float, default=0.0, help="OmegaPRM: a prefix of at most this value is lost")
@@ -256,9 +256,9 @@ def method_of(name: str, width: int) -> Method:
 
 def searched(args: argparse.Namespace, parts: Parts) -> Facts:
     """One sample, then the majority vote and each method at each width, on the same problems with the PRM of --labels."""
-    problems = [item.problem for item in spread(parts.held_out, args.problems or 100)]
-    policy, facts = open_policy(args), Facts()
-    judge = open_prm(args, args.labels, cache_tokens=1 << 20)
+    problems = [item.problem for item in spread(parts.held_out, args.problems or 50)]
+    policy = StoredPolicy(open_policy(args), args.out / "rollouts", charge="always", chunk=1 << 15)
+    judge, facts = open_prm(args, args.labels, cache_tokens=1 << 20), Facts()
     widths = [(name, width) for width in args.widths for name in ("majority", *args.methods)]
     for name, width in [("majority", 1), *widths]:
         started, method = time.monotonic(), method_of(name, width)

@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 from footfall import __version__
@@ -53,7 +54,10 @@ _SETTINGS = ("--set", "--option")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. 2: the user has something to mend, said in one line on stderr."""
+    """Run one command; the exit code. 1: it ran to its end, and nothing came of it (every call failed, no step has a label).
+
+    2: the user has something to mend, said in one line on stderr.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
@@ -89,10 +93,13 @@ def _run(name: str, words: list[str]) -> int:
         return int(module.main(words))
     import tyro
 
+    from footfall.commands._values import finite_fields
+
     kind = getattr(module, command.config)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     words = _gathered(words)
     config = tyro.cli(kind, args=words, prog=f"footfall {name}", description=inspect.getdoc(kind), config=style)
+    finite_fields(asdict(config))
     return int(module.main(config))
 
 
@@ -129,7 +136,8 @@ def _help() -> str:
             "  footfall demo",
             "  footfall score traces.jsonl",
             "",
-            "An error is one line; FOOTFALL_DEBUG=1 shows where it came from.",
+            "An error is one line; FOOTFALL_DEBUG=1 shows where it came from. Exit codes: 0 done; 1 done, but every call",
+            "failed or no step has a label; 2 something to mend; 130 stopped, and the same command goes on.",
             "",
         ]
     )

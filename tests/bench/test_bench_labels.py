@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,26 +12,32 @@ from xml.etree import ElementTree
 import pytest
 
 from footfall.bench._labels_advice import LEVELS, advice, better_critics, clearly_better, pick
-from footfall.bench._labels_figures import Known, measure, per_1000
-from footfall.bench._labels_methods import METHODS, Method, Setting, chosen, critic, known_methods
-from footfall.bench._labels_page import chart, costs_page, rows
+from footfall.bench._labels_critics import Critiqued, asked, critic, grounded, grounded_trees, in_turn
+from footfall.bench._labels_figures import Known, measure, measure_own, per_1000
+from footfall.bench._labels_methods import METHODS, Method, chosen, known_methods, unmeasured
+from footfall.bench._labels_page import chart, charts, costs_page, rows
+from footfall.bench._labels_setting import ReadOnce, Setting
 from footfall.bench.intervals import Interval, mean_of_seeds
-from footfall.bench.labels import LabelCosts, Plan, Point, frontier, run_plan
+from footfall.bench.labels import BLOCKS, LabelCosts, Plan, Point, frontier, run_plan
 from footfall.cli import main
 from footfall.label.freeprm import OutcomeLabels
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.noisy import noisy
+from footfall.label.votes import cut_after_error
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.store import Run
-from footfall.types import Cost, Judgement, Problem, Step, Trajectory
+from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from footfall.worlds.truth import StepTruth
 from scripts import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Plan(
-    worlds=("arithmetic",), methods=("monte-carlo", "omegaprm", "freeprm", "critic-10", "unprm"), seeds=2, traces=8
+    worlds=("arithmetic",),
+    methods=("monte-carlo", "omegaprm", "freeprm", "critic-10", "unprm", "symbolic-mc"),
+    seeds=2,
+    traces=8,
 )
 
 R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT
@@ -114,6 +120,7 @@ def test_the_frontier_is_what_no_measured_method_beats() -> None:
         point("free", 0, 0.4, 0.4), point("poor", 50, 0.3, 0.3), point("good", 100, 0.6, 0.6), point("dear", 200, 0.6, 0.6),
         point("best", 300, 0.9, 0.9), point("same", 300, 0.9, 0.9), point("critic", 90, 0.7, 0.7, kind="stand-in"),
         point("bad critic", 120, 0.6, 0.6, kind="stand-in"), point("truth", 0, 1.0, 1.0, kind="reference"),
+        point("trees", 10, 1.0, 1.0, kind="own traces"),
     ]  # fmt: skip
     marked = [p.method for p in frontier(points) if p.frontier]
     assert marked == ["free", "good", "best", "same", "critic"], "a critic is held against methods, and beats none"
@@ -162,9 +169,21 @@ def test_more_rollouts_come_closer_to_the_exact_value(costs: LabelCosts) -> None
 
 
 def test_a_method_that_lacks_something_is_named_with_the_reason(costs: LabelCosts) -> None:
-    assert costs.lacking == {"unprm": {"arithmetic": "scripted policies give no log-probabilities"}}
-    assert "prompted" in costs.unmeasured
-    assert not {"noisy", "random"} & costs.unmeasured.keys()
+    assert costs.lacking == {"symbolic-mc": {"arithmetic": "it is for logic alone"}}
+    assert "symbolic-mc" in BLOCKS["label-costs-methods"](costs)
+    policy = create("policy", "scripted-arithmetic-multilingual")
+    other = Setting("arithmetic-multilingual", ArithmeticWorld(), policy, SamplingParams(), 30, {})
+    unprm = known_methods()["unprm"]
+    assert unprm.lacks(other) == "the log-probabilities of this policy are not known"
+    assert unprm.lacks(other._replace(policy=ArithmeticPolicy())) is None
+
+
+def test_every_labeller_has_a_row_or_a_reason() -> None:
+    assert unmeasured().keys() <= {"beside"}
+    assert "no row in the table" not in unmeasured().values()
+    made = {"aurora", "prompted", "prompted-step", "prompted-meta", "prompted-reverse", "prompted-ensemble", "unprm"}
+    assert made | {"grounded", "grounded-tree", "symbolic-mc", "formal", "execution"} <= known_methods().keys()
+    assert {"arithmetic", "logic", "algebra", "code"} <= set(known_methods()["formal"].worlds or ())
 
 
 def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts) -> None:
@@ -173,6 +192,11 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts
     assert json.loads(json.dumps(again.to_dict())) == written
     ElementTree.fromstring(chart(again, "arithmetic"))
     assert chart(again, "arithmetic") == chart(LabelCosts.from_dict(written), "arithmetic")
+    assert list(charts(again)) == ["label_costs-arithmetic.svg", "label_costs-arithmetic-critics.svg"]
+    critics = ElementTree.tostring(
+        ElementTree.fromstring(charts(again)["label_costs-arithmetic-critics.svg"]), "unicode"
+    )
+    assert "critic-10" in critics and "best measured" in critics and "monte-carlo" not in critics
     page = costs_page(again)
     assert "omegaprm" in page and "does not apply" in page
     assert len(rows(again.points)) == len(again.points)
@@ -192,6 +216,71 @@ def test_a_run_goes_on_where_it_stopped_and_gives_the_same(tmp_path: Path, costs
     with Run(folder, "bench-labels", {}) as run:
         assert run_plan(SMALL, run).to_dict() == first
     assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
+
+
+def test_other_processes_find_the_same(tmp_path: Path, costs: LabelCosts) -> None:
+    plan = replace(SMALL, methods=("freeprm", "omegaprm", "unprm"))
+    with Run(tmp_path / "run", "bench-labels", {}) as run:
+        shared = run_plan(plan, run, workers=2)
+    own = [p for p in costs.points if p.method in ("freeprm", "omegaprm", "unprm")]
+    assert [replace(p, frontier=False) for p in shared.points] == [replace(p, frontier=False) for p in own]
+    with pytest.raises(ValueError, match="workers=0"), Run(tmp_path / "none", "bench-labels", {}) as run:
+        run_plan(plan, run, workers=0)
+
+
+def setting(price: int = 30) -> tuple[Setting, list[Trajectory]]:
+    world, policy = ArithmeticWorld(), ArithmeticPolicy()
+    traces = [trace for _, trace in world.traces(policy, 60, seed=1)]
+    return Setting("arithmetic", world, policy, SamplingParams(seed=3), price, {}), traces
+
+
+@pytest.mark.parametrize(
+    ("made", "budget", "replies"),
+    [(asked(), 3, 3), (asked(form="step"), 1, 1), (in_turn(), 4, 4), (in_turn(reference=False), 2, 2)],
+)
+def test_a_prompted_judge_is_asked_in_words_and_paid_by_the_step(
+    made: Callable[[Setting, float], Judge], budget: float, replies: int
+) -> None:
+    here, traces = setting(price=7)
+    judge = made(here, budget)
+    said = judge.judge(traces)
+    assert isinstance(judge, Critiqued) and judge.name == said[0].judge
+    assert [j.cost.generated_tokens for j in said] == [7 * replies * len(trace.steps) for trace in traces]
+    assert any("[1, " in (text or "") or "boxed" in (text or "") for j in said for text in j.rationales)
+    truth = [cut_after_error([int(v or 0) for v in j.values]) for j in TruthJudge(here.world).judge(traces)]
+    right = [v == t for j, row in zip(said, truth, strict=True) for v, t in zip(j.values, row, strict=True)]
+    assert 0.5 < sum(right) / len(right) < 1, "it errs, and not always"
+
+
+def test_a_tool_reads_a_text_once_and_says_the_same_of_its_copies() -> None:
+    asked_for: list[str] = []
+
+    class Tool:
+        name = "tool"
+
+        def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+            asked_for.extend(t.id for t in trajectories)
+            return [Judgement(t.id, (1.0,) * len(t.steps), self.name) for t in trajectories]
+
+    _, (first, other, *_rest) = setting()
+    tool = ReadOnce(Tool(), {})
+    said = tool.judge([first, replace(first, id="copy"), other])
+    assert [j.trajectory_id for j in said] == [first.id, "copy", other.id] and len(asked_for) == 2
+    assert tool.judge([other]) == said[2:] and len(asked_for) == 2
+    assert tool.judge([]) == []
+
+
+def test_grounded_labels_on_given_traces_and_on_its_own() -> None:
+    here, traces = setting()
+    given = measure(Known(here, traces, ArithmeticPolicy()), method(), grounded(here, 2).judge(traces))
+    assert given["step_accuracy"] is not None and given["step_accuracy"] > 0.8
+    trees = grounded_trees(here, 2)
+    own = measure_own(Known(here, traces, ArithmeticPolicy()), method(), trees)
+    assert own is not None and own["step_accuracy"] is not None and own["step_accuracy"] > 0.8
+    problems = [trace.problem for trace in traces[::4]]
+    rows = trees.collect(problems, traces[0].separator)
+    spent = sum(tree.cost.generated_tokens for tree in trees.grow(problems, traces[0].separator))
+    assert own["tokens"] == pytest.approx(spent / len(rows))
 
 
 def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,11 +354,11 @@ def test_every_world_has_its_truth_by_name(world: str) -> None:
 def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     stored = write_tables.label_costs()
     text = (ROOT / "docs" / "label_costs.md").read_text(encoding="utf-8")
-    assert write_tables.written(text) == text, "run: python scripts/write_tables.py"
+    assert write_tables.written(text) == text, "run: python -m scripts.write_tables"
     assert advice(stored) in text
-    for world in stored.worlds:
-        drawn = (ROOT / "docs" / f"label_costs-{world}.svg").read_text(encoding="utf-8")
-        assert drawn == chart(stored, world) + "\n", "run: python scripts/write_tables.py"
+    for file, drawn in charts(stored).items():
+        told = "run: python -m scripts.write_tables"
+        assert (ROOT / "docs" / file).read_text(encoding="utf-8") == drawn + "\n", told
     for one in stored.points:
         marked = frontier(stored.of(one.world))
         assert one.frontier == next(p for p in marked if replace(p, frontier=one.frontier) == one).frontier

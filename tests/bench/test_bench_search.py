@@ -3,71 +3,150 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from footfall.bench import _search_prms
 from footfall.bench._frontier import cheapest_as_good
 from footfall.bench._search_advice import LEVELS, advice, picks
-from footfall.bench._search_judges import NOISE, Priced, exact_values, noisy_values, tokens_of_text
+from footfall.bench._search_judges import NOISE, WAYS, Finished, Priced, Reader, exact, noisy, tokens_of_text
 from footfall.bench._search_methods import METHODS, SINGLE, Row, chosen, unmeasured
 from footfall.bench._search_page import chart, costs_page, rows
 from footfall.bench._search_points import Plan, Point, SearchCosts, World, frontier
-from footfall.bench.searching import run_plan
+from footfall.bench._search_prms import Site, solution_auc, step_auc
+from footfall.bench.searching import Group, run_plan
 from footfall.cli import main
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create, parts
 from footfall.search import BestOf, Searcher
 from footfall.store import Run
-from footfall.types import Problem, Step, Trajectory
-from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+from footfall.types import Judgement, Problem, Step, Trajectory
+from footfall.worlds import (
+    ArithmeticPolicy,
+    ArithmeticWorld,
+    ExactValueJudge,
+    LogicPolicy,
+    LogicWorld,
+    TruthJudge,
+)
+from footfall.worlds.fragments import ExactFragmentJudge
 from scripts import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = Plan(worlds=("arithmetic",), methods=("majority", "best-of-n", "beam-search"), seeds=2, problems=4, most=4)
+SMALL = Plan(
+    worlds=("arithmetic",), judges=("exact", "noisy"), methods=("majority", "best-of-n", "beam-search"), seeds=2, problems=4,
+    most=4,
+)  # fmt: skip
 
 
 def trace(*steps: str) -> Trajectory:
     return Trajectory("t", Problem("p", "one two three"), tuple(map(Step, steps)))
 
 
+class Said:
+    """A judge of given values, that notes which texts it was asked about and in which batches."""
+
+    name = "said"
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        self.batches.append([t.text.replace("\n", "") for t in trajectories])
+        return [Judgement(t.id, tuple((k + 1) / 10 for k in range(len(t.steps))), self.name) for t in trajectories]
+
+
+def priced(reread: bool = False) -> Priced:
+    return Priced("j", Reader(Said(), Said()), {}, reread)
+
+
+def read(judge: Priced, trajectory: Trajectory) -> int:
+    return judge.judge([trajectory])[0].cost.scored_tokens
+
+
 def test_a_judge_reads_a_problem_once_and_every_new_step_once() -> None:
-    judge = Priced("j", lambda prefix: 0.5, {})
-    costs = [judge.judge([t])[0].cost.scored_tokens for t in (trace("a b"), trace("a b", "c"), trace("a b", "d"))]
+    judge = priced()
+    costs = [read(judge, t) for t in (trace("a b"), trace("a b", "c"), trace("a b", "d"))]
     assert costs == [4 + 3, 2, 2], "a word a token, one for the end"
-    assert judge.judge([trace("a b", "c")])[0].cost.scored_tokens == 0, "all of it was read"
+    assert read(judge, trace("a b", "c")) == 0, "all of it was read"
     judge.forget()
-    assert judge.judge([trace("a b", "c")])[0].cost.scored_tokens == 9
-    again = Priced("j", lambda prefix: 0.5, {}, reread=True)
-    assert [again.judge([trace("a b", "c")])[0].cost.scored_tokens for _ in range(2)] == [9, 9]
+    assert read(judge, trace("a b", "c")) == 9
+    again = priced(reread=True)
+    assert [read(again, trace("a b", "c")) for _ in range(2)] == [9, 9]
 
 
-def test_values_are_worked_out_once_for_all_that_share_a_memory() -> None:
-    asked: list[int] = []
+def test_a_beginning_is_read_without_an_end_and_only_the_rest_of_its_step_later() -> None:
+    judge = priced()
+    assert judge.judge_partial([trace("a", "b c")])[0].cost.scored_tokens == 4 + 2 + 2
+    assert judge.judge_partial([trace("a", "b c")])[0].cost.scored_tokens == 0
+    assert read(judge, trace("a", "b c d e")) == 2 + 1, "two words and the end"
+    assert read(judge, trace("a", "b cd")) == 3, "begins with other words"
+    again = priced(reread=True)
+    assert [again.judge_partial([trace("a", "b c")])[0].cost.scored_tokens, read(again, trace("a", "b c d"))] == [8, 10]
 
-    def value(prefix: Trajectory) -> float:
-        asked.append(len(prefix.steps))
-        return len(prefix.steps) / 10
 
+def test_what_is_said_of_a_text_is_asked_once_in_one_batch_for_all_that_share_a_memory() -> None:
+    said = Said()
     memory: dict[str, float | None] = {}
     for _ in range(2):
-        said = Priced("j", value, memory).judge([trace("a", "b"), trace("a", "c")])
-        assert [j.values for j in said] == [(0.1, 0.2), (0.1, 0.2)]
-    assert asked == [1, 2, 2]
+        found = Priced("j", Reader(said, said), memory).judge(
+            [trace("a"), trace("a", "b"), trace("a", "c"), trace("a", "b")]
+        )
+        assert [j.values for j in found] == [(0.1,), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2)]
+    assert said.batches == [["ab", "ac"]], "one that another begins with is read with it"
 
 
 def test_judges_are_as_good_as_they_should_be() -> None:
     world, policy = ArithmeticWorld(), ArithmeticPolicy()
     traces = [t for _, t in world.traces(policy, 150, seed=1)]
-    exact = Priced("e", exact_values(policy), {}).judge(traces[:5])
-    for t, said in zip(traces, exact, strict=False):
+    for t, said in zip(traces[:5], Priced("e", exact(policy, 0), {}).judge(traces[:5]), strict=True):
         assert said.values == tuple(policy.value(t.prefix(k + 1)) for k in range(len(t.steps)))
-    noisy = [v for j in Priced("n", noisy_values(world, 3), {}).judge(traces) for v in j.values]
+    flipped = [v for j in Priced("n", noisy(world, policy, 3), {}).judge(traces) for v in j.values]
     truth = [v for j in TruthJudge(world).judge(traces) for v in j.values]
-    wrong = sum(a != b for a, b in zip(noisy, truth, strict=True)) / len(truth)
+    wrong = sum(a != b for a, b in zip(flipped, truth, strict=True)) / len(truth)
     assert wrong == pytest.approx(NOISE, abs=4 * (NOISE * (1 - NOISE) / len(truth)) ** 0.5)
+
+
+def test_a_beginning_is_worth_what_its_ends_are() -> None:
+    policy = LogicPolicy()
+    [(_, whole)] = LogicWorld().traces(policy, 1, seed=4)
+    before, step = whole.prefix(1), whole.steps[1].text
+    cuts = [before.extend([Step(" ".join(step.split(" ")[:k]))]) for k in range(2, step.count(" "))]
+    near = Finished(ExactValueJudge(policy), policy, 0).judge(cuts)
+    known = ExactFragmentJudge(policy).judge_partial(cuts)
+    assert [j.values[:-1] for j in near] == [j.values[:-1] for j in known]
+    for a, b in zip(near, known, strict=True):
+        assert a.values[-1] == pytest.approx(b.values[-1], abs=4 * 0.5 / WAYS**0.5)
+
+
+def test_how_good_a_judge_is_is_told_from_steps_up_to_the_first_error() -> None:
+    world = ArithmeticWorld()
+    traces = [t for _, t in world.traces(ArithmeticPolicy(), 60, seed=2)]
+    truth = TruthJudge(world).judge(traces)
+    assert step_auc(world, traces, truth) == 1.0 and solution_auc(traces, truth) == pytest.approx(1.0, abs=0.1)
+    turned = [replace(j, values=tuple(1 - v for v in j.values if v is not None)) for j in truth]
+    assert step_auc(world, traces, turned) == 0.0
+    firsts = [world.first_error(t) if (world.first_error(t) or 0) >= 0 else len(t.steps) for t in traces]
+    late = [
+        replace(j, values=(*j.values[: f + 1], *[2.0] * len(j.values[f + 1 :])))
+        for f, j in zip(firsts, truth, strict=True)
+    ]
+    assert step_auc(world, traces, late) == 1.0, "what comes after the first error does not count"
+    right = [t for t in traces if t.correct]
+    assert solution_auc(right, TruthJudge(world).judge(right)) is None, "nothing to tell apart"
+
+
+def test_a_prm_is_trained_on_problems_that_are_not_measured() -> None:
+    for name in ("arithmetic", "logic", "algebra", "code"):
+        world = create("world", name)
+        site = Site(world, create("policy", f"scripted-{name}"), 0)
+        texts = [{problem.text for problem in site.problems(20, split)} for split in ("train", "test")]
+        measured = {problem.text for problem in world.problems(20, 0, split="test")}
+        assert not texts[0] & measured and not texts[0] & texts[1] and len(texts[1] & measured) < 10, name
 
 
 def point(name: str, tokens: float, right: str, judged: bool = True) -> Point:
@@ -143,6 +222,24 @@ def test_a_run_goes_on_where_it_stopped_and_other_processes_give_the_same(tmp_pa
     assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
 
 
+def test_the_trained_judge_is_the_same_after_a_stop_and_its_quality_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_search_prms, "HELD_OUT", 20)
+    plan = replace(SMALL, judges=("prm",), methods=("best-of-n", "early-rejection"), seeds=1, problems=2, prm_traces=4)
+    with Run(tmp_path, "bench-search", {}) as run:
+        before = run_plan(plan, run)
+    [told] = before.prms["arithmetic"]
+    assert 0 < told["step_auc"] < 1 and told["training_traces"] == 4 and "AUC of steps" in costs_page(before)
+    weights = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model/*")}
+    for path in [*tmp_path.rglob("quality.json"), *tmp_path.rglob("*early-rejection*.json")]:
+        path.unlink()
+    with Run(tmp_path, "bench-search", {}) as run:
+        assert run_plan(plan, run).to_dict() == before.to_dict()
+    assert weights and weights == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model/*")}, "trained once"
+    assert {p.method for p in before.of("arithmetic", "prm") if p.judged} == {"best-of-n", "early-rejection"}
+
+
 def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     docs, out = tmp_path / "docs", tmp_path / "run"
     docs.mkdir()
@@ -165,7 +262,7 @@ def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytes
         (["--option", "methods=beem"], "no search method is called 'beem'"),
         (["--option", "worlds=geometry"], "no world is called"),
         (["--option", "judges=oracle"], "no judge is called 'oracle'"),
-        (["--option", "judges=prm"], "needs a trained PRM"),
+        (["--option", "prm_traces=0"], "want a world, a judge"),
         (["--option", "colour=red"], "takes no option 'colour'"),
         (["--data", "x"], "takes no --data"),
     ],
@@ -187,21 +284,18 @@ def test_every_row_makes_its_method_at_each_place_and_it_searches(row: Row) -> N
     assert row in METHODS
     for budget in row.budgets:
         assert row.make(budget, "mean").name
-    if row.lacks(scripted=True) is not None:
-        return
-    policy = create("policy", "scripted-arithmetic")
-    method = row.make(row.budgets[0], "last")
-    judge = Priced("j", exact_values(policy), {})
-    params = SamplingParams(seed=1, max_tokens=256)
-    results = Searcher(policy, judge, method, params=params, separator="\n").solve(ArithmeticWorld().problems(2, 5))
-    assert all(result.answer is not None for result in results)
+    for world in ("arithmetic", "code"):
+        plan = Plan((world,), problems=2, methods=(row.name,))
+        figures = Group(plan, Path(), world, 0).figures(row.make(row.budgets[0], "last"), "noisy")
+        assert figures["answered"] == [1, 1] and min(figures["policy_tokens"]) > 0
+        assert (min(figures["judge_tokens"]) > 0) == figures["judged"]
 
 
 def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     stored = write_tables.search_costs()
     text = (ROOT / "docs" / "search_costs.md").read_text(encoding="utf-8")
-    assert write_tables.written(text) == text, "run: python scripts/write_tables.py"
+    assert write_tables.written(text) == text, "run: python -m scripts.write_tables"
     assert advice(stored) in text
     for world, judge in stored.settings():
         drawn = (ROOT / "docs" / f"search_costs-{world}-{judge}.svg").read_text(encoding="utf-8")
-        assert drawn == chart(stored, world, judge) + "\n", "run: python scripts/write_tables.py"
+        assert drawn == chart(stored, world, judge) + "\n", "run: python -m scripts.write_tables"

@@ -90,6 +90,18 @@ def test_scores_of_elsewhere_are_measured_and_what_is_missing_is_named(capsys: p
     assert (found["unknown"], found["unknown_ids"], found["unjudged_steps"]) == (1, ["nobody"], 1)
 
 
+@pytest.mark.parametrize(
+    ("factor", "words", "warned"),
+    [(1, (), False), (100, (), True), (100, ("--threshold", "50"), False), (-1, ("--threshold", "-0.5"), False)],
+)
+def test_scores_on_another_scale_than_the_threshold_are_warned_of(
+    factor: int, words: tuple[str, ...], warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_scores("s.jsonl", gsm8k_0=[0.9 * factor, 0.1 * factor, 0.1 * factor], gsm8k_1=[0.9 * factor] * 3)
+    assert cli.main([*BENCH, "--scores", "s.jsonl", *words]) == 0
+    assert ("s.jsonl: 6 of 6 scores lie outside [0, 1], the furthest is 90" in capsys.readouterr().err) == warned
+
+
 def test_bad_scores_are_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     Path("nan.jsonl").write_text('{"id": "gsm8k-0", "scores": [0.5, NaN, 1]}\n', encoding="utf-8")
     assert "nan.jsonl, line 1, field scores, step 2" in refused([*BENCH, "--scores", "nan.jsonl"], capsys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import subprocess
@@ -11,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from footfall import cli
-from footfall.registry import KINDS, parts
+from footfall.commands._values import check_values
+from footfall.registry import KINDS, load, parts
 from footfall.worlds import ArithmeticPolicy
 
 HEAVY = {"torch", "transformers", "pyarrow", "tyro", "numpy", "rich"}
 WITH_CONFIG = [name for name, command in cli.COMMANDS.items() if command.config and name != "demo"]
 TRACE = '{"problem": "2 + 3 * 4 = ?", "steps": ["3 * 4 = 12", "2 + 12 = 15"], "id": "mine"}\n'
+LABEL = ["label", "--data", "traces.jsonl", "--policy", "embedded", "--method"]
+ESTIMATE = [*LABEL, "monte-carlo", "--estimate"]
+SEARCH = ["search", "--problems", "world:arithmetic:2", "--judge", "length", "--method"]
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +89,10 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
         (["score", "traces.jsonl"], "run `footfall demo`"),
         (["score", "traces.jsonl", "--judge", "alwys-right"], "did you mean 'always-right'?"),
         (["score", "traces.jsonl", "--judge", "."], "is no PRM"),
-        (["score", "traces.jsonl", "--judge", "random", "--set", "sead=1"], "takes no --sead; did you mean seed?"),
+        (
+            ["score", "traces.jsonl", "--judge", "random", "--set", "sead=1"],
+            "takes no --set sead=…; did you mean seed?",
+        ),
         (["score", "traces.jsonl", "--judge", "random", "--policy", "embedded"], "takes no --policy"),
         (["score", "traces.jsonl", "--judge", "random", "--to", "traces.jsonl"], "pass --fresh"),
         (["score", "traces.jsonl", "--judge", "random", "--to", "x.csv"], ".parquet is expected"),
@@ -100,6 +108,28 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
         (["train", "--data", "traces.jsonl"], "`footfall label` makes them"),
         (["train", "--data", "traces.jsonl", "--objective", "soft-bse"], "did you mean 'soft-bce'?"),
         (["info", "none"], "there is no such file or folder"),
+        (["score", "traces.jsonl", "--judge", "r-prm", "--policy", "embedded"], "needs --set prompt=…"),
+        (
+            ["score", "traces.jsonl", "--judge", "random", "--threshold", "nan"],
+            "--threshold nan: a finite number is needed",
+        ),
+        (["label", "--data", "traces.jsonl", "--policy", "embedded", "--set", "k=4"], "takes no --set k=…"),
+        (["label", "--data", "traces.jsonl", "--policy", "embedded", "--half-width", "2"], "below 0.5"),
+        (
+            ["label", "--data", "traces.jsonl", "--policy", "embedded", "--store", ""],
+            "--store needs the name of a folder",
+        ),
+        (["label", "--data", "traces.jsonl", "--set", "policy=embedded"], "--policy names a policy"),
+        ([*ESTIMATE, "--price-in", "-5"], "--price-in -5: a price is 0 or more"),
+        ([*ESTIMATE, "--price-out", "nan"], "--price-out nan: a finite number"),
+        ([*ESTIMATE, "--tokens-per-second", "nan"], "--tokens-per-second nan: a finite number"),
+        ([*ESTIMATE, "--tokens-per-second", "0"], "it must be more than 0"),
+        (["search", "--problems", "world:arithmetic:2", "--method", "majority", "--set", "m=2"], "takes no --set m=…"),
+        ([*SEARCH, "majority", "--temperature", "nan"], "--temperature nan: a finite number"),
+        (
+            [*SEARCH, "majority", "--helper", "a=http,url=http://x/v1,timeout=soon"],
+            "timeout is a finite number, not 'soon'",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_the_way_out(
@@ -112,6 +142,53 @@ def test_a_mistake_is_one_line_with_the_way_out(
     assert shown.err.startswith("footfall: ") and shown.err.count("\n") == 1
     assert said in shown.err
     assert not Path("runs").exists(), "a command that could not begin leaves no run directory"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([*SEARCH, "beam-search", "--set", "expansions=abc"], "expansions of the searcher 'beam-search' is a whole number"),
+        ([*SEARCH, "beam-search", "--set", "expansions=2.5"], "is a whole number, not 2.5"),
+        ([*SEARCH, "beam-search", "--set", "rule=abc"], "is one of best, majority, weighted, not 'abc'"),
+        ([*SEARCH, "beam-search", "--set", "distinct=1"], "is true or false, not 1"),
+        ([*SEARCH, "mcts", "--set", "paths=abc"], "paths of the searcher 'mcts' is a whole number"),
+        ([*SEARCH, "hybrid-vote", "--set", "share=abc"], "share of the searcher 'hybrid-vote' is a finite number"),
+        ([*SEARCH, "pats", "--set", "widths=3"], "is a list, as in [8, 4, 2], of a whole number each, not 3"),
+        ([*LABEL, "monte-carlo", "--set", "rollouts=abc"], "rollouts of the labeller 'monte-carlo' is a whole number"),
+        ([*LABEL, "monte-carlo", "--set", "rollouts=true"], "is a whole number, not true"),
+        ([*LABEL, "er-prm", "--set", "eta=abc"], "eta of the labeller 'er-prm' is a finite number, not 'abc'"),
+        ([*LABEL, "er-prm", "--set", "eta=NaN"], "is a finite number, not nan"),
+        ([*LABEL, "scan", "--set", "confidence=abc"], "confidence of the labeller 'scan' is a finite number"),
+        ([*LABEL, "prompted", "--set", "n=abc"], "n of the labeller 'prompted' is a whole number"),
+        ([*LABEL, "prompted", "--set", "prompts=3"], "prompts of the labeller 'prompted' is text, not 3"),
+        (["bench", "labels", "--option", "seeds=abc"], "seeds of bench labels is a whole number, not 'abc'"),
+        (["bench", "search", "--option", "seeds=abc"], "seeds of bench search is a whole number, not 'abc'"),
+        (["bench", "search", "--option", "workers=abc"], "workers of bench search is a whole number, not 'abc'"),
+        (["score", "traces.jsonl", "--judge", "length", "--set", "scale=abc"], "scale of the labeller 'length' is a finite"),
+        (["train", "--data", "traces.jsonl", "--objective", "bce", "--set", "threshold=abc"], "of the objective 'bce' is"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_the_wrong_kind_is_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test_a_mistake_is_one_line_with_the_way_out(words, said, capsys)
+
+
+@pytest.mark.parametrize("kind", ["labeller", "reward", "searcher", "benchmark", "policy", "objective"])
+def test_every_parts_own_defaults_fit_what_it_is_said_to_take(kind: str) -> None:
+    for name in parts(kind):
+        factory = load(kind, name)
+        own = {key: p.default for key, p in inspect.signature(factory).parameters.items() if p.default is not p.empty}
+        as_json = {key: list(value) if type(value) is tuple else value for key, value in own.items()}
+        check_values(name, factory, as_json)
+
+
+def test_a_type_that_only_type_checkers_know_is_not_looked_at() -> None:
+    def factory(known: int, unknown: "Nowhere") -> "Nowhere": ...  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    assert check_values("it", factory, {"known": 1, "unknown": "x"}) == {"known": 1, "unknown": "x"}
+    with pytest.raises(ValueError, match="known of it is a whole number, not true"):
+        check_values("it", factory, {"known": True})
 
 
 def test_a_wrong_flag_is_refused_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from footfall import cli
+from footfall.commands._systems import SYSTEMS
 from footfall.formats import read, read_parquet, write, write_parquet
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Step, Trajectory
@@ -36,6 +39,7 @@ class Case(NamedTuple):
 CASES = {
     "always-right": Case(),
     "always-wrong": Case(),
+    "beside": Case(("--set", "judges=monte-carlo,critic"), policy="chat"),
     "consensus": Case(policy="chat"),
     "er-prm": Case(("--rollouts", "2"), policy="completions"),
     "exact-value": Case(data="arithmetic", policy="scripted-arithmetic"),
@@ -61,6 +65,15 @@ CASES = {
     "unprm": Case(("--set", "draws=12", "enough=4", "--temperature", "0.5"), "sampled.parquet", policy="completions"),
     # Judges of the kind reward that label as well.
     "critic": Case(("--max-tokens", "64"), policy="chat"),
+    # Published systems by their own names.
+    "math-shepherd": Case(("--rollouts", "2"), policy="completions"),
+    "consensus-filter": Case(policy="chat"),
+    "aurora": Case(policy="chat", text="Both are right: [1, 1]"),
+    "versaprm": Case(policy="chat", text="Both are right: [1, 1]"),
+    "birm": Case(policy="chat"),
+    "grounded-prm": Case(("--rollouts", "2"), policy="completions"),
+    "fover": Case(),
+    "prlcoder": Case(("--set", "run=world"), data="code"),
 }
 
 
@@ -90,10 +103,10 @@ def server(process: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return process
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """What a command says with --json."""
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    """What a command says with --json, and that it ends with this exit code."""
     capsys.readouterr()
-    assert cli.main([*words, "--json"]) == 0
+    assert cli.main([*words, "--json"]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -135,7 +148,7 @@ def words_of(case: Case, server: Server) -> list[str]:
 
 
 def test_every_labeller_is_tried_here() -> None:
-    assert parts("labeller").keys() <= CASES.keys(), "a new labeller needs a line in CASES"
+    assert parts("labeller").keys() | SYSTEMS.keys() <= CASES.keys(), "a new labeller needs a line in CASES"
 
 
 @pytest.mark.parametrize("method", CASES)
@@ -152,6 +165,54 @@ def test_a_labeller_labels_a_file_of_traces(method: str, server: Server, capsys:
     assert bool(server.asked()) == (case.policy in ("chat", "completions"))
     server.behave(case.text)
     assert labels(told(capsys, *words)) == rows and not server.asked(), "the same command again asks for nothing"
+
+
+def test_two_judges_side_by_side_give_value_and_aspect(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("label", "--data", "traces.jsonl", "--method", "birm", "--url", server.url, "--mode", "chat")
+    said = [row.judgement for row in read(told(capsys, *words)["file"])]
+    assert [j.values for j in said if j] == [(1.0, 1.0), (1.0, 0.0)], "rollouts give the values"
+    assert [j.aspects["reward"] for j in said if j] == [(1.0, 1.0), (1.0, 1.0)], "the critic finds no error"
+
+
+@pytest.mark.parametrize(
+    ("system", "words", "settings"),
+    [
+        ("math-shepherd", (), "n=8,hard"),
+        ("math-shepherd", ("--values", "soft", "--rollouts", "2"), "n=2,soft"),
+        ("aurora", ("--mode", "chat"), "reason+list+example+repeat"),
+        ("consensus-filter", ("--mode", "chat"), "first-error"),
+    ],
+)
+def test_a_published_system_is_a_labeller_with_its_settings_and_the_users_before_them(
+    system: str, words: tuple[str, ...], settings: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave("Both are right: [1, 1] \\boxed{-1}")
+    line = ("label", "--data", "traces.jsonl", "--url", server.url, "--method", system, *words)
+    assert settings in told(capsys, *line)["judge"]
+
+
+@pytest.mark.parametrize(
+    ("system", "where"),
+    [
+        ("prm800k", "format prm800k"),
+        ("actprm", "footfall.train.active"),
+        ("adaptivestep", "footfall.segment.recut"),
+        ("edu-prm", "footfall.label.edu_prm"),
+        ("hrm-hnc", "footfall.label.hrm_hnc"),
+        ("hgs-prm", "footfall.label.hgs_prm"),
+        ("ssrm", "footfall.train.self_training"),
+        ("multilingual-prm", "footfall.label.translation"),
+        ("dvts", "stage search"),
+    ],
+)
+def test_a_system_that_labels_no_given_traces_says_what_it_is(
+    system: str, where: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["label", "--data", "traces.jsonl", "--method", system]) == 2
+    said = capsys.readouterr().err
+    assert where in said and f"footfall lab run {system}" in said and "did you mean" not in said
+    for module in re.findall(r"footfall(?:\.\w+)+", said):
+        assert importlib.util.find_spec(module), "what it points at is there"
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "prm800k"])
@@ -220,12 +281,40 @@ def test_a_judge_that_babbles_has_no_opinion(
 ) -> None:
     server.behave(text)
     words = ("label", "--data", "traces.jsonl", "--method", method, "--url", server.url, "--mode", "chat")
-    found = told(capsys, *words)
+    found = told(capsys, *words, code=1)
     assert labels(found) == [[None, None], [None, None]] and found["labelled"] == 0
     ((told_reason, count),) = found["unlabelled"].items()
     assert reason in told_reason and count == 4
-    assert cli.main(list(words)) == 0
+    assert cli.main(list(words)) == 1
     assert "labelled    0 of 4 steps" in (shown := capsys.readouterr().out) and f"unlabelled  4: {reason}" in shown
+    assert "next:" not in shown, "there is nothing to train on"
+
+
+@pytest.mark.parametrize(("method", "mended"), [("prompted", "[1, 1]"), ("critic", "\\boxed{-1}")])
+@pytest.mark.parametrize("flag", ["--again", "--fresh"])
+def test_a_judge_that_babbled_is_asked_anew_and_not_read_from_the_store(
+    method: str, mended: str, flag: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave("I would rather talk about the weather.")
+    words = ("label", "--data", "traces.jsonl", "--method", method, "--url", server.url, "--mode", "chat")
+    assert told(capsys, *words, code=1)["labelled"] == 0
+    server.behave(mended)
+    assert told(capsys, *words, flag)["labelled"] == 4 and len(server.asked()) == 2
+    assert told(capsys, *words)["labelled"] == 4 and len(server.asked()) == 2, "the new replies are kept"
+    other = told(capsys, *words, "--out", "runs/other")
+    assert other["labelled"] == 4 and len(server.asked()) == 2, "in the store too"
+
+
+def test_rollouts_that_were_cut_are_counted_in_the_summary(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.behave("So it goes on and on and on")
+    words = ("label", "--data", "traces.jsonl", "--url", server.url, "--rollouts", "2", "--max-tokens", "3")
+    found = told(capsys, *words)
+    assert found["cut_rollouts"]["cut"] > 0
+    assert cli.main(list(words)) == 0
+    cut, of = found["cut_rollouts"].values()
+    assert f"{cut} of {of} rollouts were cut at max_tokens" in capsys.readouterr().out
+    server.behave()
+    assert "cut_rollouts" not in label(capsys, server)
 
 
 def test_a_server_that_dies_and_returns_costs_nothing_but_time(

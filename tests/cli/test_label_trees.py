@@ -1,4 +1,4 @@
-"""`footfall label --method omegaprm --trees N`: rows of tree nodes, from the problems of a file alone."""
+"""`footfall label --trees N`: rows of tree nodes, from the problems of a file alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 
 from footfall import cli
 from footfall.formats import read_parquet, write_parquet
+from footfall.label.edu_prm import EntropyTrees
+from footfall.label.hrm_hnc import expand, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Judged
@@ -56,9 +58,46 @@ def test_the_same_command_again_finds_all_rollouts_in_the_store(data: str, capsy
     assert {**again, "store": 0, "seconds": 0} == {**first, "store": 0, "seconds": 0}
 
 
+def test_trees_that_branch_where_the_writer_is_unsure(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from footfall.policy.embedded import embedded
+
+    words = ("label", "--method", "edu-prm", "--policy", "embedded", "--trees", "3", "--max-tokens", "120")
+    found = told(capsys, *words, "--data", data)
+    trees = EntropyTrees(embedded(), leaves=3, max_tokens=120, separator=TRACES[0].separator)
+    grown = trees.grow([trace.problem for trace in TRACES])
+    expected = [row for each in grown for row in each.rows(trees.name)]
+    rows: list[Judged] = read_parquet(Path(found["file"]), "judged")
+    assert [row.trajectory.key for row in rows] == [row.trajectory.key for row in expected]
+    assert found["judge"] == trees.name and found["labelled"] == found["steps"] > len(rows) > len(TRACES)
+    assert found["cost"]["generated_tokens"] == sum(each.cost.generated_tokens for each in grown) > 0
+
+
+def test_full_trees_and_their_compressed_copies(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["label", "--method", "hrm-hnc", "--policy", "scripted-arithmetic", "--trees", "4", "--set", "depth=3"]
+    whole = told(capsys, *words, "share=0", "--data", data, "--out", "runs/whole")
+    params = SamplingParams(temperature=0.1)
+    trees, cost = expand([t.problem for t in TRACES], ArithmeticPolicy(), 4, 3, params, TRACES[0].separator)
+    expected = {(row.trajectory.key, row.judgement.values[-1]) for row in tree_samples(trees) if row.judgement}
+    assert found_rows(whole) == expected and whole["cost"]["generated_tokens"] == cost.generated_tokens
+    more = [told(capsys, *words, "share=1", "--data", data, "--chunk", chunk, "--out", chunk) for chunk in ("1", "16")]
+    assert found_rows(more[0]) == found_rows(more[1]) > expected, "whatever the chunks, compression adds rows"
+
+
+def test_a_model_that_ends_in_a_step_of_no_words_is_graded(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("label", "--method", "hrm-hnc", "--policy", "embedded", "--trees", "1", "--set", "depth=12")
+    assert told(capsys, *words, "--data", data)["mean_label"] > 0
+
+
+def found_rows(found: dict[str, Any]) -> set[tuple[str, float | None]]:
+    """Prefixes and the value of the last step of each."""
+    rows: list[Judged] = read_parquet(Path(found["file"]), "judged")
+    return {(row.trajectory.key, row.judgement.values[-1]) for row in rows if row.judgement}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--method", "edu-prm"], "takes no --rollouts"),
         (["--method", "monte-carlo"], "--trees grows the trees of --method omegaprm"),
         (["--values", "soft"], "takes no --values"),
         (["--estimate"], "--estimate cannot tell"),

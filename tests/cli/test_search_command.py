@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from footfall import cli
+from footfall.commands.search import _INSTEAD_OF_N
 from footfall.formats import read_parquet
-from footfall.registry import create, parts
+from footfall.registry import create, load, parts
 from footfall.types import SearchResult
 from tests.cli.serving import Server
 
@@ -89,10 +91,10 @@ def write_problems(folder: Path, n: int) -> None:
     (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
-def told(capsys: pytest.CaptureFixture[str], server: Server, *words: str) -> dict[str, Any]:
-    """What a search of the file says with --json."""
+def told(capsys: pytest.CaptureFixture[str], server: Server, *words: str, code: int = 0) -> dict[str, Any]:
+    """What a search of the file says with --json, and that it ends with this exit code."""
     capsys.readouterr()
-    assert cli.main(line(server, *words)) == 0
+    assert cli.main(line(server, *words)) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -148,7 +150,7 @@ def test_a_step_is_gone_on_with_in_its_middle(server: Server, capsys: pytest.Cap
     steps = [step.text for row in results(found) for t, _ in row.candidates for step in t.steps]
     assert any(step.startswith("Take") and step.endswith(".") for step in steps)
     assert not any("\n\n" in step for step in steps)
-    chat = told(capsys, server, *words, "--mode", "chat")
+    chat = told(capsys, server, *words, "--mode", "chat", code=1)
     assert set(chat["failed"]) == {"p0", "p1", "p2"}
     assert all("use mode='completions' (--mode completions)" in why for why in chat["failed"].values())
 
@@ -261,8 +263,45 @@ def test_completions_in_a_store_are_not_paid_for_again(
     server.behave(None, solve=True)
     second = told(capsys, server, *words, "b")
     assert second["store"]["misses"] == 0 and Path(first["file"]).read_bytes() == Path(second["file"]).read_bytes()
-    assert all(not request["prompt"].endswith("\n") for request in server.requests()), "the middle of steps is not kept"
-    assert bool(server.requests()) == (method == "early-rejection")
+    assert not server.requests(), "the middle of steps is kept too"
+
+
+# Problems without an answer
+
+
+def test_a_problem_whose_budget_ran_out_is_wrong_and_not_failed(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", "best-of-n", "--n", "2", "--judge", "random", "--budget-tokens", "3")
+    found = told(capsys, server, *words)
+    assert set(found["unanswered"]) == {"p0", "p1", "p2"} and found["failed"] == {} and found["decided"] == PROBLEMS
+    assert found["accuracy"]["chosen"]["value"] == 0.0
+    assert all("the budget of tokens ran out" in why for why in found["unanswered"].values())
+    assert cli.main([word for word in line(server, *words) if word != "--json"]) == 0
+    assert "no answer  3, counted as wrong" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--method", "mcts", "--n", "4"), "takes no --n; its own is --set paths=N"),
+        (("--method", "pats", "--n", "4"), "takes no --n; its own is --set widths="),
+        (("--method", "adaptive-beam", "--n", "4"), "--n 4 with 8 expansions, its own: pass --set expansions=… too"),
+    ],
+)
+def test_a_number_of_candidates_that_does_not_fit_says_which_setting_does(
+    words: tuple[str, ...], said: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(line(server, "--judge", "random", *words)) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_every_searcher_without_n_has_another_setting_that_exists() -> None:
+    for method in parts("searcher"):
+        takes = inspect.signature(load("searcher", method)).parameters
+        assert ("n" in takes) != (method in _INSTEAD_OF_N), method
+        for pair in _INSTEAD_OF_N.get(method, "").split():
+            assert pair.partition("=")[0] in takes
 
 
 # Judges and servers that fail
@@ -298,10 +337,10 @@ def test_a_judge_that_babbles_fails_its_problems_with_the_reason(
     critic.behave(text)
     words = ["--method", "best-of-n", "--n", "2", "--judge", judge, "--set", "policy=other"]
     words += ["--helper", f"other=http,url={critic.url},mode=chat"]
-    found = told(capsys, server, *words)
+    found = told(capsys, server, *words, code=1)
     assert len(found["failed"]) == PROBLEMS and found["decided"] == 0
     assert all("2 could not be scored" in why and reason in why for why in found["failed"].values())
-    assert cli.main([word for word in line(server, *words) if word != "--json"]) == 0
+    assert cli.main([word for word in line(server, *words) if word != "--json"]) == 1
     assert f"p0: 0 of 2 samples failed, 0 gave no answer, 2 could not be scored; {reason}" in capsys.readouterr().out
 
 
@@ -359,7 +398,7 @@ def test_a_server_that_is_gone_for_good_fails_problems_until_it_is_back(
     words = ("--method", "best-of-n", "--n", "2", "--judge", "random", "--model", "toy")
     server.stop()
     try:
-        gone = told(capsys, server, *words)
+        gone = told(capsys, server, *words, code=1)
     finally:
         server.start()
     assert len(gone["failed"]) == PROBLEMS and gone["accuracy"] == {}

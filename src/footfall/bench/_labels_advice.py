@@ -50,7 +50,7 @@ def picks(costs: LabelCosts) -> list[Pick]:
 
 
 def better_critics(costs: LabelCosts, one: Pick) -> list[str]:
-    """Methods with a critic of assumed quality that, within the same budget, are clearly better than the best measured one."""
+    """Stand-ins that, within the same budget, are clearly better than the best measured method."""
     there = [p for p in costs.of(one.world) if p.kind == "stand-in" and p.tokens <= one.limit]
     return list(dict.fromkeys(p.method for p in there if clearly_better(p, one.best)))
 
@@ -104,4 +104,5 @@ def _critics(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:
             names = better_critics(costs, one)
             parts.append(f"{', '.join(f'`{name}`' for name in names) or 'none'} on {one.world}")
     price = f"At {costs.plan.price} tokens a step and vote"
-    return [f"{price} these methods with a critic are clearly better at the middle budget: {'; '.join(parts)}."]
+    what = "these methods with a critic or tool of assumed quality are clearly better at the middle budget"
+    return [f"{price} {what}: {'; '.join(parts)}."]

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from footfall.bench._labels_methods import Method, Setting
+from footfall.bench._labels_methods import Method
+from footfall.bench._labels_setting import Setting
 from footfall.bench.metrics import brier, calibration_error
+from footfall.label.grounded_tree import GroundedTrees
 from footfall.types import Judgement, Trajectory
 from footfall.worlds.judges import Valued
 from footfall.worlds.truth import StepTruth
 
-__all__ = ["FIGURES", "SHARES", "Figures", "Known", "measure", "per_1000"]
+__all__ = ["FIGURES", "SHARES", "Figures", "Known", "measure", "measure_own", "per_1000"]
 
 Figures = Mapping[str, float | None]
 
@@ -72,6 +74,22 @@ def measure(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str
         "value_mae": None if method.value is None else _value_error(known, [_estimates(j, method.value) for j in said]),
         "tokens": sum(judgement.cost.generated_tokens for judgement in said) / len(said),
     }
+
+
+def measure_own(known: Known, method: Method, trees: GroundedTrees) -> dict[str, float | None] | None:
+    """The figures of labels on traces that the method writes itself, with what it wrote; `None`: it kept none.
+
+    A quarter of the problems is enough: a tree has several traces.
+    """
+    problems, separator = [trace.problem for trace in known.traces[::4]], known.traces[0].separator
+    rows = [row for row in trees.collect(problems, separator) if row.judgement is not None]
+    if not rows:
+        return None
+    own = Known(known.setting, [row.trajectory for row in rows], known.writer)
+    # A tree without a row has its cost nowhere else.
+    spent = sum(grown.cost.generated_tokens for grown in trees.grow(problems, separator))
+    found = measure(own, method, [row.judgement for row in rows if row.judgement is not None])
+    return found | {"tokens": spent / len(rows)}
 
 
 def _of_steps(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str, float | None]:

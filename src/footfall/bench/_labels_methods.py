@@ -5,55 +5,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from footfall.bench._labels_critics import asked, critic, grounded, grounded_trees, in_turn, votes
+from footfall.bench._labels_setting import Remembered, Setting
 from footfall.label.consensus import Consensus
 from footfall.label.er_prm import EntropyRegularised
-from footfall.label.noisy import Noisy
-from footfall.policy.protocol import Policy, SamplingParams
+from footfall.label.grounded_tree import GroundedTrees
 from footfall.registry import create, load, parts
 from footfall.types import Judge, Judgement, Trajectory
-from footfall.worlds.judges import Checker, TruthJudge
+from footfall.worlds.likelihood import WithLogprobs, has_likelihood, with_logprobs
 
 __all__ = ["METHODS", "NOT_LABELLERS", "Kind", "Method", "Setting", "chosen", "known_methods", "unmeasured"]
 
-Kind = Literal["measured", "stand-in", "reference"]
-"""`stand-in`: a critic of assumed quality takes part; `reference`: knows the truth or proves it, where that can be done."""
+Kind = Literal["measured", "stand-in", "reference", "own traces"]
+"""`stand-in`: a critic or tool of assumed quality takes part; `reference`: knows the truth or proves it, where that can
+be done; `own traces`: labels what it writes itself, so that it cannot be held against the others."""
 
 ROLLOUTS = (2.0, 4.0, 8.0, 16.0, 32.0)
 VOTES = (1.0, 3.0, 5.0, 9.0)
+PROMPTS = (1.0, 2.0, 3.0, 4.0)
 FREE = (0.0,)
-
-
-class Setting(NamedTuple):
-    """One world under one seed, as methods see it: the completer, how it draws, and what a critic costs."""
-
-    name: str
-    world: Checker
-    policy: Policy
-    params: SamplingParams
-    price: int
-    memory: dict[tuple[str, str], Judgement]
-    """What judges have said of the traces already; see `Remembered`."""
-
-
-@dataclass(frozen=True)
-class Remembered:
-    """A judge that is asked about a trace once: methods that are made of it share what it said, and each pays for it."""
-
-    inner: Judge
-    memory: dict[tuple[str, str], Judgement]
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        name = self.name
-        if any((name, t.id) not in self.memory for t in trajectories):
-            said = self.inner.judge(trajectories)
-            self.memory.update({(name, t.id): one for t, one in zip(trajectories, said, strict=True)})
-        return [self.memory[name, t.id] for t in trajectories]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +33,7 @@ class Method:
     """A labeller, its dial, and how its labels are read."""
 
     name: str
-    make: Callable[[Setting, float], Judge]
+    make: Callable[[Setting, float], Judge | GroundedTrees]
     dial: str = "rollouts"
     budgets: Sequence[float] = ROLLOUTS
     threshold: float = 0.5
@@ -72,16 +44,16 @@ class Method:
     probability: bool = True
     """Whether labels lie in [0, 1], so that they can be calibrated."""
     logprobs: bool = False
-    """Whether traces need the log-probabilities of their tokens."""
+    """Whether traces and rollouts need the log-probabilities of their tokens."""
     worlds: tuple[str, ...] | None = None
     """The only worlds that it knows."""
 
-    def lacks(self, setting: Setting, traces: Sequence[Trajectory]) -> str | None:
+    def lacks(self, setting: Setting) -> str | None:
         """Why the method cannot be used here."""
         if self.worlds is not None and setting.name not in self.worlds:
             return f"it is for {', '.join(self.worlds)} alone"
-        if self.logprobs and not all(step.logprobs for trace in traces for step in trace.steps):
-            return "scripted policies give no log-probabilities"
+        if self.logprobs and not has_likelihood(_scripted(setting)):
+            return "the log-probabilities of this policy are not known"
         return None
 
 
@@ -120,8 +92,35 @@ def _scan(setting: Setting, budget: float) -> Judge:
     return _rolled("scan", responses=4 * int(budget))(setting, budget)
 
 
+@dataclass(frozen=True)
+class _Uncertain:
+    """`unprm` on traces and rollouts that have the exact log-probabilities of the scripted policy that wrote them."""
+
+    setting: Setting
+    draws: int
+
+    @property
+    def inner(self) -> Judge:
+        policy = WithLogprobs(self.setting.policy, _scripted(self.setting))
+        # The paper has 72 draws and asks for 10 right ones.
+        setting = self.setting._replace(policy=policy)
+        return _rolled("unprm", "draws", enough=max(1, self.draws * 10 // 72))(setting, self.draws)
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return self.inner.judge([with_logprobs(_scripted(self.setting), trace) for trace in trajectories])
+
+
+def _scripted(setting: Setting) -> Any:
+    """The policy behind the store."""
+    return getattr(setting.policy, "inner", setting.policy)
+
+
 def _unprm(setting: Setting, budget: float) -> Judge:
-    return _rolled("unprm", "draws", enough=max(1, int(budget) // 8))(setting, budget)
+    return _Uncertain(setting, int(budget))
 
 
 def _free(part: str, **fixed: Any) -> Callable[[Setting, float], Judge]:
@@ -130,29 +129,6 @@ def _free(part: str, **fixed: Any) -> Callable[[Setting, float], Judge]:
     def make(setting: Setting, budget: float) -> Judge:
         judge: Judge = create("labeller", part, **fixed)
         return judge
-
-    return make
-
-
-def critic(setting: Setting, error: float, vote: int = 0) -> Judge:
-    """One vote of a critic that is wrong on a share `error` of the steps, right and wrong ones alike.
-
-    Half of the errors come back in every vote, for a critic that is asked again has not learned anything:
-    with e = a + b - 2ab the flips at rate a = e / 2 are common to all votes and those at rate b are the vote's own.
-    """
-    common = error / 2
-    own = (error - common) / (1 - 2 * common)
-    seed = setting.params.seed
-    truth = Remembered(TruthJudge(setting.world), setting.memory)
-    systematic = Remembered(Noisy(truth, common, common, seed=seed), setting.memory)
-    said = Noisy(systematic, own, own, seed=1000 * (seed + 1) + vote, price=setting.price)
-    return Remembered(said, setting.memory)
-
-
-def _critic(error: float) -> Callable[[Setting, float], Judge]:
-    def make(setting: Setting, budget: float) -> Judge:
-        votes = tuple(critic(setting, error, vote) for vote in range(int(budget)))
-        return votes[0] if len(votes) == 1 else Consensus(votes, "majority")
 
     return make
 
@@ -173,13 +149,27 @@ METHODS: tuple[Method, ...] = (
     Method("pav", _rolled("pav"), threshold=-0.2, value="policy", probability=False),
     Method("relative-progress", _relative, value="success_rate"),
     Method("scan", _scan, budgets=ROLLOUTS[:4], value="success_rate"),
-    Method("unprm", _unprm, "draws", logprobs=True),
+    Method(
+        "symbolic-mc", _rolled("symbolic-mc"), budgets=(2.0, 5.0, 8.0, 16.0, 32.0), value="values", worlds=("logic",)
+    ),
+    Method("unprm", _unprm, "draws", (8.0, 16.0, 32.0, 72.0), logprobs=True),
     Method("freeprm", _free("freeprm"), "free", FREE),
-    Method("critic-30", _critic(0.3), "votes", VOTES, kind="stand-in"),
-    Method("critic-20", _critic(0.2), "votes", VOTES, kind="stand-in"),
-    Method("critic-10", _critic(0.1), "votes", VOTES, kind="stand-in"),
+    Method("critic-30", votes(0.3), "votes", VOTES, kind="stand-in"),
+    Method("critic-20", votes(0.2), "votes", VOTES, kind="stand-in"),
+    Method("critic-10", votes(0.1), "votes", VOTES, kind="stand-in"),
     Method("consensus", _agreed, kind="stand-in"),
-    Method("formal", _free("formal"), "free", FREE, kind="reference", worlds=("arithmetic", "logic", "algebra")),
+    Method("prompted", asked(reference=False), "samples", VOTES, kind="stand-in"),
+    Method("prompted-step", asked(form="step", reference=False), "samples", VOTES, kind="stand-in"),
+    Method("prompted-meta", asked(meta=True, reference=False), "samples", VOTES, kind="stand-in"),
+    Method("prompted-reverse", asked(), "samples", VOTES, kind="stand-in"),
+    Method("prompted-ensemble", in_turn(reference=False), "prompts", PROMPTS, kind="stand-in"),
+    Method("aurora", in_turn(), "prompts", PROMPTS, kind="stand-in"),
+    # Its tool reads every rollout: more of them would take longer than all other methods together.
+    Method("grounded", grounded, budgets=(1.0, 2.0, 3.0, 4.0), kind="stand-in"),
+    Method("grounded-tree", grounded_trees, "rounds", (1.0, 2.0, 4.0, 8.0), kind="own traces"),
+    Method(
+        "formal", _free("formal"), "free", FREE, kind="reference", worlds=("arithmetic", "logic", "algebra", "code")
+    ),
     Method("execution", _free("execution", run="world"), "free", FREE, kind="reference", worlds=("code",)),
 )
 """One row a method. Budgets go from cheap to dear."""
@@ -188,11 +178,7 @@ NOT_LABELLERS = ("always-right", "always-wrong", "exact-value", "length", "rando
 """Registered beside labellers, but sanity checks and oracles."""
 _MADE_OF = ("noisy",)
 """Parts of rows that have another name."""
-_UNMEASURED = {
-    "grounded": "its tool reads every rollout, which takes longer than all other methods together",
-    "prompted": "it needs a policy that follows instructions",
-    "symbolic-mc": "it is `monte-carlo` with 5 rollouts",
-}
+_UNMEASURED = {"beside": "its values are those of another row, with a second judge as an aspect"}
 _REFERENCES = ("formal-", "truth-")
 
 

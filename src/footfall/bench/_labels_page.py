@@ -1,4 +1,4 @@
-"""Label costs for people: one chart a world, tables, the page of a run, and the blocks of the documentation's page."""
+"""Label costs for people: charts of each world, tables, the page of a run, and the blocks of the documentation's page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from footfall.bench.plots import Series, line_chart
 from footfall.bench.report import Section, figure, page, paragraph, table
 from footfall.bench.svg import Markup
 
-__all__ = ["BLOCKS", "HEAD", "chart", "chart_file", "costs_page", "rows"]
+__all__ = ["BLOCKS", "HEAD", "chart", "charts", "costs_page", "rows"]
 
 HEAD = [
     "method", "dial", "tokens a trace", "first errors, %", "with a verdict, %", "right of those, %", "steps right, %",
@@ -23,38 +23,54 @@ HEAD = [
 _CHART = (820, 560)
 
 
-def chart_file(world: str) -> str:
-    """The name of a world's chart beside `label_costs.json`."""
-    return f"label_costs-{world}.svg"
+def charts(costs: LabelCosts) -> dict[str, Markup]:
+    """Two charts a world by file name, beside `label_costs.json`: what is measured, and what is assumed."""
+    return {_file(w, assumed): chart(costs, w, assumed) for w in costs.worlds for assumed in _drawn(costs, w)}
 
 
-def chart(costs: LabelCosts, world: str) -> Markup:
-    """First-error accuracy against tokens a trace, one line a method; what is free is a level, dashed."""
-    points = [p for p in costs.of(world) if p.kind != "reference"]
-    paid = [p.tokens for p in points if p.tokens > 0]
+def _file(world: str, assumed: bool) -> str:
+    return f"label_costs-{world}-critics.svg" if assumed else f"label_costs-{world}.svg"
+
+
+def _drawn(costs: LabelCosts, world: str) -> tuple[bool, ...]:
+    """The second chart only if there is a stand-in to show."""
+    return (False, True) if any(p.kind == "stand-in" for p in costs.of(world)) else (False,)
+
+
+def chart(costs: LabelCosts, world: str, assumed: bool = False) -> Markup:
+    """First-error accuracy against tokens a trace, one line a method; what is free is a level, dashed.
+
+    `assumed`: the methods with a critic or tool of assumed quality, beside the best that is measured.
+    """
+    shown = [p for p in costs.of(world) if p.kind in ("measured", "stand-in")]
+    kind = "stand-in" if assumed else "measured"
+    paid = [p.tokens for p in shown if p.tokens > 0]
     if not paid:
         raise ValueError(f"no method on {world} generated a token, so there is no cost to draw")
-    names = list(dict.fromkeys(p.method for p in costs.points if p.kind != "reference"))
-    series = []
-    for slot, name in enumerate(names):
-        own = sorted((p for p in points if p.method == name), key=lambda p: p.tokens)
-        if own:
-            free = not any(p.tokens for p in own)
-            marks = (
-                [mark(own[0].accuracy, x) for x in (min(paid), max(paid))]
-                if free
-                else [mark(p.accuracy, p.tokens) for p in own]
-            )
-            dashed = free or own[0].kind == "stand-in"
-            series.append(Series(name, marks, dashed=dashed, slot=slot))
+    names = list(dict.fromkeys(p.method for p in costs.points if p.kind == kind))
+    lines = [(slot, name, [p for p in shown if p.method == name]) for slot, name in enumerate(names)]
+    series = [_line(slot, name, own, paid) for slot, name, own in lines if own]
+    if assumed:
+        best = sorted((p for p in shown if p.kind == "measured" and p.frontier and p.tokens), key=lambda p: p.tokens)
+        series.append(
+            Series("best measured", [mark(p.accuracy, p.tokens) for p in best], emphasis=True, slot=len(names))
+        )
+    what = "with a critic or tool of assumed quality" if assumed else "measured"
     width, height = _CHART
     return line_chart(
-        series, label=f"First-error accuracy on {world} against generated tokens a trace, one line a method",
-        title=f"{world}: what labels cost and are worth",
-        subtitle="95% bands over seeds; dashed: free, or with a critic of assumed quality",
+        [line for line in series if line.points],
+        label=f"First-error accuracy on {world} against generated tokens a trace, one line a method, {what}",
+        title=f"{world}: what labels cost and are worth", subtitle=f"{what}; 95% bands over seeds; dashed: free",
         x_label="generated tokens a trace", y_label="first errors named exactly", x_scale="log2",
         width=width, height=height,
     )  # fmt: skip
+
+
+def _line(slot: int, name: str, own: Sequence[Point], paid: Sequence[float]) -> Series:
+    points = sorted(own, key=lambda p: p.tokens)
+    if any(p.tokens for p in points):
+        return Series(name, [mark(p.accuracy, p.tokens) for p in points], slot=slot)
+    return Series(name, [mark(points[0].accuracy, x) for x in (min(paid), max(paid))], dashed=True, slot=slot)
 
 
 def rows(points: Sequence[Point]) -> list[list[str]]:
@@ -84,15 +100,16 @@ def costs_page(costs: LabelCosts) -> str:
         "seeds": f"{plan.seeds} from {plan.first_seed} on",
         "critic": f"{plan.price} tokens a step and vote",
         "intervals": "95%, Student's t over seeds",
-        "does not apply": "; ".join(f"{name}: {next(iter(why.values()))}" for name, why in costs.lacking.items()),
+        "does not apply": "; ".join(f"{name}: {why}" for name, why in _nowhere(costs).items()),
         "not measured": ", ".join(costs.unmeasured),
     }
     top = header("Footfall bench: labels", "Which labelling method at which budget", facts)
     sections = [Section("Advice", [paragraph(advice(costs).replace("`", ""))])]
     for world in costs.worlds:
-        drawn = figure(chart(costs, world), "First errors named exactly, by generated tokens a trace.")
+        caption = "First errors named exactly, by generated tokens a trace."
+        drawn = [figure(chart(costs, world, assumed), caption) for assumed in _drawn(costs, world)]
         told = table(HEAD, rows(costs.of(world)), caption="* on the cost/quality frontier", text_columns=2)
-        sections.append(Section(world, [drawn, told]))
+        sections.append(Section(world, [*drawn, told]))
     return page("Label costs", top, *(section.markup() for section in sections), footer())
 
 
@@ -107,6 +124,12 @@ def _frontier(costs: LabelCosts) -> str:
     return markdown(["world", *HEAD], body, 3)
 
 
+def _own(costs: LabelCosts) -> str:
+    """Methods that write their own traces."""
+    own = [p for p in costs.points if p.kind == "own traces"]
+    return markdown(["world", *HEAD], [[p.world, f"`{p.method}`", *_row(p)[1:]] for p in own], 3)
+
+
 def _worlds(costs: LabelCosts) -> str:
     levels = [f"{level}: {times}×" for level, times in LEVELS.items()]
     body = []
@@ -116,23 +139,32 @@ def _worlds(costs: LabelCosts) -> str:
     return markdown(["world", "steps a trace", "tokens a trace", "traces with an error", *levels], body, 1)
 
 
+def _nowhere(costs: LabelCosts) -> dict[str, str]:
+    """Methods that were measured on no world, with the reason."""
+    measured = {point.method for point in costs.points}
+    return {name: next(iter(why.values())) for name, why in costs.lacking.items() if name not in measured}
+
+
 def _methods(costs: LabelCosts) -> str:
     known = known_methods()
-    measured = dict.fromkeys(point.method for point in costs.points)
+    worlds: dict[str, dict[str, None]] = {}
+    for point in costs.points:
+        worlds.setdefault(point.method, {})[point.world] = None
     body = []
-    for method in (known[name] for name in measured if name in known):
+    for method, where in ((known[name], where) for name, where in worlds.items() if name in known):
         budgets = "–" if method.dial == "free" else f"{method.dial} {', '.join(f'{b:g}' for b in method.budgets)}"
-        body.append([f"`{method.name}`", budgets, f"{method.threshold:g}", method.kind])
-    absent = [
-        [f"`{name}`", "–", "–", f"does not apply: {next(iter(why.values()))}"] for name, why in costs.lacking.items()
-    ]
-    absent += [[f"`{name}`", "–", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
-    return markdown(["method", "dial", "wrong below", "kind"], body + absent, 4)
+        on = "all" if len(where) == len(costs.worlds) else ", ".join(where)
+        body.append([f"`{method.name}`", budgets, f"{method.threshold:g}", on, method.kind])
+    absent = [[f"`{name}`", "–", "–", "–", f"does not apply: {why}"] for name, why in _nowhere(costs).items()]
+    absent += [[f"`{name}`", "–", "–", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
+    return markdown(["method", "dial", "wrong below", "worlds", "kind"], body + absent, 5)
 
 
 def _charts(costs: LabelCosts) -> str:
     return "\n".join(
-        f"![{world}: first-error accuracy against tokens a trace]({chart_file(world)})\n" for world in costs.worlds
+        f"![{world}: first-error accuracy against tokens a trace{', critics' if assumed else ''}]({_file(world, assumed)})\n"
+        for world in costs.worlds
+        for assumed in _drawn(costs, world)
     )
 
 
@@ -140,6 +172,7 @@ BLOCKS: dict[str, Callable[[LabelCosts], str]] = {
     "label-costs-advice": lambda costs: advice(costs) + "\n",
     "label-costs-charts": _charts,
     "label-costs-frontier": _frontier,
+    "label-costs-own": _own,
     "label-costs-worlds": _worlds,
     "label-costs-methods": _methods,
 }

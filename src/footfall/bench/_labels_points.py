@@ -127,11 +127,14 @@ def _read_point(given: Mapping[str, Any]) -> Point:
 def frontier(points: Sequence[Point]) -> list[Point]:
     """The points of one world, marked: no measured point is at least as good and at most as dear (and not the same).
 
-    Stand-ins are held against measured methods but beat none of them, for their quality is assumed; references are
-    not on it.
+    Stand-ins are held against measured methods but beat none of them, for their quality is assumed; references and methods
+    with traces of their own are not on it.
     """
     measured = [point for point in points if point.kind == "measured"]
     return [
-        replace(point, frontier=point.kind != "reference" and not any(beats(other, point) for other in measured))
+        replace(
+            point,
+            frontier=point.kind in ("measured", "stand-in") and not any(beats(other, point) for other in measured),
+        )
         for point in points
     ]

@@ -7,24 +7,38 @@ With `reread` every judgement reads the whole trace anew, as a PRM without a cac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from footfall.label.noisy import Noisy
-from footfall.types import Cost, Judge, Judgement, Trajectory
-from footfall.worlds.judges import Checker, TruthJudge, Valued
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.policy.resuming import InWords, unfinished
+from footfall.types import Cost, Judge, Judgement, Step, Trajectory
+from footfall.worlds.judges import ExactValueJudge, TruthJudge
 
-__all__ = ["AGGREGATIONS", "NOISE", "QUALITIES", "Priced", "Values", "exact_values", "noisy_values", "tokens_of_text"]
+__all__ = [
+    "AGGREGATIONS",
+    "NOISE",
+    "QUALITIES",
+    "WAYS",
+    "Finished",
+    "Priced",
+    "Reader",
+    "exact",
+    "noisy",
+    "tokens_of_text",
+]
 
 QUALITIES = ("exact", "noisy", "prm")
 AGGREGATIONS = {"exact": "last", "noisy": "mean", "prm": "min"}
 """How methods that fold step values do it: the last value is all that counts if values are exact, and not if each may err."""
 NOISE = 0.2
 """The share of the steps on which the noisy judge is wrong."""
-
-Values = Callable[[Trajectory], float | None]
-"""The value of a prefix's last step."""
+WAYS = 8
+"""Ways to finish a step by which a scripted judge values its beginning."""
 
 
 def tokens_of_text(text: str) -> int:
@@ -32,58 +46,120 @@ def tokens_of_text(text: str) -> int:
     return len(text.split()) + 1
 
 
-def exact_values(policy: Valued) -> Values:
-    """The policy's own chance of success after each prefix."""
-    return policy.value
+class Reader(NamedTuple):
+    """Who says it: of whole steps, and of traces whose last step is a beginning."""
+
+    steps: Judge
+    fragments: Judge
 
 
-def noisy_values(world: Checker, seed: int) -> Values:
-    """Whether the last step is right, and wrong about it on a share `NOISE` of the steps."""
-    judge: Judge = Noisy(TruthJudge(world), NOISE, NOISE, seed=seed)
-    return lambda prefix: judge.judge([prefix])[0].values[-1]
+@dataclass(frozen=True)
+class Finished:
+    """Traces that end in the beginning of a step, valued by the mean over ways in which the policy may finish it."""
+
+    whole: Judge
+    policy: Policy
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"finished({self.whole.name})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        # Other random numbers than the search's, or the judge would see how this very step goes on.
+        params = SamplingParams(seed=self.seed + 1_000_003, max_tokens=1 << 20, until="step")
+        rows = InWords(self.policy).resume([unfinished(t) for t in trajectories], WAYS, params)
+        return [self._judgement(t, [c.steps[0] for c in row]) for t, row in zip(trajectories, rows, strict=True)]
+
+    def _judgement(self, trajectory: Trajectory, ends: Sequence[Step]) -> Judgement:
+        before = trajectory.prefix(len(trajectory.steps) - 1)
+        ways = Counter(ends)
+        said = self.whole.judge([before.extend([end]) for end in ways])
+        known = [
+            v
+            for each, n in zip(said, ways.values(), strict=True)
+            if (v := each.values[-1]) is not None
+            for _ in range(n)
+        ]
+        return Judgement(trajectory.id, (*said[0].values[:-1], fmean(known) if known else None), self.name)
+
+
+def exact(policy: Any, seed: int) -> Reader:
+    """The policy's own chance of success after each step."""
+    values = ExactValueJudge(policy)
+    return Reader(values, Finished(values, policy, seed))
+
+
+def noisy(world: Any, policy: Policy, seed: int) -> Reader:
+    """Whether a step is right, and wrong about it on a share `NOISE` of the steps. A beginning is right if most ends are."""
+    truth = TruthJudge(world)
+    finished = Finished(truth, policy, seed)
+    return Reader(Noisy(truth, NOISE, NOISE, seed=seed), Noisy(finished, NOISE, NOISE, seed=seed))
 
 
 @dataclass
 class Priced:
-    """A scripted judge that states what its reading would cost. Values are worked out once for all that share `memory`."""
+    """A judge that states what its reading would cost. What it says of a text is asked once for all that share `memory`."""
 
     name: str
-    values: Values
+    reader: Reader
     memory: dict[str, float | None]
     reread: bool = False
     _read: set[str] = field(default_factory=set)
+    _begun: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Beginnings of steps that were read, by what stands before them."""
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return [self._judge(trajectory) for trajectory in trajectories]
+        keys = [[t.prefix(k + 1).key for k in range(len(t.steps))] for t in trajectories]
+        self._ask(self.reader.steps, trajectories, keys)
+        return [self._judgement(t, own, False) for t, own in zip(trajectories, keys, strict=True)]
 
-    def _judge(self, trajectory: Trajectory) -> Judgement:
-        prefixes = [trajectory.prefix(k + 1) for k in range(len(trajectory.steps))]
-        keys = [prefix.key for prefix in prefixes]
-        for key, prefix in zip(keys, prefixes, strict=True):
-            if key not in self.memory:
-                self.memory[key] = self.values(prefix)
+    def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The last step is a beginning."""
+        keys = [[t.prefix(k + 1).key for k in range(len(t.steps))] for t in trajectories]
+        cut = [[*own[:-1], f"{own[-1]}, unfinished"] for own in keys]
+        self._ask(self.reader.fragments, trajectories, cut)
+        return [self._judgement(t, own, True) for t, own in zip(trajectories, cut, strict=True)]
+
+    def _ask(self, judge: Judge, trajectories: Sequence[Trajectory], keys: Sequence[Sequence[str]]) -> None:
+        """All that is not known in one batch; a trace that another one begins with is read with that one."""
+        new = {
+            own[-1]: (t, own) for t, own in zip(trajectories, keys, strict=True) if own and own[-1] not in self.memory
+        }
+        within = {key for _, own in new.values() for key in own[:-1]}
+        asked = [pair for key, pair in new.items() if key not in within]
+        said = judge.judge([trajectory for trajectory, _ in asked]) if asked else []
+        for (_, own), judgement in zip(asked, said, strict=True):
+            for key, value in zip(own, judgement.values, strict=True):
+                self.memory.setdefault(key, value)
+
+    def _judgement(self, trajectory: Trajectory, keys: Sequence[str], partial: bool) -> Judgement:
         found = tuple(self.memory[key] for key in keys)
-        failures = tuple("no truth is known" if value is None else None for value in found)
+        failures = tuple("no value is known" if value is None else None for value in found)
         return Judgement(
             trajectory.id, found, self.name, failures=failures if any(failures) else (),
-            cost=Cost(scored_tokens=self._tokens(trajectory, keys), calls=1),
+            cost=Cost(scored_tokens=self._tokens(trajectory, keys, partial), calls=1),
         )  # fmt: skip
 
-    def _tokens(self, trajectory: Trajectory, keys: Sequence[str]) -> int:
-        """Of what is read for this judgement: the parts that were not read before."""
-        pieces: list[tuple[str, str]] = [(trajectory.problem.id, trajectory.problem.text)]
-        pieces += [(key, step.written) for key, step in zip(keys, trajectory.steps, strict=True)]
-        new = [(key, text) for key, text in pieces if self.reread or key not in self._read]
+    def _tokens(self, trajectory: Trajectory, keys: Sequence[str], partial: bool) -> int:
+        """Of what is read for this judgement: the parts that were not read before. A beginning has no end."""
+        befores = [trajectory.problem.id, *keys[:-1]]
+        pieces = [(trajectory.problem.id, tokens_of_text(trajectory.problem.text))]
+        for before, key, step in zip(befores, keys, trajectory.steps, strict=True):
+            pieces.append((key, tokens_of_text(step.written) - self._already(before, step.written)))
+        new = [(key, tokens) for key, tokens in pieces if self.reread or key not in self._read]
         self._read.update(key for key, _ in new)
-        return sum(tokens_of_text(text) for _, text in new)
+        if partial:
+            self._begun[befores[-1]].add(trajectory.steps[-1].written)
+        return sum(tokens for _, tokens in new) - (partial and keys[-1] in {key for key, _ in new})
+
+    def _already(self, before: str, step: str) -> int:
+        """Words of this step that were read as its beginning."""
+        if self.reread:
+            return 0
+        return max((len(b.split()) for b in self._begun.get(before, ()) if f"{step} ".startswith(f"{b} ")), default=0)
 
     def forget(self) -> None:
         """Read everything anew."""
         self._read.clear()
-
-
-def prm_of(path: Any) -> Judge:
-    """A trained PRM from a folder, which counts for itself what it reads."""
-    from footfall.reward.judge import step_head
-
-    return step_head(path, device="cpu", cache_tokens=1 << 16)
+        self._begun.clear()

@@ -35,8 +35,6 @@ class Row:
     budgets: Sequence[int] = WIDTHS
     part: str = ""
     """The searcher's registered name, if it is another."""
-    within_steps: bool = False
-    """Whether it cuts text inside a step."""
 
     def make(self, budget: int, aggregation: str) -> Method:
         """The method at one place of its dial; `aggregation` is for those that have one."""
@@ -47,13 +45,6 @@ class Row:
             settings["aggregation"] = aggregation
         made: Method = create("searcher", part, **settings)
         return made
-
-    def lacks(self, scripted: bool) -> str | None:
-        """Why it cannot be used here."""
-        if not self.within_steps:
-            return None
-        # `footfall.policy.any_cut` is such a policy, but its steps are not lines, so the others could not be held against it.
-        return "scripted policies write whole steps" if scripted else "it needs a policy that goes on from any cut"
 
 
 METHODS: tuple[Row, ...] = (
@@ -66,12 +57,13 @@ METHODS: tuple[Row, ...] = (
     Row("hybrid-vote"),
     Row("frequency-vote"),
     Row("self-prm"),
+    Row("refined-bon"),
     Row("adaptive-best-of-n", _n(pilot=4)),
     Row("beam-search", _n(expansions=4)),
     Row("beam-lookahead", _n(expansions=4, lookahead=1), part="beam-search"),
     Row("adaptive-beam", _n(expansions=4)),
-    Row("early-rejection", _n(expansions=4, tokens=8), within_steps=True),
-    Row("vgs", _n(width=4, block=8, length=192), within_steps=True),
+    Row("early-rejection", _n(expansions=4, tokens=4)),
+    Row("vgs", _n(width=2, block=24, length=240)),
     Row("birm", lambda n: {"n": n, "beams": n // 4}),
     Row("dvts", _n(expansions=4)),
     Row("gflownet", _n(m=4), budgets=(1, 4, 16)),
@@ -87,8 +79,6 @@ METHODS: tuple[Row, ...] = (
     ),
 )  # fmt: skip
 """One row a method, dear places of the dial last. A row whose searcher is not registered is passed over."""
-
-_UNMEASURED = {"refined-bon": "it needs a critic that can correct a step in words"}
 
 
 def _registered() -> list[Row]:
@@ -108,6 +98,6 @@ def chosen(names: Sequence[str] | None) -> list[Row]:
 
 
 def unmeasured() -> dict[str, str]:
-    """Registered searchers that no row is made of, with the reason where one is known."""
+    """Registered searchers that no row is made of, with the reason: a plugin's, for instance."""
     used = {row.part or row.name for row in METHODS}
-    return {name: _UNMEASURED.get(name, "no row in the table") for name in parts("searcher") if name not in used}
+    return {name: "no row in the table" for name in parts("searcher") if name not in used}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from footfall.bench._frontier import dial_text, markdown, shown
 from footfall.bench._search_advice import LEVELS, advice
@@ -15,10 +16,13 @@ from footfall.bench.plots import Series, line_chart
 from footfall.bench.report import Section, figure, page, paragraph, table
 from footfall.bench.svg import Markup
 
-__all__ = ["BLOCKS", "HEAD", "chart", "chart_file", "costs_page", "rows"]
+__all__ = ["BLOCKS", "HEAD", "PRM_HEAD", "chart", "chart_file", "costs_page", "prm_rows", "rows"]
 
 HEAD = ["method", "dial", "tokens a problem", "written", "read by the judge", "right, %", "answered, %"]
 """The columns of a table of points."""
+PRM_HEAD = ["world", "training traces", "AUC of steps", "AUC of solutions"]
+"""The columns of the table of PRMs."""
+_AUCS = ("step_auc", "solution_auc")
 _CHART = (820, 620)
 
 
@@ -71,11 +75,13 @@ def costs_page(costs: SearchCosts) -> str:
         "seeds": f"{plan.seeds} from {plan.first_seed} on",
         "judge reads": "every trace anew" if plan.reread else "every step once",
         "intervals": "95%, Student's t over the problems of all seeds",
-        "does not apply": "; ".join(f"{name}: {why}" for name, why in costs.lacking.items()),
         "not measured": ", ".join(costs.unmeasured),
     }
     top = header("Footfall bench: search", "Which search method at which budget", facts)
     sections = [Section("Advice", [paragraph(advice(costs).replace("`", ""))])]
+    if costs.prms:
+        told = table(PRM_HEAD, prm_rows(costs), caption="mean over seeds (lowest to highest), on held-out traces")
+        sections.append(Section("How good the trained PRMs are", [told]))
     for world, judge in costs.settings():
         drawn = figure(chart(costs, world, judge), "Problems answered right, by tokens a problem.")
         told = table(HEAD, rows(costs.of(world, judge)), caption="* on the cost/accuracy frontier", text_columns=2)
@@ -109,7 +115,6 @@ def _methods(costs: SearchCosts) -> str:
         if row.name in measured:
             settings = [", ".join(f"{k}={v}" for k, v in row.settings(b).items()) for b in row.budgets]
             body.append([f"`{row.name}`", f"`{row.part or row.name}`", settings[-1]])
-    body += [[f"`{name}`", "–", f"does not apply: {why}"] for name, why in costs.lacking.items()]
     body += [[f"`{name}`", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
     return markdown(["method", "searcher", "settings at the dearest place"], body, 3)
 
@@ -118,10 +123,23 @@ def _judges(costs: SearchCosts) -> str:
     about = {
         "exact": "the scripted policy's own chance of success after each step",
         "noisy": f"whether the step is right, wrong about it on {100 * NOISE:.0f}% of the steps",
-        "prm": "a PRM trained on Monte Carlo labels, with the embedded model as policy",
+        "prm": "a PRM of 1.1M parameters, trained for the world on Monte Carlo labels of the policy's traces",
     }
     body = [[judge, about[judge], f"`{AGGREGATIONS[judge]}`"] for judge in costs.plan.judges]
     return markdown(["judge", "what it says", "aggregation"], body, 3)
+
+
+def prm_rows(costs: SearchCosts) -> list[list[str]]:
+    """How good the PRM of each world is: the mean over seeds, and its ends."""
+    return [
+        [world, f"{seeds[0]['training_traces']}", *(_auc([seed[name] for seed in seeds]) for name in _AUCS)]
+        for world, seeds in costs.prms.items()
+    ]
+
+
+def _auc(found: Sequence[float | None]) -> str:
+    known = [one for one in found if one is not None]
+    return f"{fmean(known):.2f} ({min(known):.2f} to {max(known):.2f})" if known else "–"
 
 
 def _charts(costs: SearchCosts) -> str:
@@ -137,6 +155,7 @@ BLOCKS: dict[str, Callable[[SearchCosts], str]] = {
     "search-costs-frontier": _frontier,
     "search-costs-worlds": _worlds,
     "search-costs-judges": _judges,
+    "search-costs-prms": lambda costs: markdown(PRM_HEAD, prm_rows(costs), 1),
     "search-costs-methods": _methods,
 }
 """What `docs/search_costs.md` shows between its marks, from the figures alone."""

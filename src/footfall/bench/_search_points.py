@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from footfall.bench._frontier import beats, interval_json, plan_fields
 from footfall.bench._search_judges import QUALITIES
 from footfall.bench._search_methods import chosen
+from footfall.bench._search_prms import TRACES
 from footfall.bench.intervals import Interval, mean_of_seeds
 from footfall.registry import load
 
@@ -16,7 +17,6 @@ __all__ = [
     "DEFAULT_WORLDS",
     "FIGURES",
     "NO_JUDGE",
-    "PRM_WORLD",
     "Plan",
     "Point",
     "SearchCosts",
@@ -25,8 +25,6 @@ __all__ = [
 ]
 
 DEFAULT_WORLDS = ("arithmetic", "logic", "algebra", "code")
-PRM_WORLD = "arithmetic"
-"""Where the embedded model, and a PRM for it, are at home."""
 NO_JUDGE = "none"
 """The judge of methods that do without."""
 FIGURES = {
@@ -34,6 +32,8 @@ FIGURES = {
     "answered": "problems with an answer",
     "policy_tokens": "tokens a problem that the policy writes",
     "judge_tokens": "tokens a problem that the judge reads, by the cost model of the page",
+    "step_auc": "of a PRM: how often a right step is valued above a wrong one, up to a trace's first error, on held-out traces",
+    "solution_auc": "of a PRM: how often the lowest step of a right solution is valued above that of a wrong one, on those",
     "right": "1 for each problem whose answer is right, seed by seed: for paired comparisons",
 }
 
@@ -43,7 +43,7 @@ class Plan:
     """What is measured. Each seed draws its own problems, samples and noise."""
 
     worlds: tuple[str, ...] = DEFAULT_WORLDS
-    judges: tuple[str, ...] = ("exact", "noisy")
+    judges: tuple[str, ...] = QUALITIES
     methods: tuple[str, ...] | None = None
     """`None`: all."""
     seeds: int = 3
@@ -54,29 +54,22 @@ class Plan:
     """Dearer places of a dial are left out."""
     reread: bool = False
     """Whether judges read every trace anew."""
-    prm: str | None = None
-    """The folder of a trained PRM, for judges=prm: it and the embedded policy are measured on the arithmetic world."""
+    prm_traces: int = TRACES
+    """What the PRM of each world and seed is trained on."""
 
     def __post_init__(self) -> None:
-        if self.seeds < 1 or self.problems < 1 or not self.worlds or not self.judges:
-            raise ValueError(f"want a world, a judge, a seed and a problem at least: {self}")
+        if min(self.seeds, self.problems, self.prm_traces) < 1 or not self.worlds or not self.judges:
+            raise ValueError(f"want a world, a judge, a seed, a problem and a training trace at least: {self}")
         unknown = [judge for judge in self.judges if judge not in QUALITIES]
         if unknown:
             raise ValueError(f"no judge is called {unknown[0]!r} here; there are {', '.join(QUALITIES)}")
-        if "prm" in self.judges and self.prm is None:
-            raise ValueError(
-                "judges=prm needs a trained PRM: prm=FOLDER, such as runs/demo/prm/model after `footfall demo`"
-            )
-        if "prm" in self.judges and PRM_WORLD not in self.worlds:
-            raise ValueError(f"judges=prm is measured on the world {PRM_WORLD}, which is not among the worlds")
         for world in self.worlds:
             load("world", world)
         chosen(self.methods)
 
     def settings(self) -> list[tuple[str, str]]:
-        """World and judge; one that is alone with its policy comes last."""
-        scripted = [(world, judge) for world in self.worlds for judge in self.judges if judge != "prm"]
-        return scripted + ([(PRM_WORLD, "prm")] if "prm" in self.judges else [])
+        """World and judge."""
+        return [(world, judge) for world in self.worlds for judge in self.judges]
 
 
 class World(NamedTuple):
@@ -131,9 +124,10 @@ class SearchCosts:
     worlds: Mapping[str, World]
     """By `WORLD/JUDGE`."""
     points: Sequence[Point]
-    lacking: Mapping[str, str]
-    """By method: why it does not apply."""
+    prms: Mapping[str, Sequence[Mapping[str, Any]]]
+    """By world: how good the PRM of each seed is."""
     unmeasured: Mapping[str, str]
+    """By method: why it is not there."""
 
     def of(self, world: str, judge: str) -> list[Point]:
         return [point for point in self.points if (point.world, point.judge) == (world, judge)]
@@ -148,7 +142,7 @@ class SearchCosts:
             "figures": FIGURES,
             "worlds": {name: world._asdict() for name, world in self.worlds.items()},
             "points": [_point_json(point) for point in self.points],
-            "does_not_apply": self.lacking,
+            "prms": self.prms,
             "not_measured": self.unmeasured,
         }
 
@@ -156,7 +150,7 @@ class SearchCosts:
     def from_dict(cls, given: Mapping[str, Any]) -> SearchCosts:
         worlds = {name: World(**world) for name, world in given["worlds"].items()}
         points = [_read_point(point) for point in given["points"]]
-        return cls(Plan(**plan_fields(given["plan"])), worlds, points, given["does_not_apply"], given["not_measured"])
+        return cls(Plan(**plan_fields(given["plan"])), worlds, points, given["prms"], given["not_measured"])
 
 
 def _point_json(point: Point) -> dict[str, Any]:

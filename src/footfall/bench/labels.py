@@ -11,16 +11,21 @@ import inspect
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from footfall.bench._frontier import DIGITS, kept, over_seeds
 from footfall.bench._labels_advice import advice
-from footfall.bench._labels_figures import FIGURES, SHARES, Known, measure, per_1000
-from footfall.bench._labels_methods import Method, Setting, chosen, unmeasured
-from footfall.bench._labels_page import BLOCKS, HEAD, chart, chart_file, costs_page, rows
+from footfall.bench._labels_figures import FIGURES, SHARES, Known, measure, measure_own, per_1000
+from footfall.bench._labels_methods import Method, chosen, unmeasured
+from footfall.bench._labels_page import BLOCKS, HEAD, chart, charts, costs_page, rows
 from footfall.bench._labels_points import LabelCosts, Plan, Point, World, frontier
+from footfall.bench._labels_setting import Setting
+from footfall.bench._pool_of_workers import Pool
+from footfall.label.grounded_tree import GroundedTrees
 from footfall.label.rollouts import StoredPolicy
 from footfall.policy.protocol import SamplingParams
 from footfall.progress import Progress
@@ -29,7 +34,7 @@ from footfall.store import Run
 from footfall.types import content_key
 
 __all__ = [
-    "BLOCKS", "HEAD", "LabelCosts", "Plan", "Point", "World", "advice", "chart", "chart_file", "costs_page", "frontier",
+    "BLOCKS", "HEAD", "LabelCosts", "Plan", "Point", "World", "advice", "chart", "charts", "costs_page", "frontier",
     "rows", "run_plan",
 ]  # fmt: skip
 
@@ -45,34 +50,60 @@ class _Unit(NamedTuple):
     budget: float
 
 
-def run_plan(plan: Plan, run: Run) -> LabelCosts:
-    """Measure all units that are not there yet, then put them together."""
-    pairs = [(method, budget) for method in chosen(plan.methods) for budget in method.budgets]
-    units = [_Unit(place, method, budget) for place, (method, budget) in enumerate(pairs)]
+def run_plan(plan: Plan, run: Run, workers: int = 1) -> LabelCosts:
+    """Measure all units that are not there yet, worlds and seeds side by side in `workers`, then put them together."""
+    units = _units(plan)
     worlds: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    with Progress("labels", len(plan.worlds) * plan.seeds * len(units)) as progress:
-        for world in plan.worlds:
-            for seed in range(plan.first_seed, plan.first_seed + plan.seeds):
-                group = _Group(plan, run, world, seed)
-                worlds[world].append(group.about())
-                for unit, figures in group.measured(units):
-                    found[world, unit.place].append(figures)
-                    progress.advance(1)
-                group.close()
+    seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
+    groups = [_Group(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
+    for world in plan.worlds:
+        _policy(world, plan.recover)  # that cannot be made is said before any process starts
+    with Progress("labels", len(groups) * len(units)) as progress, Pool(workers) as pool:
+        for group, _ in zip(groups, pool.each(_fill, groups), strict=True):
+            worlds[group.world].append(group.about())
+            for unit, figures in group.measured(units):
+                found[group.world, unit.place].append(figures)
+                progress.advance(1)
+            group.close()
     return _together(plan, units, worlds, found)
 
 
+def _units(plan: Plan) -> list[_Unit]:
+    pairs = [(method, budget) for method in chosen(plan.methods) for budget in method.budgets]
+    return [_Unit(place, method, budget) for place, (method, budget) in enumerate(pairs)]
+
+
+def _fill(group: _Group) -> None:
+    """Write the files of a world and seed, for somebody else to read."""
+    group.about()
+    for _ in group.measured(_units(group.plan)):
+        pass
+    group.close()
+
+
+@dataclass
 class _Group:
     """One world under one seed. Traces are drawn, and rollouts stored, only if a unit is missing."""
 
-    def __init__(self, plan: Plan, run: Run, world: str, seed: int) -> None:
-        self.plan, self.run, self.seed = plan, run, seed
-        self.writer: Any = _policy(world, plan.recover)
-        self.rollouts = run.folder / "rollouts" / f"{world}-{seed}"
+    plan: Plan
+    folder: Path
+    world: str
+    seed: int
+
+    @cached_property
+    def writer(self) -> Any:
+        return _policy(self.world, self.plan.recover)
+
+    @property
+    def rollouts(self) -> Path:
+        return self.folder / "rollouts" / f"{self.world}-{self.seed}"
+
+    @cached_property
+    def setting(self) -> Setting:
         stored = StoredPolicy(self.writer, self.rollouts, charge="always", chunk=_CHUNK)
-        params = SamplingParams(seed=_ROLLOUT_SEED + seed)
-        self.setting = Setting(world, create("world", world), stored, params, plan.price, {})
+        params = SamplingParams(seed=_ROLLOUT_SEED + self.seed)
+        return Setting(self.world, create("world", self.world), stored, params, self.plan.price, {})
 
     @cached_property
     def known(self) -> Known:
@@ -98,15 +129,17 @@ class _Group:
     def _kept(self, name: str, made_by: Sequence[object], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What an earlier run wrote, or what is made now and written whole."""
         key = content_key(name, made_by, self.writer.name, self.plan.traces, self.seed)[:16]
-        path = self.run.folder / "units" / self.setting.name / f"{self.seed:04d}-{name}-{key}.json"
+        path = self.folder / "units" / self.world / f"{self.seed:04d}-{name}-{key}.json"
         return kept(path, make)
 
     def _figures(self, unit: _Unit) -> dict[str, Any]:
-        lacks = unit.method.lacks(self.setting, self.known.traces)
+        lacks = unit.method.lacks(self.setting)
         if lacks is not None:
             return {"lacks": lacks}
-        said = unit.method.make(self.setting, unit.budget).judge(self.known.traces)
-        return measure(self.known, unit.method, said)
+        judge = unit.method.make(self.setting, unit.budget)
+        if isinstance(judge, GroundedTrees):
+            return measure_own(self.known, unit.method, judge) or {"lacks": "no trace of its own is clean"}
+        return measure(self.known, unit.method, judge.judge(self.known.traces))
 
     def _about(self) -> dict[str, Any]:
         traces = self.known.traces

@@ -15,6 +15,7 @@ from footfall.commands._options import given
 from footfall.commands._output import emit, facts
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
+from footfall.commands._values import check_values
 from footfall.store import Run, write_json
 
 if TYPE_CHECKING:
@@ -76,15 +77,27 @@ def _write_charts(charts: Mapping[str, str], folder: Path) -> None:
 
 
 def plan_options(
-    name: str, options: Mapping[str, Any], lists: tuple[str, ...], plain: tuple[str, ...], elsewhere: tuple[str, ...]
+    name: str,
+    plan: Callable[..., Any],
+    options: Mapping[str, Any],
+    lists: tuple[str, ...],
+    plain: tuple[str, ...],
+    elsewhere: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Options such as `worlds=arithmetic,logic` and `seeds=5` as a plan's fields; one that there is not is an error."""
+    """Options such as `worlds=arithmetic,logic` and `seeds=5` as fields of `plan`; one that there is not is an error."""
     unknown = [key for key in options if key not in (*lists, *plain, *elsewhere)]
     if unknown:
         takes = ", ".join((*lists, *plain, *elsewhere))
         raise ValueError(f"bench {name} takes no option {unknown[0]!r}; it takes {takes}")
+    owner = f"bench {name}"
+    check_values(owner, plan, {key: options[key] for key in plain if key in options})
+    check_values(owner, _elsewhere, {key: options[key] for key in elsewhere if key in options})
     kept = {key: value for key, value in options.items() if key not in elsewhere}
     return {key: names_of(value) if key in lists else value for key, value in kept.items()}
+
+
+def _elsewhere(docs: str, workers: int) -> None:
+    """The kinds of the options that are no part of a plan."""
 
 
 def show_rest(console: Console, lacking: Mapping[str, str], unmeasured: Mapping[str, str], page: Path) -> None:

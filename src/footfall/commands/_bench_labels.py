@@ -27,8 +27,8 @@ _ELSEWHERE = ("docs", "workers")
 def run_labels(config: BenchConfig) -> int:
     """Measure and report, with the charts of each world."""
     options = settings(config.option)
-    fields = plan_options("labels", options, _LISTS, _PLAIN, _ELSEWHERE)
-    workers = int(options.get("workers", min(2, os.cpu_count() or 1)))
+    fields = plan_options("labels", Plan, options, _LISTS, _PLAIN, _ELSEWHERE)
+    workers = options.get("workers", min(2, os.cpu_count() or 1))
     measure = partial(run_plan, Plan(**fields, first_seed=config.run.seed), workers=workers)
     return run_costs(config, "labels", _ELSEWHERE, measure, costs_page, charts, "label_costs.json", _show)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,11 +14,12 @@ from footfall.bench.runner import Benchmark, Tuned, measured
 from footfall.bench.sanity import Oracle
 from footfall.bench.scores import Scores
 from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
+from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import world_rows, world_source
 from footfall.store import write_json
-from footfall.types import Judge
+from footfall.types import Judge, Judgement
 
 if TYPE_CHECKING:
     from footfall.commands.bench import BenchConfig
@@ -76,6 +78,8 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
     with open_run("bench", config, for_show=("runs",)) as run:
         kept = known if isinstance(known, Scores) else JudgeInRun(run, known, config.chunk)
         found = measured(benchmark, kept, threshold, seed=config.run.seed)
+        if isinstance(known, Scores):
+            _warn_of_scale(known.name, found.judgements, found.report.threshold)
         diagnostics = diagnose(found.cases, found.judgements, found.report.threshold)
         view = BenchView(found.report, diagnostics, benchmark.published)
         result = {
@@ -88,3 +92,14 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
         write_json(run.folder / "report.json", result)
         run.finish(result)
         return Done(view, result, run.folder)
+
+
+def _warn_of_scale(name: str, judgements: Iterable[Judgement], threshold: float) -> None:
+    """Scores in percent, or logits, are all on one side of a threshold for probabilities: no figure would tell."""
+    values = [value for said in judgements for value in (*said.values, said.value) if value is not None]
+    outside = [value for value in values if not 0 <= value <= 1]
+    if outside and 0 < threshold < 1:
+        note(
+            f"{name}: {len(outside)} of {len(values)} scores lie outside [0, 1], the furthest is {max(outside, key=abs):g}, "
+            f"and the threshold is {threshold:g}; bring them to one scale, or pass --threshold"
+        )

@@ -39,8 +39,8 @@ _ELSEWHERE = ("docs", "workers")
 def run_search(config: BenchConfig) -> int:
     """Measure and report, with one chart for each world and judge."""
     options = settings(config.option)
-    fields = plan_options("search", options, _LISTS, _PLAIN, _ELSEWHERE)
-    workers = int(options.get("workers", min(2, os.cpu_count() or 1)))
+    fields = plan_options("search", Plan, options, _LISTS, _PLAIN, _ELSEWHERE)
+    workers = options.get("workers", min(2, os.cpu_count() or 1))
     measure = partial(run_plan, Plan(**fields, first_seed=config.run.seed), workers=workers)
     return run_costs(config, "search", _ELSEWHERE, measure, costs_page, _charts, "search_costs.json", _show)
 

@@ -52,6 +52,7 @@ def estimate_of(
     judge: Judge, traces: Sequence[Trajectory], options: EstimateOptions, chunk: int | None, seed: int
 ) -> dict[str, Any]:
     """The estimate as JSON. `chunk`: traces that share rollouts; `None` if a store lets all of them share."""
+    _check(options)
     tokens = count_tokens(_policy_of(judge), traces)
     plan = planned(judge, traces, tokens, chunk)
     steps = sum(len(trace.steps) for trace in traces)
@@ -67,6 +68,16 @@ def estimate_of(
     for row, known in zip(rows.values(), seconds, strict=True):
         row["seconds"] = known
     return {**result, **rows}
+
+
+def _check(options: EstimateOptions) -> None:
+    """Before anything is asked."""
+    for name in ("price_in", "price_out", "price_cached"):
+        price = getattr(options, name)
+        if price is not None and price < 0:
+            raise ValueError(f"--{name.replace('_', '-')} {price:g}: a price is 0 or more")
+    if options.tokens_per_second is not None and options.tokens_per_second <= 0:
+        raise ValueError(f"--tokens-per-second {options.tokens_per_second:g}: it must be more than 0")
 
 
 def _policy_of(judge: object) -> object:
@@ -93,8 +104,6 @@ def _seconds(
     plan: Plan, options: EstimateOptions, traces: Sequence[Trajectory], probed: Probed | None
 ) -> list[float | None]:
     if options.tokens_per_second is not None:
-        if options.tokens_per_second <= 0:
-            raise ValueError(f"--tokens-per-second {options.tokens_per_second}: it must be more than 0")
         return [volume.generated / options.tokens_per_second for volume in plan]
     if probed is None:
         return [0.0 if not volume.generated else None for volume in plan]

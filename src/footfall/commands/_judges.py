@@ -12,6 +12,7 @@ from footfall.commands._calibrated import CALIBRATION, inside
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
+from footfall.commands._systems import SYSTEMS, not_a_judge
 from footfall.policy.protocol import Policy
 from footfall.registry import parts
 from footfall.reward.calibrated import Calibrated, Calibration
@@ -58,7 +59,7 @@ def make_judge(
     opening: Callable[[PolicyOptions], Policy] | None = None,
 ) -> Judge:
     """A judge from a PRM's folder (or the run that trained it, or one of `footfall calibrate`), a published PRM's folder or hub
-    id, or a registered name.
+    id, a registered name, or a published system's.
 
     What is asked for must fit the judge; what is offered is used if it does.
     """
@@ -67,6 +68,9 @@ def make_judge(
     within = inside(Path(name))
     if name in kinds:
         made: Judge = make_part(kinds[name], name, asked, offered, opening)
+    elif name in SYSTEMS and not Path(name).exists():
+        system = SYSTEMS[name]
+        made = make_part("labeller", system.labeller, {**system.settings, **asked}, offered, opening)
     elif within is not None:
         own = make_judge(within.judge, {**within.settings, **asked}, offered, opening)
         made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
@@ -80,10 +84,14 @@ def make_judge(
             "calibrate` does) nor a config.json"
         )
     else:
-        near = difflib.get_close_matches(name, kinds, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(kinds)}"
-        raise ValueError(f"no judge and no folder is called {name!r}; {hint}")
+        raise ValueError(not_a_judge(name) or _unknown(name, [*kinds, *SYSTEMS]))
     return made
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    return f"no judge and no folder is called {name!r}; {hint}"
 
 
 def _is_checkpoint(name: str) -> bool:

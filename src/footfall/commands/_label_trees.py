@@ -1,31 +1,148 @@
-"""`footfall label --method omegaprm --trees N`: process data from the problems of a file, by OmegaPRM's tree search."""
+"""`footfall label --trees N`: process data from the problems of a file, by methods that grow trees of traces of their own.
+
+omegaprm   N binary searches a problem: rows of the nodes that were valued
+edu-prm    N solutions that branch where the writer is unsure: a row a solution, valued at the end of each fragment
+hrm-hnc    N steps after every node, some nodes merged with their parents: a row a step, and a row a pair of steps
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from footfall.answers import grade
 from footfall.commands._judges import without_seconds
+from footfall.commands._options import PolicyOptions
+from footfall.commands._parts import call_factory, open_policy
 from footfall.label.binary_search import BinarySearch
+from footfall.label.edu_prm import EntropyTrees
+from footfall.label.hrm_hnc import compress, expand, score_nodes, tree_samples
 from footfall.label.omegaprm import OmegaPRM
-from footfall.label.tally import ungradable
+from footfall.label.tally import drawn, ungradable
+from footfall.policy.protocol import Policy, SamplingParams
 from footfall.store import Run
-from footfall.types import Cost, Judge, Judged, Trajectory
+from footfall.types import Cost, Judge, Judged, Problem, Trajectory, Tree, content_key
 
-__all__ = ["grown_rows", "tree_search", "without_answer"]
+if TYPE_CHECKING:
+    from footfall.policy.torch_policy import TorchPolicy
+
+__all__ = ["GROWERS", "Grower", "grower", "grown_rows", "tree_search", "without_answer"]
+
+
+@runtime_checkable
+class Grower(Protocol):
+    """Makes judged rows from problems alone; the cost of a call stands in its rows."""
+
+    @property
+    def name(self) -> str: ...
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]: ...
 
 
 def tree_search(judge: Judge, searches: int) -> OmegaPRM:
     """The tree search with the policy and the rollouts of the binary search that `--method omegaprm` is."""
     if not isinstance(judge, BinarySearch):
-        raise ValueError(f"--trees grows the trees of --method omegaprm; {judge.name} has none")
+        raise ValueError(f"--trees grows the trees of --method omegaprm, {' or '.join(GROWERS)}; {judge.name} has none")
     if judge.lost or judge.estimate != "hard":
         raise ValueError("--trees values nodes by their success rates: it takes no --values and no --set lost=…")
     return OmegaPRM(judge.policy, judge.rollouts, searches, params=judge.params)
 
 
-def grown_rows(run: Run, method: OmegaPRM, traces: Sequence[Trajectory], chunk: int) -> list[Judged]:
-    """A row for each valued node of the trees of these traces' problems, each problem once, in order.
+@dataclass(frozen=True)
+class _Branching:
+    """EDU-PRM's trees; they are written by a model in this process, whose rollouts go through no store."""
+
+    trees: EntropyTrees
+
+    @property
+    def name(self) -> str:
+        return self.trees.name
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
+        grown = replace(self.trees, separator=separator or "\n").grow(problems)
+        return [row for each in grown for row in _charged(each.rows(self.name), each.cost)]
+
+
+@dataclass(frozen=True)
+class _Hierarchical:
+    """HRM's full trees together with their compressed copies; a problem's copy does not depend on the others."""
+
+    policy: Policy
+    branch: int
+    depth: int
+    share: float
+    params: SamplingParams
+
+    @property
+    def name(self) -> str:
+        size = f"branch={self.branch},depth={self.depth},share={self.share:g}"
+        return f"hrm-hnc({self.policy.name},{size},{drawn(self.params)})"
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
+        trees, cost = expand(problems, self.policy, self.branch, self.depth, self.params, separator)
+        for tree in trees:
+            self._grade_ends(tree)
+        both = [each for tree in trees for each in (tree, self._compressed(tree))]
+        return _charged(tree_samples(both, self.name), cost)
+
+    def _grade_ends(self, tree: Tree) -> None:
+        """Grade leaves after which the writer had nothing to add: most models end in a step of no words, after the last one."""
+        inner = {node.parent for node in tree.nodes}
+        for i, node in enumerate(tree.nodes):
+            open_end = i not in inner and not node.terminal and "failure" not in node.meta
+            if open_end and len(tree.path(i)) < self.depth:
+                tree.update(i, terminal=True)
+                tree.update(i, value=float(bool(grade(tree.trajectory(i)).correct)))
+        score_nodes(tree)
+
+    def _compressed(self, tree: Tree) -> Tree:
+        own = int(content_key("hrm-hnc", tree.problem.id)[:12], 16)
+        return compress(tree, np.random.default_rng([self.params.seed, own]), self.share)
+
+
+def _edu_prm(policy: TorchPolicy, trees: int, threshold: float = 1.0, max_tokens: int = 512) -> _Branching:
+    from footfall.policy.torch_policy import TorchPolicy
+
+    if not isinstance(policy, TorchPolicy):
+        raise ValueError("edu-prm reads the distribution of every token: it needs a model in this process as --policy")
+    return _Branching(EntropyTrees(policy, trees, threshold, max_tokens))
+
+
+def _hrm_hnc(
+    policy: Policy,
+    trees: int,
+    depth: int = 5,
+    share: float = 0.5,
+    params: SamplingParams = SamplingParams(temperature=0.1),
+) -> _Hierarchical:
+    if trees < 1 or depth < 1 or not 0 <= share <= 1:
+        raise ValueError("hrm-hnc needs --trees and depth of 1 at least, and a share from 0 to 1")
+    return _Hierarchical(policy, trees, depth, share, params)
+
+
+GROWERS: dict[str, Callable[..., Grower]] = {"edu-prm": _edu_prm, "hrm-hnc": _hrm_hnc}
+"""Methods of --trees that label no given traces."""
+
+
+def grower(
+    name: str,
+    trees: int,
+    asked: Mapping[str, Any],
+    offered: Mapping[str, Any],
+    opening: Callable[[PolicyOptions], Policy],
+) -> Grower:
+    """The method with the options that were given."""
+    opening = open_policy if name == "edu-prm" else opening
+    made: Grower = call_factory(GROWERS[name], "method", name, {**asked, "trees": trees}, offered, opening)
+    return made
+
+
+def grown_rows(run: Run, method: Grower, traces: Sequence[Trajectory], chunk: int) -> list[Judged]:
+    """The rows of the trees of these traces' problems, each problem once, in order.
 
     Chunks are not saved, for a tree has any number of rows: after a kill the rollout store has what was paid for.
     """
@@ -45,3 +162,9 @@ def grown_rows(run: Run, method: OmegaPRM, traces: Sequence[Trajectory], chunk: 
 def without_answer(traces: Sequence[Trajectory]) -> int:
     """How many different problems have no tree, for nobody could say which rollouts are right."""
     return len({trace.problem.id for trace in traces if ungradable(trace.problem)})
+
+
+def _charged(rows: Sequence[Judged], cost: Cost) -> list[Judged]:
+    """The rows with the cost of all in the first."""
+    first = [Judged(trace, said and replace(said, cost=cost)) for trace, said in rows[:1]]
+    return [*first, *rows[1:]]

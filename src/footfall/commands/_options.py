@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
 _ADDRESS = re.compile(r"https?://[^,]*")
 _PAIRS = re.compile(r",(?=[^,=\s]*=)|,(?=[^,=\s]*$)")
 """The commas in front of KEY=VALUE, and of a last word that is none; others are part of a value."""
+_NUMBERS: dict[str, type[int] | type[float]] = {"timeout": float, "retries": int, "concurrency": int}
 StepEnd = Literal["auto", "line", "blank-line", "none"]
 
 
@@ -127,6 +129,8 @@ class StoreOptions:
         """The folder, if there is a store; by default the one `beside` a run directory, if that is given."""
         if self.store is None:
             return None if beside is None else beside.absolute().parent / "rollouts"
+        if not self.store.strip():
+            raise ValueError("--store needs the name of a folder, or none for no store")
         return None if self.store.lower() == "none" else Path(self.store)
 
 
@@ -159,9 +163,19 @@ def policy_in_words(words: str) -> PolicyOptions:
             raise ValueError(
                 f"{words!r}: {pair!r} says nothing of a policy; it takes {', '.join(sorted(known))}, as KEY=VALUE"
             )
-        number = {"timeout": float, "retries": int, "concurrency": int}.get(key, str)
-        found[key] = number(value)
+        found[key] = _number(words, key, value) if key in _NUMBERS else value
     return PolicyOptions(policy=name.strip() or None, **found).resolved()
+
+
+def _number(words: str, key: str, value: str) -> float | int:
+    try:
+        number: float | int = _NUMBERS[key](value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        kind = "whole" if _NUMBERS[key] is int else "finite"
+        raise ValueError(f"{words!r}: {key} is a {kind} number, not {value!r}")
+    return number
 
 
 def without_place(words: str) -> str:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from footfall.commands._options import Drawing, PolicyOptions, given
-from footfall.label.rollouts import StoredPolicy
+from footfall.commands._values import check_values
+from footfall.label.rollouts import RolloutStore, StoredPolicy
 from footfall.policy.protocol import Policy
 from footfall.registry import load, parts
 from footfall.types import Cost, content_key
 
-__all__ = ["Opener", "found_in_words", "make_part", "open_policy", "separator_of", "settings"]
+__all__ = ["Opener", "call_factory", "found_in_words", "make_part", "open_policy", "separator_of", "settings"]
 
 _NAMED_BY = {
     "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder)",
@@ -25,6 +26,11 @@ _NAMED_BY = {
     "path": "its folder: give that to --judge",
 }
 """How a user supplies what a part cannot do without."""
+_FLAGS = (
+    "policy", "prover", "rollouts", "until", "half_width", "n", "seed", "device", "data", "format", "temperature", "top_p",
+    "top_k", "max_tokens",
+)  # fmt: skip
+"""What flags say; all else is a setting."""
 _REQUESTS_A_SHARD = 128
 """Of a server: so many answers are at most lost when the process is killed. More would keep a server busier."""
 _LINE_WRITERS = ("embedded", "scripted-arithmetic")
@@ -43,18 +49,30 @@ def make_part(
     A value that is a `PolicyOptions` is opened here (by `opening`, else by `open_policy`), after the options have been
     found to fit; one that is a `Drawing` is put over the part's own sampling parameters.
     """
-    factory = load(kind, name)
+    return call_factory(load(kind, name), kind, name, asked, offered, opening)
+
+
+def call_factory(
+    factory: Callable[..., Any],
+    kind: str,
+    name: str,
+    asked: Mapping[str, Any],
+    offered: Mapping[str, Any] | None = None,
+    opening: Callable[[PolicyOptions], Policy] | None = None,
+) -> Any:
+    """The same with a factory at hand; `kind` and `name` are what errors call it."""
     takes = inspect.signature(factory).parameters
     asked = _spelled_out(asked, takes)
     for option in asked:
         if option not in takes:
             near = difflib.get_close_matches(option, takes, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(takes) or 'nothing'}"
-            raise ValueError(f"the {kind} {name!r} takes no {_flag(option)}; {hint}")
+            raise ValueError(f"the {kind} {name!r} takes no {_flag(option, kind)}; {hint}")
+    asked = check_values(f"the {kind} {name!r}", factory, asked)
     arguments = {**{k: v for k, v in (offered or {}).items() if k in takes}, **asked}
     for option, parameter in takes.items():
         if parameter.default is parameter.empty and option not in arguments:
-            raise ValueError(f"the {kind} {name!r} needs {_NAMED_BY.get(option, _flag(option))}")
+            raise ValueError(f"the {kind} {name!r} needs {_NAMED_BY.get(option, _flag(option, kind))}")
     arguments = {k: v.over(takes[k].default) if isinstance(v, Drawing) else v for k, v in arguments.items()}
     to_policy = opening or open_policy
     return factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
@@ -68,12 +86,15 @@ def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[
     return {**given(drawing.options), **{k: v for k, v in asked.items() if k != "params"}}
 
 
-def _flag(option: str) -> str:
+def _flag(option: str, kind: str) -> str:
+    """How a user says it: by a flag where there is one, else as a setting."""
     if option == "params":
         return "--temperature, --top-p, --top-k or --max-tokens"
     if option == "estimate":
         return "--values"
-    return "--" + option.replace("_", "-")
+    if option in _FLAGS or kind == "policy":
+        return "--" + option.replace("_", "-")
+    return f"{'--option' if kind == 'benchmark' else '--set'} {option}=…"
 
 
 def settings(pairs: Iterable[str]) -> dict[str, Any]:
@@ -95,19 +116,38 @@ def open_policy(
     store: Path | None = None,
     charge: Literal["once", "always"] = "always",
     afresh: bool = False,
+    anew: bool = False,
 ) -> Policy:
     """The policy of a registered name, of a folder, or of a hub id (which has a slash); with `store`, over that folder.
 
     A server's completions lie in a folder of their own for each address: two servers may give one name to two models.
+    `anew`: replies to the questions of a judge are not taken from the store.
     """
     options = options.resolved()
     policy = _open(options)
     if store is None:
         return policy
+    kind = _AskedAnew if anew else StoredPolicy
     if options.url is None:
-        return StoredPolicy(policy, store, charge, afresh=afresh)
+        return kind(policy, store, charge, afresh=afresh)
     place = store / f"server-{content_key(options.url.rstrip('/'))[:16]}"
-    return StoredPolicy(policy, place, charge, _REQUESTS_A_SHARD, afresh)
+    return kind(policy, place, charge, _REQUESTS_A_SHARD, afresh)
+
+
+class _Unread(RolloutStore):
+    """A store that knows only what was put into it by this process."""
+
+    def refresh(self, book: str) -> None:
+        """What others have written stays unknown."""
+
+
+class _AskedAnew(StoredPolicy):
+    """Rollouts come from the store; a judge's questions are asked again, for a reply that could not be read is kept there."""
+
+    def around(self, policy: Policy, form: str) -> StoredPolicy:
+        other = super().around(policy, form)
+        other.store = _Unread(self.store.folder)
+        return other
 
 
 @dataclass
@@ -115,10 +155,12 @@ class Opener:
     """Opens policies over one rollout store (if any), and says afterwards what was found there."""
 
     store: Path | None
+    anew: bool = False
+    """Ask again what judges have asked before."""
     opened: list[StoredPolicy] = field(default_factory=list)
 
     def __call__(self, options: PolicyOptions) -> Policy:
-        policy = open_policy(options, self.store, afresh=True)
+        policy = open_policy(options, self.store, afresh=True, anew=self.anew)
         if isinstance(policy, StoredPolicy):
             self.opened.append(policy)
         return policy

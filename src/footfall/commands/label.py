@@ -12,16 +12,18 @@ from rich.console import Console
 
 from footfall.commands._estimate import EstimateOptions, estimate_of, show_estimate
 from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
-from footfall.commands._label_trees import grown_rows, tree_search, without_answer
+from footfall.commands._label_trees import GROWERS, Grower, grower, grown_rows, tree_search, without_answer
 from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions, policy_in_words
-from footfall.commands._output import emit, facts, next_command, spent
+from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, settings
 from footfall.commands._running import open_run, run_folder
 from footfall.formats import read, read_parquet, write_parquet
-from footfall.types import Judge, Judged, Trajectory
+from footfall.store import Run
+from footfall.types import Judge, Judged, Judgement, Trajectory
 
 __all__ = ["LabelConfig", "main"]
 
+_CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"
 _FOR_SHOW = ("again", *(f.name for f in fields(EstimateOptions)))
 """Options that do not decide what the labels are."""
 
@@ -46,13 +48,15 @@ class LabelConfig:
         footfall label --data runs/sample-…/trajectories.parquet --method truth-arithmetic
 
     The run directory holds the rows in judged.parquet; `footfall train` reads it. A step that could not be judged has
-    no label, and the summary says why. Rollouts are kept in a store, so that no other method or run pays for them again.
+    no label, and the summary says why; if no step has one, the exit code is 1. Rollouts are kept in a store, so that no other
+    method or run pays for them again.
     """
 
     data: str
     """Traces in any supported format (`footfall list format`) or Parquet; - is standard input."""
     method: str = "monte-carlo"
-    """A judge: a name of `footfall list labeller`, or the folder of a trained PRM."""
+    """A judge: a name of `footfall list labeller`, a published system's that is one (math-shepherd, aurora, fover, …), or the
+    folder of a trained PRM."""
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     rollouts: int | None = None
@@ -64,8 +68,8 @@ class LabelConfig:
     half_width: float | None = None
     """Stop a step's rollouts once its 95% interval is this narrow on either side."""
     trees: int | None = None
-    """With --method omegaprm: do not label the traces, but grow a tree of new ones on each of their problems by at most so
-    many binary searches, and write a row for each valued node."""
+    """Do not label the traces, but grow a tree of new ones on each of their problems: with --method omegaprm by at most so many
+    binary searches, with edu-prm up to so many solutions, with hrm-hnc so many steps after every node."""
     prover: str | None = None
     """A second policy, for a method that takes one (pav): a name, or http,url=http://localhost:8001/v1,model=NAME."""
     set: tuple[str, ...] = ()
@@ -73,7 +77,8 @@ class LabelConfig:
     chunk: int = 16
     """Traces between two savings."""
     again: bool = False
-    """Judge those chunks again in which a step has no label, as after a server was down. What is in the store is free."""
+    """Judge those chunks again in which a step has no label, as after a server was down. Rollouts in the store are free; a
+    language model that judges is asked anew."""
     costs: EstimateOptions = field(default_factory=EstimateOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
@@ -88,45 +93,59 @@ def main(config: LabelConfig) -> int:
         raise ValueError(f"{config.data}: there is no trace in it")
     store = config.store.folder(beside=run_folder("label", config, _FOR_SHOW))
     asked = config.costs.probe or not config.costs.estimate
-    opener = Opener(store if asked else None)
-    judge = _judge(config, opener)
-    trees = None if config.trees is None else tree_search(judge, config.trees)
+    opener = Opener(store if asked else None, anew=config.again or config.run.fresh)
+    method = _method(config, opener)
     if config.costs.estimate:
-        if trees is not None:
-            raise ValueError("what --trees will ask for depends on what it finds; --estimate cannot tell")
-        chunk = config.chunk if store is None else None
-        estimate = {"method": config.method, **estimate_of(judge, trajectories, config.costs, chunk, config.run.seed)}
-        emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
-        return 0
+        return _estimate(config, method, trajectories, config.chunk if store is None else None)
     with open_run("label", config, for_show=_FOR_SHOW) as run:
         if config.again:
             _drop_unlabelled(run.folder)
-        if trees is not None:
-            rows = grown_rows(run, trees, trajectories, config.chunk)
-        else:
-            said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
-            rows = [Judged(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
+        rows = _rows(config, run, method, trajectories)
         file = run.folder / "judged.parquet"
         write_parquet(file, rows, "judged")
-        result = {**_summary(rows), "judge": (trees or judge).name, "file": str(file), "cost": run.cost.to_dict(),
+        result = {**_summary(rows), "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
                   "seconds": run.seconds()}  # fmt: skip
-        if trees is not None:
+        if config.trees is not None:
             result["problems_without_answer"] = without_answer(trajectories)
         run.finish(result)
         shown = {**result, "store": opener.found()}
         run.log("store", found=shown["store"])
         emit(shown, config.run.json, lambda console: _show(console, shown, spent(run.cost, run.seconds())))
+    return 0 if result["labelled"] else NOTHING
+
+
+def _estimate(config: LabelConfig, method: Judge | Grower, traces: Sequence[Trajectory], chunk: int | None) -> int:
+    if isinstance(method, Grower):
+        raise ValueError("what --trees will ask for depends on what it finds; --estimate cannot tell")
+    estimate = {"method": config.method, **estimate_of(method, traces, config.costs, chunk, config.run.seed)}
+    emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
     return 0
 
 
-def _judge(config: LabelConfig, opener: Opener) -> Judge:
+def _rows(config: LabelConfig, run: Run, method: Judge | Grower, traces: Sequence[Trajectory]) -> list[Judged]:
+    """The given traces with their judgements, or the traces that the method wrote itself."""
+    if isinstance(method, Grower):
+        return grown_rows(run, method, traces, config.chunk)
+    said = JudgeInRun(run, method, config.chunk).judge(traces)
+    return [Judged(t, judgement) for t, judgement in zip(traces, said, strict=True)]
+
+
+def _method(config: LabelConfig, opener: Opener) -> Judge | Grower:
     """The method with the options that were given; one that it does not take is an error."""
     own = {"rollouts": "rollouts", "values": "estimate", "until": "until", "half_width": "half_width"}
     asked = {its: getattr(config, name) for name, its in own.items() if getattr(config, name) is not None}
     if config.prover is not None:
         asked["prover"] = policy_in_words(config.prover)
+    asked |= settings(config.set)
+    width = asked.get("half_width")
+    if isinstance(width, float | int) and not 0 < width < 0.5:
+        raise ValueError(f"a half width of {width:g}: it is above 0 and below 0.5, for rates lie in [0, 1]")
     drawing = (config.policy, config.sampling, config.run.seed)
-    return make_judge(config.method, {**asked, **asks(*drawing), **settings(config.set)}, offers(*drawing), opener)
+    made_with = ({**asks(*drawing), **asked}, offers(*drawing), opener)
+    if config.trees is not None and config.method in GROWERS:
+        return grower(config.method, config.trees, *made_with)
+    judge = make_judge(config.method, *made_with)
+    return judge if config.trees is None else tree_search(judge, config.trees)
 
 
 def _drop_unlabelled(folder: Path) -> None:
@@ -150,7 +169,17 @@ def _summary(rows: Sequence[Judged]) -> dict[str, Any]:
         "labelled": len(known),
         "unlabelled": dict(reasons.most_common()),
         "mean_label": sum(known) / len(known) if known else None,
+        **_cut(said),
     }
+
+
+def _cut(said: Sequence[Judgement]) -> dict[str, Any]:
+    """Rollouts that were cut at max_tokens, and all of them, where the method counts them. Equal prefixes count each time."""
+    cut, rollouts = (
+        int(sum(count or 0 for judgement in said for count in judgement.aspects.get(name, ())))
+        for name in ("unfinished", "rollouts")
+    )
+    return {"cut_rollouts": {"cut": cut, "of": rollouts}} if cut else {}
 
 
 def _in_general(reason: str | None, trajectory: Trajectory) -> str:
@@ -165,9 +194,11 @@ def _show(console: Console, result: dict[str, Any], cost: str) -> None:
         "labelled": f"{result['labelled']} of {result['steps']} steps in {result['traces']} traces"
         + (f", mean label {mean:.3f}" if mean is not None else ""),
         "unlabelled": "; ".join(f"{count}: {reason}" for reason, count in result["unlabelled"].items()),
+        "cut": _CUT.format(**result["cut_rollouts"]) if "cut_rollouts" in result else None,
         "no tree": f"{blind} problems have no reference answer" if blind else None,
         "cost": cost,
         "store": found_in_words(result["store"]),
         "file": result["file"],
     })  # fmt: skip
-    next_command(console, "train", "--data", result["file"])
+    if result["labelled"]:
+        next_command(console, "train", "--data", result["file"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions
-from footfall.commands._output import emit, facts, next_command, spent
+from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
@@ -73,7 +73,11 @@ def main(config: SampleConfig) -> int:
         result = {**result, "store": opener.found()}
         run.log("store", found=result["store"])
         emit(result, config.run.json, lambda console: _show(console, result, config, spent(run.cost, run.seconds())))
-    return 0
+    return 0 if _any_written(result) else NOTHING
+
+
+def _any_written(result: Mapping[str, Any]) -> bool:
+    return bool(sum(result["failed"].values()) < result["traces"])
 
 
 def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams) -> list[Trajectory]:
@@ -113,4 +117,7 @@ def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: 
         "store": found_in_words(result["store"]),
         "file": result["file"],
     })  # fmt: skip
-    next_command(console, "label", "--method", "monte-carlo", "--data", Path(result["file"]), *config.policy.flags())
+    if _any_written(result):
+        next_command(
+            console, "label", "--method", "monte-carlo", "--data", Path(result["file"]), *config.policy.flags()
+        )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from rich.console import Console
 from tyro.conf import UseAppendAction
 
 from footfall.commands._judges import judge_name, make_judge, offers
 from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions, StoreOptions
-from footfall.commands._output import emit, facts, figures, spent
-from footfall.commands._parts import Opener, found_in_words, make_part, separator_of, settings
+from footfall.commands._output import NOTHING, emit, facts, spent
+from footfall.commands._parts import Opener, make_part, separator_of, settings
 from footfall.commands._roles import check_roles, helpers_of, judges_of, with_helper
 from footfall.commands._running import open_run, run_folder
+from footfall.commands._search_report import call_failed, show, summary
 from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy
 from footfall.registry import load
@@ -25,7 +24,7 @@ from footfall.search.budget import Budget
 from footfall.search.method import Method
 from footfall.search.searcher import Searcher
 from footfall.store import Run
-from footfall.types import Cost, Judge, Problem, SearchResult, content_key
+from footfall.types import Judge, Problem, SearchResult, content_key
 
 __all__ = ["SearchConfig", "main"]
 
@@ -35,6 +34,11 @@ _CACHE_TOKENS = 1 << 16
 _FOR_SHOW = ("explain",)
 _VOTES = ("best-of-n", "weighted-vote", "majority")
 """Methods that choose among whole solutions take the worst step's value for a solution's, unless it is said otherwise."""
+_INSTEAD_OF_N = {
+    "mcts": "paths=N", "rstar": "paths=N", "pats": "widths=[8,4,2]", "hgs-prm": "attempts=N", "self-regulation": "width=N",
+    "speculative-rm": "width=N keep=N", "compute-optimal": "methods='beam-search:n=16,expansions=4;weighted-vote:n=8;'",
+}  # fmt: skip
+"""What says how much, for methods that have no number of candidates."""
 _BLOCK_WRITERS = ("vgs",)
 """Methods that go on in the middle of a step; from a server they need a text without step ends."""
 
@@ -58,7 +62,7 @@ class SearchConfig:
             --set policy=critic --helper critic=http,url=http://localhost:8001/v1,mode=chat
 
     The run directory holds every candidate with its judgement, the tree and all decisions in results.parquet. Problems
-    that failed are listed; the same command line again tries them again.
+    that failed are listed; the same command line again tries them again. If all of them failed, the exit code is 1.
 
     One problem of a finished run as a page, with its tree, what was pruned, what each node cost and why:
         footfall search --out runs/search-… --explain arithmetic-bd1ef437f5abbf59
@@ -121,14 +125,14 @@ def main(config: SearchConfig) -> int:
         result = {
             "method": config.method, "n": getattr(method, "n", None),
             "aggregate": getattr(method, "aggregation", None), "settings": method.name,
-            "budget": config.budget.limits(), **_names(searcher), **_summary(results, config.run.seed), "file": str(file),
+            "budget": config.budget.limits(), **_names(searcher), **summary(results, config.run.seed), "file": str(file),
             "cost": run.cost.to_dict(), "seconds": run.seconds(),
         }  # fmt: skip
         run.finish(result)
         result = {**result, "store": opener.found()}
         run.log("store", found=result["store"])
-        emit(result, config.run.json, lambda console: _show(console, result, spent(run.cost, run.seconds())))
-    return 0
+        emit(result, config.run.json, lambda console: show(console, result, spent(run.cost, run.seconds())))
+    return NOTHING if len(result["failed"]) == len(problems) else 0
 
 
 def _explain(config: SearchConfig, problem: str) -> int:
@@ -189,18 +193,9 @@ def _solved(run: Run, searcher: Searcher, problems: Sequence[Problem], chunk: in
             forgetful=everybody,
         )  # fmt: skip
         results.update({_problem_key(result.problem): result for result in done})
-        waiting = [problem for problem in waiting if _call_failed(results[_problem_key(problem)])]
+        waiting = [problem for problem in waiting if call_failed(results[_problem_key(problem)])]
         stage = f"retry-{int(stage.partition('-')[2] or 0) + 1}"
     return [results[_problem_key(problem)] for problem in problems]
-
-
-def _call_failed(result: SearchResult) -> bool:
-    """Whether there is no answer because a call failed, which may go better next time."""
-    return result.failure is not None and _any_failed(result)
-
-
-def _any_failed(result: SearchResult) -> bool:
-    return any(decision.what == "failed" for decision in result.decisions)
 
 
 def _method(config: SearchConfig) -> Method:
@@ -208,13 +203,25 @@ def _method(config: SearchConfig) -> Method:
     takes = inspect.signature(load("searcher", config.method)).parameters
     asked = {name: value for name, value in settings(config.judge.set).items() if name in takes}
     if config.n is not None:
+        if "n" not in takes and config.method in _INSTEAD_OF_N:
+            raise ValueError(
+                f"the searcher {config.method!r} takes no --n; its own is --set {_INSTEAD_OF_N[config.method]}"
+            )
         asked["n"] = config.n
     if config.aggregate is not None:
         if "aggregation" not in takes:
             raise ValueError(f"the searcher {config.method!r} takes no --aggregate: it does not fold step values")
         asked["aggregation"] = config.aggregate
     offered = {"n": 16, **({"aggregation": "min"} if config.method in _VOTES else {})}
-    made: Method = make_part("searcher", config.method, asked, offered)
+    try:
+        made: Method = make_part("searcher", config.method, asked, offered)
+    except ValueError as error:
+        own = takes["expansions"].default if "expansions" in takes and "expansions" not in asked else 0
+        if config.n is None or own <= config.n:
+            raise
+        raise ValueError(
+            f"--n {config.n} with {own} expansions, its own: pass --set expansions=… too; {error}"
+        ) from error
     return made
 
 
@@ -222,74 +229,17 @@ def _judge(
     config: SearchConfig, method: Method, offered: Mapping[str, Any], helpers: Mapping[str, Policy]
 ) -> tuple[Judge | None, set[str]]:
     """The judge, and the helper that it asks. A method that can do without (a majority vote) has one only if it is named."""
-    if not method.judged and config.judge.judge is None:
-        return None, set()
     takes = inspect.signature(load("searcher", config.method)).parameters
     own = {name: value for name, value in settings(config.judge.set).items() if name not in takes}
+    if not method.judged and config.judge.judge is None:
+        if own:
+            raise ValueError(
+                f"the searcher {config.method!r} takes no --set {next(iter(own))}=…; it takes: {', '.join(takes)}"
+            )
+        return None, set()
     asked, used = with_helper(own, helpers)
     return make_judge(judge_name(config.judge), asked, offered), used
 
 
 def _problem_key(problem: Problem) -> str:
     return content_key(problem.id, problem.text, problem.answer)
-
-
-def _summary(results: Sequence[SearchResult], seed: int) -> dict[str, Any]:
-    """Accuracies over the problems that have a reference answer and did not fail."""
-    from footfall.bench.intervals import bootstrap_mean
-
-    verdicts = {r.problem.id: _verdicts(r) for r in results if r.problem.answer is not None}
-    decided = [v for v in verdicts.values() if v["chosen"] is not None]
-    accuracy = {}
-    for name in ("single", "chosen", "oracle") if decided else ():
-        mean = bootstrap_mean([float(v[name] or 0) for v in decided], seed)
-        accuracy[name] = {"value": mean.value, "ci95": [mean.low, mean.high]}
-    return {
-        "problems": len(results),
-        "stopped": {limit: n for limit, n in Counter(r.stopped for r in results).items() if limit},
-        "policy_cost": Cost.total(r.policy_cost for r in results).to_dict(),
-        "judge_cost": Cost.total(r.judge_cost for r in results).to_dict(),
-        "decided": len(decided),
-        "accuracy": accuracy,
-        "with_failed_calls": sum(r.failure is None and _any_failed(r) for r in results),
-        "failed": {r.problem.id: r.failure for r in results if r.failure is not None},
-    }
-
-
-def _verdicts(result: SearchResult) -> dict[str, float | None]:
-    """How right the choice, one sample and the best sample are. A problem that the policy or the judge failed on is
-    not a wrong answer; one to which no sample gave an answer, or none within the budget, is."""
-    drawn = [t for t, _ in result.candidates if "error" not in t.meta]
-    right = [bool(t.correct) for t in drawn]
-    unanswered = result.chosen is None and not _call_failed(result)
-    unanswered = unanswered or (bool(drawn) and all(t.answer is None for t in drawn))
-    chosen = None if result.chosen is None else float(bool(result.chosen.correct))
-    single = sum(right) / len(right) if right else None
-    return {"chosen": 0.0 if unanswered else chosen, "single": single, "oracle": float(any(right))}
-
-
-def _show(console: Console, result: dict[str, Any], cost: str) -> None:
-    names = {
-        "single": "one sample",
-        "chosen": f"{result['method']} of {result['n']}" if result["n"] else result["method"],
-        "oracle": "oracle (best possible)",
-    }
-    rows = [
-        [names[name], f"{a['value']:.1%}", f"[{a['ci95'][0]:.1%}, {a['ci95'][1]:.1%}]"]
-        for name, a in result["accuracy"].items()
-    ]
-    lossy = result["with_failed_calls"]
-    if rows:
-        figures(console, [["", "right", "95% interval"], *rows])
-    facts(console, {
-        "problems": f"{result['problems']}, accuracy over {result['decided']}",
-        "failed": "".join(f"\n  {name}: {why}" for name, why in list(result["failed"].items())[:10]),
-        "lossy": f"{lossy} answered although a call failed" if lossy else "",
-        "stopped": ", ".join(f"{n} by the budget of {limit}" for limit, n in result["stopped"].items()),
-        "judge": result["judge"],
-        **{kind: ", ".join(f"{role}: {name}" for role, name in result.get(kind, {}).items()) for kind in ("helpers", "judges")},
-        "aggregate": result["aggregate"],
-        "cost": cost,
-        "store": found_in_words(result["store"]),
-        "file": result["file"],
-    })  # fmt: skip

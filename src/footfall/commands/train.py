@@ -14,6 +14,7 @@ from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
+from footfall.commands._values import check_values
 from footfall.progress import Progress
 from footfall.registry import load
 from footfall.train.config import TrainConfig as Settings
@@ -80,7 +81,7 @@ class TrainConfig:
 
 def main(config: TrainConfig) -> int:
     """Train, or go on training, and report."""
-    load("objective", config.objective)
+    check_values(f"the objective {config.objective!r}", load("objective", config.objective), settings(config.set))
     from footfall.formats import read
     from footfall.policy.embedded import EMBEDDED
     from footfall.train import train_prm

@@ -1,0 +1,101 @@
+"""What `footfall search` says of its results: accuracies over the problems that were decided, and what became of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from footfall.commands._output import facts, figures
+from footfall.commands._parts import found_in_words
+from footfall.types import Cost, SearchResult, Trajectory
+
+__all__ = ["call_failed", "show", "summary"]
+
+
+def call_failed(result: SearchResult) -> bool:
+    """Whether there is no answer because a call failed, which may go better next time."""
+    return result.failure is not None and _any_failed(result)
+
+
+def _any_failed(result: SearchResult) -> bool:
+    return any(decision.what == "failed" for decision in result.decisions)
+
+
+def summary(results: Sequence[SearchResult], seed: int) -> dict[str, Any]:
+    """Accuracies over the problems that have a reference answer and did not fail."""
+    from footfall.bench.intervals import bootstrap_mean
+
+    verdicts = {r.problem.id: _verdicts(r) for r in results if r.problem.answer is not None}
+    decided = [v for v in verdicts.values() if v["chosen"] is not None]
+    accuracy = {}
+    for name in ("single", "chosen", "oracle") if decided else ():
+        mean = bootstrap_mean([float(v[name] or 0) for v in decided], seed)
+        accuracy[name] = {"value": mean.value, "ci95": [mean.low, mean.high]}
+    return {
+        "problems": len(results),
+        "stopped": {limit: n for limit, n in Counter(r.stopped for r in results).items() if limit},
+        "policy_cost": Cost.total(r.policy_cost for r in results).to_dict(),
+        "judge_cost": Cost.total(r.judge_cost for r in results).to_dict(),
+        "decided": len(decided),
+        "accuracy": accuracy,
+        "with_failed_calls": sum(r.failure is None and _any_failed(r) for r in results),
+        "unanswered": {r.problem.id: r.failure for r in results if r.failure is not None and _unanswered(r)},
+        "failed": {r.problem.id: r.failure for r in results if r.failure is not None and not _unanswered(r)},
+    }
+
+
+def _verdicts(result: SearchResult) -> dict[str, float | None]:
+    """How right the choice, one sample and the best sample are. A problem that the policy or the judge failed on is
+    not a wrong answer; one that is unanswered is."""
+    right = [bool(t.correct) for t in _drawn(result)]
+    chosen = None if result.chosen is None else float(bool(result.chosen.correct))
+    single = sum(right) / len(right) if right else None
+    return {"chosen": 0.0 if _unanswered(result) else chosen, "single": single, "oracle": float(any(right))}
+
+
+def _drawn(result: SearchResult) -> list[Trajectory]:
+    return [t for t, _ in result.candidates if "error" not in t.meta]
+
+
+def _unanswered(result: SearchResult) -> bool:
+    """Whether no sample gave an answer, or none within the budget, though nobody failed to write or to judge one."""
+    drawn = _drawn(result)
+    return (result.chosen is None and not call_failed(result)) or (bool(drawn) and all(t.answer is None for t in drawn))
+
+
+def _listed(problems: Mapping[str, str], how: str) -> str:
+    """Problems with their reasons, the first ten by name."""
+    lines = [f"\n  {name}: {why}" for name, why in list(problems.items())[:10]]
+    more = [f"\n  and {len(problems) - 10} more"] if len(problems) > 10 else []
+    return "".join([f"{len(problems)}, {how}", *lines, *more]) if problems else ""
+
+
+def show(console: Console, result: dict[str, Any], cost: str) -> None:
+    names = {
+        "single": "one sample",
+        "chosen": f"{result['method']} of {result['n']}" if result["n"] else result["method"],
+        "oracle": "oracle (best possible)",
+    }
+    rows = [
+        [names[name], f"{a['value']:.1%}", f"[{a['ci95'][0]:.1%}, {a['ci95'][1]:.1%}]"]
+        for name, a in result["accuracy"].items()
+    ]
+    lossy = result["with_failed_calls"]
+    if rows:
+        figures(console, [["", "right", "95% interval"], *rows])
+    facts(console, {
+        "problems": f"{result['problems']}, accuracy over {result['decided']}",
+        "no answer": _listed(result["unanswered"], "counted as wrong"),
+        "failed": _listed(result["failed"], "not counted; the same command line tries again"),
+        "lossy": f"{lossy} answered although a call failed" if lossy else "",
+        "stopped": ", ".join(f"{n} by the budget of {limit}" for limit, n in result["stopped"].items()),
+        "judge": result["judge"],
+        **{kind: ", ".join(f"{role}: {name}" for role, name in result.get(kind, {}).items()) for kind in ("helpers", "judges")},
+        "aggregate": result["aggregate"],
+        "cost": cost,
+        "store": found_in_words(result["store"]),
+        "file": result["file"],
+    })  # fmt: skip

@@ -1,0 +1,120 @@
+"""Values from the command line against what a part's annotations want: a wrong one is refused in one line."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["check_values", "finite_fields"]
+
+_LISTS = (tuple, list, frozenset, set, Sequence, Collection)
+
+
+class _Wanted(NamedTuple):
+    """Whether a value is of a kind, and the kind in words."""
+
+    fits: Callable[[object], bool]
+    words: str
+
+
+def check_values(owner: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values, lists as tuples where the factory wants those; an error names the setting, its kind and the value.
+
+    Objects (a policy that is opened already) pass; only what a command line can say is looked at.
+    """
+    hints = _hints(factory)
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        checked[name] = value
+        if name not in hints or not _is_plain(value):
+            continue
+        wanted = _wanted(hints[name])
+        if not wanted.fits(value):
+            if wanted.words == _OBJECT:
+                how = "--policy names a policy" if name == "policy" else "it is no number, word or list"
+                raise ValueError(f"{name} of {owner} cannot be given as {_said(value)}: {how}")
+            raise ValueError(f"{name} of {owner} is {wanted.words}, not {_said(value)}")
+        if isinstance(value, list) and _is_tuple(hints[name]):
+            checked[name] = tuple(value)
+    return checked
+
+
+def finite_fields(options: Mapping[str, Any]) -> None:
+    """Refuse a flag whose number is none: nan and infinity mean nothing to any of them."""
+    for name, value in options.items():
+        if isinstance(value, dict):
+            finite_fields(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"--{name.replace('_', '-')} {value}: a finite number is needed")
+
+
+def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The types of the parameters, those left out that are known to type checkers only."""
+    made = factory.__init__ if inspect.isclass(factory) else factory
+    found: dict[str, Any] = {}
+
+    def holder() -> None: ...
+
+    for name, kind in getattr(made, "__annotations__", {}).items():
+        holder.__annotations__ = {name: kind}
+        with suppress(NameError):
+            found |= get_type_hints(holder, getattr(made, "__globals__", {}))
+    return found
+
+
+def _wanted(kind: Any) -> _Wanted:
+    """What a type means for a value that came as JSON or as text."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        each = [_wanted(one) for one in inner]
+        words = list(dict.fromkeys(one.words for one in each if one.words != _NO_VALUE))
+        told = [word for word in words if word != _OBJECT] or words
+        return _Wanted(lambda value: any(one.fits(value) for one in each), " or ".join(told))
+    if origin is Literal:
+        return _Wanted(lambda value: value in inner, f"one of {', '.join(map(str, inner))}")
+    if origin in _LISTS or kind in _LISTS:
+        item = _wanted(inner[0]) if inner else _Wanted(lambda value: True, "anything")
+        return _Wanted(
+            lambda value: isinstance(value, list) and all(map(item.fits, value)),
+            f"a list, as in [{_EXAMPLES.get(item.words, '…')}], of {item.words} each",
+        )
+    return _SIMPLE.get(kind, _Wanted(lambda value: False, _OBJECT))
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple or any(get_origin(one) is tuple for one in get_args(kind))
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON or text can say it."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float | dict)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _said(value: object) -> str:
+    return f"{value!r}" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+_NO_VALUE = "null"
+_OBJECT = "an object"
+_SIMPLE: dict[Any, _Wanted] = {
+    int: _Wanted(lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
+    float: _Wanted(_is_number, "a finite number"),
+    bool: _Wanted(lambda value: isinstance(value, bool), "true or false"),
+    str: _Wanted(lambda value: isinstance(value, str), "text"),
+    Path: _Wanted(lambda value: isinstance(value, str), "text"),
+    type(None): _Wanted(lambda value: value is None, _NO_VALUE),
+    object: _Wanted(lambda value: True, "anything"),
+    Any: _Wanted(lambda value: True, "anything"),
+}
+_EXAMPLES = {"a whole number": "8, 4, 2", "a finite number": "0.3, 0.7", "text": '"a", "b"'}
