@@ -36,3 +36,19 @@ def test_each_copy_has_samples_of_its_own() -> None:
     assert policy.asked == [(1, 2), (1, 4)], "the two copies are one prefix with four samples"
     assert [tree.nodes[i].value for i in tree.children(-1)] == [1.0, 0.5], "samples 0 and 1, then 2 and 3"
     assert tree.value == 0.75 and cost.calls == len(tree.nodes) == 6
+
+
+@dataclass
+class Silent(Repeating):
+    """Writes the answer as a step, and then ends without another: as most language models do."""
+
+    def _write(self, prefix: Trajectory, index: int) -> Completion:
+        if prefix.steps:
+            return Completion((), "end", index, cost=Cost(calls=1))
+        return Completion((Step(f"The answer is {7 + index}."),), "step", index, cost=Cost(calls=1))
+
+
+def test_a_text_that_ends_with_nothing_more_to_say_is_graded_where_it_ended() -> None:
+    (tree,), _ = expand([PROBLEM], Silent(), branch=2, depth=3)
+    assert [(node.terminal, node.value) for node in tree.nodes] == [(True, 1.0), (True, 0.0)]
+    assert tree.value == 0.5

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from footfall.answers import grade
 from footfall.commands._judges import without_seconds
 from footfall.commands._options import PolicyOptions
 from footfall.commands._parts import call_factory, open_policy
 from footfall.label.binary_search import BinarySearch
 from footfall.label.edu_prm import EntropyTrees
-from footfall.label.hrm_hnc import compress, expand, score_nodes, tree_samples
+from footfall.label.hrm_hnc import compress, expand, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.tally import drawn, ungradable
 from footfall.policy.protocol import Policy, SamplingParams
@@ -84,20 +83,8 @@ class _Hierarchical:
 
     def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
         trees, cost = expand(problems, self.policy, self.branch, self.depth, self.params, separator)
-        for tree in trees:
-            self._grade_ends(tree)
         both = [each for tree in trees for each in (tree, self._compressed(tree))]
         return _charged(tree_samples(both, self.name), cost)
-
-    def _grade_ends(self, tree: Tree) -> None:
-        """Grade leaves after which the writer had nothing to add: most models end in a step of no words, after the last one."""
-        inner = {node.parent for node in tree.nodes}
-        for i, node in enumerate(tree.nodes):
-            open_end = i not in inner and not node.terminal and "failure" not in node.meta
-            if open_end and len(tree.path(i)) < self.depth:
-                tree.update(i, terminal=True)
-                tree.update(i, value=float(bool(grade(tree.trajectory(i)).correct)))
-        score_nodes(tree)
 
     def _compressed(self, tree: Tree) -> Tree:
         own = int(content_key("hrm-hnc", tree.problem.id)[:12], 16)

@@ -83,7 +83,10 @@ def _next_steps(
 
 
 def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> list[int]:
-    """Put the written steps below `node`; those that can go on. A node after which every call failed says so."""
+    """Put the written steps below `node`; those that can go on. A node after which every call failed says so.
+
+    Most models end a text with nothing more to say: where no sample adds a step and one ends, the node is the end.
+    """
     going_on = []
     for completion in completions:
         if completion.finish == "error" or not completion.steps:
@@ -94,7 +97,10 @@ def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> l
             tree.update(child, value=float(bool(grade(tree.trajectory(child)).correct)))
         elif completion.finish == "step":
             going_on.append(child)
-    if node >= 0 and completions and all(completion.finish == "error" for completion in completions):
+    finishes = [completion.finish for completion in completions]
+    if node >= 0 and "end" in finishes and not tree.children(node):
+        tree.update(node, terminal=True, value=float(bool(grade(tree.trajectory(node)).correct)))
+    elif node >= 0 and finishes and all(finish == "error" for finish in finishes):
         tree.update(node, meta={**tree.nodes[node].meta, "failure": completions[-1].error})
     return going_on
 
