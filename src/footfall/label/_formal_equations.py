@@ -57,11 +57,28 @@ def equations_in(text: str) -> list[str]:
         if joint and len(sides) == 2 and _alternatives(found[-1], span[0], joint[0]):
             found[-1] = f"{found[-1]} or {span[0].strip()}"
         else:
-            found += [f"{left.strip()} = {right.strip()}" for left, right in pairwise(sides)]
+            found += [f"{left.strip()} = {right.strip()}" for left, right in _links(sides)]
         end = span.end()
     if sum(equation.count("=") for equation in found) != plain.count("="):
         raise _Unreadable("an equation cannot be formalised")
     return found
+
+
+def _links(sides: Sequence[str]) -> list[tuple[str, str]]:
+    """The equations of a chain, side by side; two plain numbers are held against a side that computes: `2 + 2 = 4 = 5`."""
+    anchor = next((k for k, side in enumerate(sides) if _computes(side)), None)
+    pairs = list(pairwise(sides))
+    if anchor is None or _names(sides):
+        return pairs
+    return [
+        (left, right) if _computes(left) or _computes(right) else (sides[anchor], right if k > anchor else left)
+        for k, (left, right) in enumerate(pairs)
+    ]
+
+
+def _computes(text: str) -> bool:
+    """Whether there is an operation on a number."""
+    return re.search(r"\d\s*\)*\s*[-+*/^(]", text) is not None
 
 
 def _alternatives(first: str, second: str, joint: str) -> bool:
@@ -164,7 +181,7 @@ def _judge_work(algebra: _Algebra, text: str) -> list[Verdict]:
 def _numbers_agree(equation: str) -> Verdict:
     """An equation between numbers; one without an operation (`50 = 10`) is a fragment of something else."""
     left, _, right = equation.partition("=")
-    if not re.search(r"\d\s*\)*\s*[-+*/^(]", equation):
+    if not _computes(equation):
         return Verdict(None, f"{equation!r} computes nothing")
     try:
         values = [number_of(parse_expression(side)) for side in (left, right)]
