@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from footfall import cli
 from footfall.bench.sanity import Constant
 from footfall.commands._bench_all import find_data
+from tests.cli.telling import told
 
 LABELS = {"gsm8k": (1, -1, 0, -1), "math": (2, -1)}
 """By split, the index of the first error of each solution of three steps."""
@@ -37,14 +37,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 BENCH = ["bench", "processbench", "--data", "data/processbench"]
 
 
-def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
-    """What a command prints with --json, and nothing else there."""
-    capsys.readouterr()
-    assert cli.main([*words, "--json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that a user gets who has something to mend."""
     capsys.readouterr()
@@ -59,7 +51,7 @@ def write_scores(path: str, **values: list[float | None]) -> None:
 
 
 def test_a_sanity_judge_gets_its_figures_and_the_run_its_files(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told([*BENCH, "--judge", "always-right", "--out", "run"], capsys)
+    found = told(capsys, *BENCH, "--judge", "always-right", "--out", "run")
     assert (found["threshold"], found["threshold_policy"], found["used"]) == (0.5, "the benchmark's own", 6)
     split = found["splits"]["gsm8k"]
     assert [split[name]["value"] for name in ("acc_err", "acc_cor", "f1")] == [0.0, 1.0, 0.0]
@@ -84,7 +76,7 @@ def test_people_see_threshold_policy_and_where_the_page_is(capsys: pytest.Captur
 
 def test_scores_of_elsewhere_are_measured_and_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     write_scores("s.jsonl", gsm8k_0=[0.9, 0.1, None], gsm8k_1=[0.9, 0.8, 0.7], gsm8k_2=[0.6, 0.2, 0.2], nobody=[0.5])
-    found = told([*BENCH, "--scores", "s.jsonl"], capsys)
+    found = told(capsys, *BENCH, "--scores", "s.jsonl")
     assert [found["splits"]["gsm8k"][name]["value"] for name in ("acc_err", "acc_cor")] == [0.5, 1.0]
     assert (found["left_out"], found["left_out_ids"]) == (3, ["gsm8k/gsm8k-3", "math/math-0", "math/math-1"])
     assert (found["unknown"], found["unknown_ids"], found["unjudged_steps"]) == (1, ["nobody"], 1)
@@ -107,7 +99,7 @@ def test_bad_scores_are_refused_with_the_reason(capsys: pytest.CaptureFixture[st
     assert "nan.jsonl, line 1, field scores, step 2" in refused([*BENCH, "--scores", "nan.jsonl"], capsys)
     write_scores("same.jsonl", gsm8k_0=[0.5, 0.5, 0.5], gsm8k_1=[0.5, 0.5, 0.5])
     assert "every score is 0.5" in refused([*BENCH, "--scores", "same.jsonl"], capsys)
-    allowed = told([*BENCH, "--scores", "same.jsonl", "--allow-constant"], capsys)
+    allowed = told(capsys, *BENCH, "--scores", "same.jsonl", "--allow-constant")
     assert allowed["splits"]["gsm8k"]["acc_cor"]["value"] == 1.0
     both = [*BENCH, "--scores", "same.jsonl", "--judge", "random"]
     assert "either --scores or --judge" in refused(both, capsys)
@@ -119,18 +111,18 @@ def test_the_threshold_is_fixed_own_or_tuned(
     words = [*BENCH, "--judge", "always-right", "--threshold"]
     assert "always-right declares no threshold of its own" in refused([*words, "own"], capsys)
     assert "a finite number is needed" in refused([*words, "nan"], capsys)
-    assert told([*words, "0.75"], capsys)["threshold_policy"] == "fixed"
-    tuned = told([*BENCH, "--judge", "random", "--tune-on", "gsm8k"], capsys)
+    assert told(capsys, *words, "0.75")["threshold_policy"] == "fixed"
+    tuned = told(capsys, *BENCH, "--judge", "random", "--tune-on", "gsm8k")
     assert tuned["threshold_policy"] == "tuned for f1 on gsm8k, which is not reported"
     assert list(tuned["splits"]) == ["math"] and tuned["tuned_away"] == 4
     monkeypatch.setattr(Constant, "threshold", 0.125, raising=False)
     for more in ([], ["--threshold", "own"]):
-        found = told([*BENCH, "--judge", "always-right", *more], capsys)
+        found = told(capsys, *BENCH, "--judge", "always-right", *more)
         assert (found["threshold"], found["threshold_policy"]) == (0.125, "the judge's own")
 
 
 def test_the_oracle_finds_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told([*BENCH, "--judge", "oracle"], capsys)
+    found = told(capsys, *BENCH, "--judge", "oracle")
     assert [found["splits"][row]["f1"]["value"] for row in ("gsm8k", "math", "mean")] == [1.0, 1.0, 1.0]
     assert found["judge"].startswith("oracle@")
     assert "takes no --set" in refused([*BENCH, "--judge", "oracle", "--set", "x=1"], capsys)
@@ -138,8 +130,8 @@ def test_the_oracle_finds_everything(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_judges_are_compared_in_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     for judge in ("always-right", "oracle"):
-        told([*BENCH, "--judge", judge, "--out", judge], capsys)
-    found = told(["bench", "compare", "always-right", "oracle", "--out", "c"], capsys)
+        told(capsys, *BENCH, "--judge", judge, "--out", judge)
+    found = told(capsys, "bench", "compare", "always-right", "oracle", "--out", "c")
     (against,) = found["differences"].values()
     assert list(against) == ["gsm8k", "math", "mean"]
     assert against["gsm8k"]["difference"] == {"value": 1.0, "ci95": [1.0, 1.0]}
@@ -151,8 +143,8 @@ def test_judges_are_compared_in_pairs(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    told([*BENCH, "--judge", "random", "--out", "one"], capsys)
-    told([*BENCH, "--judge", "random", "--seed", "1", "--out", "two"], capsys)
+    told(capsys, *BENCH, "--judge", "random", "--out", "one")
+    told(capsys, *BENCH, "--judge", "random", "--seed", "1", "--out", "two")
     assert "their seeds differ: 0 and 1" in refused(["bench", "compare", "one", "two"], capsys)
     assert "two runs or more" in refused(["bench", "compare", "one"], capsys)
     assert "nowhere is no finished run" in refused(["bench", "compare", "one", "nowhere"], capsys)
@@ -164,26 +156,26 @@ def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["bench", "all", "--data", "data", "--judge", "random", "--out", "all"]
-    found = told(words, capsys)
+    found = told(capsys, *words)
     assert list(found["benchmarks"]) == ["processbench"] and found["failed"] == {}
     assert found["not_run"]["steps"] == "there is no steps/ in data"
     said = "".join(ElementTree.fromstring(Path("all/report.html").read_text(encoding="utf-8")).itertext())
     assert "processbench" in said and "there is no steps/ in data" in said
-    alone = told([*BENCH, "--judge", "random", "--out", "alone"], capsys)
+    alone = told(capsys, *BENCH, "--judge", "random", "--out", "alone")
     assert found["benchmarks"]["processbench"] == alone
 
     def again(*_: object) -> None:
         raise AssertionError("what was judged is judged again")
 
     monkeypatch.setattr("footfall.bench.sanity.RandomJudge.judge", again)
-    assert told(words, capsys) == found
-    assert told(["bench", "compare", "all/processbench", "alone"], capsys)["benchmark"] == "processbench"
+    assert told(capsys, *words) == found
+    assert told(capsys, "bench", "compare", "all/processbench", "alone")["benchmark"] == "processbench"
 
 
 def test_a_benchmark_with_bad_data_does_not_stop_the_others(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data.parent / "PRM_Bench").mkdir()
     (data.parent / "PRM_Bench" / "broken.jsonl").write_text("{", encoding="utf-8")
-    found = told(["bench", "all", "--data", "data", "--judge", "always-wrong", "--out", "all"], capsys, code=1)
+    found = told(capsys, "bench", "all", "--data", "data", "--judge", "always-wrong", "--out", "all", code=1)
     assert list(found["benchmarks"]) == ["processbench"] and list(found["failed"]) == ["prmbench"]
     said = "".join(ElementTree.fromstring(Path("all/report.html").read_text(encoding="utf-8")).itertext())
     assert "Failed" in said and found["failed"]["prmbench"] in " ".join(said.split())

@@ -6,13 +6,12 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from footfall import cli
 from footfall.formats import read
+from tests.cli.telling import one_thread, run_chain, told
 
 SAMPLE = ["sample", "--problems", "world:arithmetic:16", "--policy", "scripted-arithmetic", "--n", "2", "--out", "s"]
 LABEL = [
@@ -30,36 +29,17 @@ TRAIN = ["train", "--data", "l/judged.parquet", "--epochs", "1", "--eval-share",
 CALIBRATE = ["calibrate", "--judge", "t", "--data", "l/judged.parquet", "--method", "quantile", "--out", "c"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with labels in `l`, a barely trained PRM in `t`, and that calibrated in `c`."""
-    folder = tmp_path_factory.mktemp("loop")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for words in (SAMPLE, LABEL, TRAIN, CALIBRATE):
-            assert cli.main(words) == 0
-    return folder
+    return run_chain(tmp_path_factory.mktemp("loop"), SAMPLE, LABEL, TRAIN, CALIBRATE)
 
 
 @pytest.fixture
-def here(loop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(loop: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(loop)
-    return loop
-
-
-def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    assert cli.main([*words, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    with one_thread():
+        yield loop
 
 
 def test_figures_before_and_after_are_of_problems_that_were_held_out(here: Path) -> None:
@@ -90,7 +70,7 @@ def test_a_judge_that_likes_everything_says_the_mean_label_afterwards(
         "--out",
         "liked",
     ]
-    held = told(words, capsys)["held_out"]
+    held = told(capsys, *words)["held_out"]
     assert held["before"]["mean_value"] == 1 and held["before"]["ece"]["value"] == pytest.approx(1 - held["mean_label"])
     rows = read(here / "l" / "judged.parquet")
     labels = sum(float(v or 0) for row in rows if row.judgement for v in row.judgement.values)
@@ -104,8 +84,8 @@ def test_a_judge_that_likes_everything_says_the_mean_label_afterwards(
 def test_the_folder_is_a_judge_for_score_and_keeps_the_own_value_beside(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = told(["score", "l/judged.parquet", "--judge", "t"], capsys)
-    mapped = told(["score", "l/judged.parquet", "--judge", "c", "--to", "scored.jsonl", "--fresh"], capsys)
+    own = told(capsys, "score", "l/judged.parquet", "--judge", "t")
+    mapped = told(capsys, "score", "l/judged.parquet", "--judge", "c", "--to", "scored.jsonl", "--fresh")
     assert mapped["judge"].startswith("calibrated(quantile,") and own["judge"] in mapped["judge"]
     pairs = sorted(
         (a, b)
@@ -129,8 +109,8 @@ def test_the_folder_is_a_judge_for_search_and_bench(here: Path, capsys: pytest.C
         "--policy",
         "scripted-arithmetic",
     ]
-    assert told([*words, "--judge", "c", "--n", "4"], capsys)["problems"] == 3
-    assert "calibrated" in told(["bench", "steps", "--data", "l/judged.parquet", "--judge", "c"], capsys)["judge"]
+    assert told(capsys, *words, "--judge", "c", "--n", "4")["problems"] == 3
+    assert "calibrated" in told(capsys, "bench", "steps", "--data", "l/judged.parquet", "--judge", "c")["judge"]
 
 
 def test_it_is_found_from_elsewhere_and_after_both_were_moved(
@@ -140,8 +120,8 @@ def test_it_is_found_from_elsewhere_and_after_both_were_moved(
         shutil.copytree(loop / name, tmp_path / "moved" / name)
     monkeypatch.chdir(tmp_path)
     trace = str(loop / "l" / "judged.parquet")
-    here_too = told(["score", trace, "--judge", "moved/c"], capsys)
-    assert here_too["rows"] == told(["score", trace, "--judge", str(loop / "c")], capsys)["rows"]
+    here_too = told(capsys, "score", trace, "--judge", "moved/c")
+    assert here_too["rows"] == told(capsys, "score", trace, "--judge", str(loop / "c"))["rows"]
 
 
 def test_what_cannot_be_is_said_in_one_line(

@@ -5,50 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from footfall import cli
 from footfall.formats import read, read_parquet
+from tests.cli.telling import one_thread, run_chain, told
 
 SAMPLE = ["sample", "--problems", "world:arithmetic:12", "--policy", "scripted-arithmetic", "--n", "2", "--chunk", "8"]
 LABEL = ["label", "--data", "s/trajectories.parquet", "--policy", "scripted-arithmetic", "--rollouts", "4"]
 TRAIN = ["train", "--data", "l/judged.parquet", "--epochs", "1", "--against", "world:arithmetic:20"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a sampling run `s`, a labelling run `l` and a training run `t`."""
-    folder = tmp_path_factory.mktemp("loop")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for words in ([*SAMPLE, "--out", "s"], [*LABEL, "--out", "l"], [*TRAIN, "--out", "t"]):
-            assert cli.main(words) == 0
-    return folder
+    commands = ([*SAMPLE, "--out", "s"], [*LABEL, "--out", "l"], [*TRAIN, "--out", "t"])
+    return run_chain(tmp_path_factory.mktemp("loop"), *commands)
 
 
 @pytest.fixture
-def here(loop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(loop: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(loop)
-    return loop
-
-
-def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What a command prints with --json; that it is all it prints is checked by reading it."""
-    capsys.readouterr()
-    assert cli.main([*words, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    with one_thread():
+        yield loop
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -77,7 +57,7 @@ def test_the_same_command_again_does_nothing_again(
 ) -> None:
     model = here / "t" / "model" / "step_head.json"
     before = times(here / folder), model.stat().st_mtime_ns
-    told([*words, "--out", folder], capsys)
+    told(capsys, *words, "--out", folder)
     assert (times(here / folder), model.stat().st_mtime_ns) == before
 
 
@@ -91,7 +71,7 @@ def test_the_folder_is_named_by_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    files = [told([*SAMPLE, *more], capsys)["file"] for more in ([], ["--seed", "1"], [])]
+    files = [told(capsys, *SAMPLE, *more)["file"] for more in ([], ["--seed", "1"], [])]
     assert files[0] == files[2] != files[1]
     assert files[0].startswith("runs/sample-")
 
@@ -100,24 +80,24 @@ def test_a_lost_chunk_is_made_again_to_the_bit(here: Path, capsys: pytest.Captur
     """With the embedded model, whose prefix cache must not let one chunk change the next."""
     words = ["label", "--data", "s/trajectories.parquet", "--policy", "embedded", "--rollouts", "2", "--chunk", "12",
              "--max-tokens", "40", "--out", "e"]  # fmt: skip
-    told(words, capsys)
+    told(capsys, *words)
     first, second = sorted((here / "e" / "judgements").glob("*.parquet"))
     before = (here / "e" / "judged.parquet").read_bytes(), second.read_bytes(), first.stat().st_mtime_ns
     second.unlink()
-    told(words, capsys)
+    told(capsys, *words)
     after = (here / "e" / "judged.parquet").read_bytes(), second.read_bytes(), first.stat().st_mtime_ns
     assert after == before
 
 
 def test_unlabelled_steps_are_counted_by_reason(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = told([*LABEL, "--until", "first-error", "--out", "f"], capsys)
+    found = told(capsys, *LABEL, "--until", "first-error", "--out", "f")
     assert found["unlabelled"].keys() == {"after the first error"}
     assert found["labelled"] + sum(found["unlabelled"].values()) == found["steps"]
 
 
 def test_truth_needs_no_policy(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["label", "--data", "s/trajectories.parquet", "--method", "truth-arithmetic", "--set", "consequent=0.5"]
-    assert told(words, capsys)["judge"] == "truth-arithmetic(consequent=0.5)"
+    assert told(capsys, *words)["judge"] == "truth-arithmetic(consequent=0.5)"
 
 
 def test_an_own_trace_is_scored_by_the_trained_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,14 +116,14 @@ def test_an_own_trace_is_scored_by_the_trained_model(here: Path, capsys: pytest.
 def test_search_with_the_trained_model(method: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["search", "--problems", "world:arithmetic:10", "--policy", "scripted-arithmetic", "--judge", "t"]
     words += ["--method", method, "--n", "4", "--chunk", "5", "--out", f"search-{method}"]
-    found = told(words, capsys)
+    found = told(capsys, *words)
     before = times(here / f"search-{method}")
     assert found["decided"] == found["problems"] == 10 and found["failed"] == {}
     accuracy = found["accuracy"]
     assert accuracy["oracle"]["value"] >= accuracy["chosen"]["value"]
     assert accuracy["chosen"]["ci95"][0] <= accuracy["chosen"]["value"] <= accuracy["chosen"]["ci95"][1]
     kept = {"method", "n", "aggregate", "policy", "judge", "accuracy", "failed", "file", "cost"}
-    again = told(words, capsys)
+    again = told(capsys, *words)
     assert {name: again[name] for name in kept} == {name: found[name] for name in kept}
     assert times(here / f"search-{method}") == before
 
@@ -151,18 +131,18 @@ def test_search_with_the_trained_model(method: str, here: Path, capsys: pytest.C
 def test_truth_as_judge_finds_what_can_be_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["search", "--problems", "world:arithmetic:10", "--policy", "scripted-arithmetic", "--n", "4"]
     words += ["--aggregate", "last"]
-    guided = told([*words, "--method", "best-of-n", "--judge", "truth-arithmetic"], capsys)["accuracy"]
-    voted = told([*words, "--method", "majority"], capsys)
+    guided = told(capsys, *words, "--method", "best-of-n", "--judge", "truth-arithmetic")["accuracy"]
+    voted = told(capsys, *words, "--method", "majority")
     assert guided["chosen"] == guided["oracle"] == voted["accuracy"]["oracle"]
     assert voted["judge"] is None
 
 
 def test_a_judge_is_measured_on_a_world(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "steps", "--data", "world:arithmetic:30", "--out"]
-    truth = told([*words, "b", "--judge", "truth-arithmetic"], capsys)
+    truth = told(capsys, *words, "b", "--judge", "truth-arithmetic")
     assert truth["splits"]["all"]["f1"]["value"] == 1.0
     assert json.loads((here / "b" / "report.json").read_text()) == truth
-    trained = told([*words, "b2", "--judge", "t"], capsys)
+    trained = told(capsys, *words, "b2", "--judge", "t")
     assert trained["judge"].startswith("step-head@") and trained["revision"] == truth["revision"]
     assert trained["cost"]["scored_tokens"] > 0
 
@@ -173,17 +153,17 @@ def test_scores_made_elsewhere_are_measured(here: Path, capsys: pytest.CaptureFi
         for row in rows[:20]:
             assert row.judgement is not None
             stream.write(json.dumps({"id": row.trajectory.id, "scores": row.judgement.values}) + "\n")
-    found = told(["bench", "steps", "--data", "l/judged.parquet", "--scores", "scores.jsonl"], capsys)
+    found = told(capsys, "bench", "steps", "--data", "l/judged.parquet", "--scores", "scores.jsonl")
     assert (found["used"], found["left_out"]) == (20, 4)
     assert found["splits"]["judged"]["f1"]["value"] == 1.0
 
 
 def test_info_tells_runs_and_models(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = told(["info", "l"], capsys)
+    run = told(capsys, "info", "l")
     assert run["command"] == "label" and run["finished"]
     assert run["chunks"] == {"judgements": {"done": 2, "planned": 2}}
-    assert told(["info", "t/model"], capsys)["training"]["separators"] == ["\n"]
-    assert told(["info"], capsys)["embedded"]["parameters"] > 1_000_000
+    assert told(capsys, "info", "t/model")["training"]["separators"] == ["\n"]
+    assert told(capsys, "info")["embedded"]["parameters"] > 1_000_000
 
 
 def test_people_get_a_summary_and_the_next_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

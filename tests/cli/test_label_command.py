@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import os
 import re
@@ -23,6 +22,7 @@ from footfall.formats import read, read_parquet, write, write_parquet
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Step, Trajectory
 from tests.cli.serving import RIGHT, Server
+from tests.cli.telling import told
 
 
 class Case(NamedTuple):
@@ -101,14 +101,6 @@ def server(process: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write("traces.jsonl", [Judged(t, None) for t in TRACES], "jsonl")
     process.behave()
     return process
-
-
-def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
-    """What a command says with --json, and that it ends with this exit code."""
-    capsys.readouterr()
-    assert cli.main([*words, "--json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
 
 
 def label(capsys: pytest.CaptureFixture[str], server: Server, *words: str) -> dict[str, Any]:

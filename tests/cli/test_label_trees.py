@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from footfall.label.omegaprm import OmegaPRM
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Judged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from tests.cli.telling import told
 
 TRACES = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 4, seed=7)]
 WORDS = ["label", "--method", "omegaprm", "--policy", "scripted-arithmetic", "--trees", "3", "--rollouts", "4"]
@@ -30,12 +30,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     again = [replace(trace, id=f"{trace.id}-again") for trace in TRACES]
     write_parquet(Path("traces.parquet"), [*TRACES, *again, blind], "trajectory")
     return "traces.parquet"
-
-
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert cli.main([*words, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
 
 
 def test_the_rows_are_those_of_the_tree_search_in_python(data: str, capsys: pytest.CaptureFixture[str]) -> None:
