@@ -1,60 +1,57 @@
-"""The loopback server as command line tests use it: a process that starts, stops, behaves as told, and keeps a log."""
+"""The loopback server as command line tests use it, and a command over it that may be killed."""
 
 from __future__ import annotations
 
-import http.client
-import json
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).parents[1] / "policy" / "loopback_server.py"
+from tests.policy.loopback_process import LoopbackProcess
+
 RIGHT = "So 3 - 4 = -1.\n\nIt is \\boxed{-1}"
 """What the server writes: as a rollout it is right, and as a critique it finds no error."""
 
 
-class Server:
-    """The loopback server: starts, stops, behaves as told, and knows what it was asked."""
-
-    def __init__(self, log: Path) -> None:
-        self.log, self.port = log, 0
-        self.start()
-
-    def start(self, **settings: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(self.log), str(self.port), json.dumps(settings)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-        self.process.stdout.close()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
+class Server(LoopbackProcess):
+    """A server that answers right unless told otherwise, and knows what it was asked."""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{super().url}/v1"
 
     def behave(self, text: str | None = RIGHT, **settings: Any) -> None:
         """From now on, with an empty log."""
-        self.log.write_text("")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request("POST", "/control", json.dumps({"text": text, **settings}))
-        assert connection.getresponse().status == 200
-        connection.close()
+        super().behave(text=text, **settings)
 
     def asked(self, event: str = "took") -> list[str]:
         """The keys (seed and prompt) of the requests that it took, or of those that it answered."""
-        return [entry["key"] for entry in self._entries() if entry["event"] == event]
+        return [entry["key"] for entry in self.entries(event)]
 
     def requests(self) -> list[dict[str, Any]]:
         """The bodies of the requests that it took."""
-        return [entry["request"] for entry in self._entries() if entry["event"] == "took"]
+        return [entry["request"] for entry in self.entries("took")]
 
-    def _entries(self) -> list[dict[str, Any]]:
-        whole, _, _ = self.log.read_text().rpartition("\n")  # the last line may be half written
-        return [json.loads(line) for line in whole.splitlines()]
+
+class Job:
+    """A `footfall` process that writes into `run` in a folder of its own, started as often as it takes."""
+
+    def __init__(self, folder: Path, words: Sequence[str]) -> None:
+        self.folder, self.words = folder, words
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "footfall.cli", *self.words, "--out", "run"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def finish(self) -> None:
+        process = self.start()
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+
+    def written(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted((self.folder / "run").rglob("*.parquet"))}

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +18,7 @@ from footfall.commands._systems import SYSTEMS
 from footfall.formats import read, read_parquet, write, write_parquet
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Step, Trajectory
-from tests.cli.serving import RIGHT, Server
+from tests.cli.serving import RIGHT, Job, Server
 from tests.cli.telling import told
 
 
@@ -407,48 +404,31 @@ def test_sampled_traces_come_from_the_store_too(server: Server, capsys: pytest.C
 # A run that is killed
 
 
-class Job:
-    """A labelling process over the server, started as often as it takes."""
+class LabelJob(Job):
+    """A labelling of thirty traces over the server."""
 
     def __init__(self, server: Server, folder: Path) -> None:
-        self.server, self.folder = server, folder
+        words = ["label", "--data", "traces.jsonl", "--url", server.url, "--rollouts", "8", "--chunk", "20"]
+        super().__init__(folder, [*words, "--concurrency", "8", "--json"])
         folder.mkdir()
         traces = [trace(f"t{k}", "3 - 4 = -1.", f"Then {k} more.", "It is \\boxed{-1}.") for k in range(30)]
         write(folder / "traces.jsonl", [Judged(t, None) for t in traces], "jsonl")
-
-    def start(self) -> subprocess.Popen[bytes]:
-        words = ["label", "--data", "traces.jsonl", "--url", self.server.url, "--rollouts", "8", "--chunk", "20"]
-        words += ["--concurrency", "8", "--out", "run", "--json"]
-        command = [sys.executable, "-m", "footfall.cli", *words]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-
-    def finish(self) -> None:
-        process = self.start()
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors.decode()
 
     def kept(self) -> int:
         """Completions in the store."""
         shards = (self.folder / "rollouts").rglob("[!.]*.parquet")
         return sum(len(read_parquet(shard, "trajectory")) for shard in shards)
 
-    def written(self) -> dict[str, bytes]:
-        run = self.folder / "run"
-        return {path.name: path.read_bytes() for path in sorted(run.rglob("*.parquet"))}
-
 
 def test_a_killed_run_goes_on_to_the_same_bytes_and_repeats_no_rollout_that_was_kept(
     server: Server, tmp_path: Path
 ) -> None:
     server.behave(None, delay=0.005)
-    undisturbed = Job(server, tmp_path / "undisturbed")
+    undisturbed = LabelJob(server, tmp_path / "undisturbed")
     undisturbed.finish()
     total = len(server.asked())
     assert total == len(set(server.asked())) == 30 * 2 * 8
-    killed = Job(server, tmp_path / "killed")
+    killed = LabelJob(server, tmp_path / "killed")
     server.behave(None, delay=0.005)
     for answers in (140, 290):
         process = killed.start()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +18,7 @@ from footfall.commands.search import _INSTEAD_OF_N
 from footfall.formats import read_parquet
 from footfall.registry import create, load, parts
 from footfall.types import SearchResult
-from tests.cli.serving import Server
+from tests.cli.serving import Job, Server
 
 PROBLEMS = 3
 MAX_TOKENS = 16
@@ -410,35 +407,19 @@ def test_a_server_that_is_gone_for_good_fails_problems_until_it_is_back(
 # A run that is killed
 
 
-class Job:
-    """A search process over the server, started as often as it takes."""
+class SearchJob(Job):
+    """A search over the server."""
 
     def __init__(self, server: Server, folder: Path, method: str) -> None:
-        self.server, self.folder, self.method = server, folder, method
+        words = ["--method", method, "--n", "4", "--judge", "random", "--budget-tokens", "100", "--chunk", "4"]
+        super().__init__(folder, line(server, *words))
         folder.mkdir()
         write_problems(folder, 12)
-
-    def start(self) -> subprocess.Popen[bytes]:
-        words = ["--method", self.method, "--n", "4", "--judge", "random", "--budget-tokens", "100", "--chunk", "4"]
-        command = [sys.executable, "-m", "footfall.cli", *line(self.server, *words), "--out", "run"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-
-    def finish(self) -> None:
-        process = self.start()
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors.decode()
 
     def finished(self) -> set[str]:
         """The problems that are kept."""
         shards = sorted((self.folder / "run" / "results").glob("*.parquet"))
         return {row.problem.id for shard in shards for row in read_parquet(shard, "search-result")}
-
-    def written(self) -> dict[str, bytes]:
-        run = self.folder / "run"
-        return {path.name: path.read_bytes() for path in sorted(run.rglob("*.parquet"))}
 
 
 @pytest.mark.parametrize("method", ["weighted-vote", "beam-search"])
@@ -446,10 +427,10 @@ def test_a_killed_search_goes_on_to_the_same_bytes_and_repeats_no_finished_probl
     method: str, server: Server, tmp_path: Path
 ) -> None:
     server.behave(None, solve=True)
-    undisturbed = Job(server, tmp_path / "undisturbed", method)
+    undisturbed = SearchJob(server, tmp_path / "undisturbed", method)
     undisturbed.finish()
     total = len(server.asked())
-    killed = Job(server, tmp_path / "killed", method)
+    killed = SearchJob(server, tmp_path / "killed", method)
     server.behave(None, solve=True, delay=0.05)
     process = killed.start()
     wait_for(lambda: len(server.asked("answered")) > total // 2 or process.poll() is not None, 60)

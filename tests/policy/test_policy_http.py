@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,45 +18,11 @@ from footfall.policy import Completion, Policy, SamplingParams
 from footfall.policy.http import HttpPolicy, Server, ServerRefusedError, http_policy
 from footfall.registry import create
 from footfall.types import Cost, Message, Problem, Step, Trajectory
+from tests.policy.loopback_process import LoopbackProcess
 
-SCRIPT = Path(__file__).with_name("loopback_server.py")
 
-
-class Loopback:
-    """The server process, its log, and what the tests ask of them."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        self.port = 0
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, str(SCRIPT), str(self.log), str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-        self.process.stdout.close()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def behave(self, **settings: Any) -> None:
-        """Forget what was before; the log starts anew."""
-        self.log.write_text("")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request("POST", "/control", json.dumps(settings))
-        assert connection.getresponse().status == 200
-        connection.close()
-
-    def entries(self, event: str) -> list[dict[str, Any]]:
-        whole, _, _ = self.log.read_text().rpartition("\n")  # the last line may be half written
-        lines = [json.loads(line) for line in whole.splitlines()]
-        return [line for line in lines if line["event"] == event]
+class Loopback(LoopbackProcess):
+    """The server process, and what the tests ask of it."""
 
     def wait_for(self, event: str, count: int) -> None:
         """Until the log holds `count` such lines; ten seconds are far more than it takes."""

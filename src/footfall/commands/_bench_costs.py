@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 
@@ -16,12 +17,15 @@ from footfall.commands._output import emit, facts
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
 from footfall.commands._values import check_values
-from footfall.store import Run, write_json
+from footfall.store import write_json
 
 if TYPE_CHECKING:
     from footfall.commands.bench import BenchConfig
 
-__all__ = ["plan_options", "run_costs", "show_rest"]
+__all__ = ["CostBench", "run_costs", "show_rest"]
+
+_ELSEWHERE = ("docs", "workers")
+"""Options that are no part of what is measured: where a copy goes, how many processes work."""
 
 
 class Costs(Protocol):
@@ -33,34 +37,40 @@ class Costs(Protocol):
 C = TypeVar("C", bound=Costs)
 
 
-def run_costs(
-    config: BenchConfig,
-    name: str,
-    elsewhere: tuple[str, ...],
-    measure: Callable[[Run], C],
-    page_of: Callable[[C], str],
-    charts_of: Callable[[C], Mapping[str, str]],
-    docs_file: str,
-    show: Callable[[Console, C, Path], None],
-) -> int:
-    """Measure, and write report.json, report.html and the charts into the run's folder, and a copy where docs=FOLDER says.
+@dataclass(frozen=True)
+class CostBench(Generic[C]):
+    """One of the two: its name, its plan with the options that are fields of it, how it is measured and how it is shown."""
 
-    `elsewhere` are options that are no part of what is measured: where a copy goes, who works.
-    """
-    _refuse_others(config, name)
-    docs = settings(config.option).get("docs")
-    kept = tuple(option for option in config.option if option.partition("=")[0] not in elsewhere)
-    with open_run(f"bench-{name}", replace(config, option=kept), for_show=("runs", "chunk")) as run:
-        costs = measure(run)
+    name: str
+    plan: Callable[..., Any]
+    lists: tuple[str, ...]
+    """Options that are names with commas between."""
+    plain: tuple[str, ...]
+    measure: Callable[..., C]
+    page: Callable[[C], str]
+    charts: Callable[[C], Mapping[str, str]]
+    docs_file: str
+    show: Callable[[Console, C, Path], None]
+
+
+def run_costs(config: BenchConfig, bench: CostBench[C]) -> int:
+    """Measure, and write report.json, report.html and the charts into the run's folder, and a copy where docs=FOLDER says."""
+    _refuse_others(config, bench.name)
+    options = settings(config.option)
+    plan = bench.plan(**_plan_fields(bench, options), first_seed=config.run.seed)
+    workers = options.get("workers", min(2, os.cpu_count() or 1))
+    kept = tuple(option for option in config.option if option.partition("=")[0] not in _ELSEWHERE)
+    with open_run(f"bench-{bench.name}", replace(config, option=kept), for_show=("runs", "chunk")) as run:
+        costs = bench.measure(plan, run, workers=workers)
         result = costs.to_dict()
         write_json(run.folder / "report.json", result)
-        page = write_page(run.folder / "report.html", page_of(costs))
-        _write_charts(charts_of(costs), run.folder)
+        page = write_page(run.folder / "report.html", bench.page(costs))
+        _write_charts(bench.charts(costs), run.folder)
         run.finish(result)
-    if docs is not None:
-        write_json(Path(docs) / docs_file, result)
-        _write_charts(charts_of(costs), Path(docs))
-    emit(result, config.run.json, lambda console: show(console, costs, page))
+    if "docs" in options:
+        write_json(Path(options["docs"]) / bench.docs_file, result)
+        _write_charts(bench.charts(costs), Path(options["docs"]))
+    emit(result, config.run.json, lambda console: bench.show(console, costs, page))
     return 0
 
 
@@ -76,24 +86,17 @@ def _write_charts(charts: Mapping[str, str], folder: Path) -> None:
         write_page(folder / file, drawn + "\n")
 
 
-def plan_options(
-    name: str,
-    plan: Callable[..., Any],
-    options: Mapping[str, Any],
-    lists: tuple[str, ...],
-    plain: tuple[str, ...],
-    elsewhere: tuple[str, ...],
-) -> dict[str, Any]:
-    """Options such as `worlds=arithmetic,logic` and `seeds=5` as fields of `plan`; one that there is not is an error."""
-    unknown = [key for key in options if key not in (*lists, *plain, *elsewhere)]
+def _plan_fields(bench: CostBench[C], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options such as `worlds=arithmetic,logic` and `seeds=5` as fields of the plan; one that there is not is an error."""
+    owner = f"bench {bench.name}"
+    known = (*bench.lists, *bench.plain, *_ELSEWHERE)
+    unknown = [key for key in options if key not in known]
     if unknown:
-        takes = ", ".join((*lists, *plain, *elsewhere))
-        raise ValueError(f"bench {name} takes no option {unknown[0]!r}; it takes {takes}")
-    owner = f"bench {name}"
-    check_values(owner, plan, {key: options[key] for key in plain if key in options})
-    check_values(owner, _elsewhere, {key: options[key] for key in elsewhere if key in options})
-    kept = {key: value for key, value in options.items() if key not in elsewhere}
-    return {key: names_of(value) if key in lists else value for key, value in kept.items()}
+        raise ValueError(f"{owner} takes no option {unknown[0]!r}; it takes {', '.join(known)}")
+    check_values(owner, bench.plan, {key: options[key] for key in bench.plain if key in options})
+    check_values(owner, _elsewhere, {key: options[key] for key in _ELSEWHERE if key in options})
+    kept = {key: value for key, value in options.items() if key not in _ELSEWHERE}
+    return {key: names_of(value) if key in bench.lists else value for key, value in kept.items()}
 
 
 def _elsewhere(docs: str, workers: int) -> None:

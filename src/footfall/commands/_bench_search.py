@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,27 +20,18 @@ from footfall.bench.searching import (
     rows,
     run_plan,
 )
-from footfall.commands._bench_costs import plan_options, run_costs, show_rest
+from footfall.commands._bench_costs import CostBench, run_costs, show_rest
 from footfall.commands._output import figures
-from footfall.commands._parts import settings
 
 if TYPE_CHECKING:
     from footfall.commands.bench import BenchConfig
 
 __all__ = ["run_search"]
 
-_LISTS = ("worlds", "judges", "methods")
-_PLAIN = ("seeds", "problems", "most", "reread", "prm_traces")
-_ELSEWHERE = ("docs", "workers")
-
 
 def run_search(config: BenchConfig) -> int:
     """Measure and report, with one chart for each world and judge."""
-    options = settings(config.option)
-    fields = plan_options("search", Plan, options, _LISTS, _PLAIN, _ELSEWHERE)
-    workers = options.get("workers", min(2, os.cpu_count() or 1))
-    measure = partial(run_plan, Plan(**fields, first_seed=config.run.seed), workers=workers)
-    return run_costs(config, "search", _ELSEWHERE, measure, costs_page, _charts, "search_costs.json", _show)
+    return run_costs(config, _SEARCH)
 
 
 def _charts(costs: SearchCosts) -> dict[str, str]:
@@ -58,3 +47,9 @@ def _show(console: Console, costs: SearchCosts, page: Path) -> None:
         figures(console, [PRM_HEAD, *prm_rows(costs)])
     console.print(advice(costs))
     show_rest(console, {}, costs.unmeasured, page)
+
+
+_SEARCH = CostBench(
+    "search", Plan, ("worlds", "judges", "methods"), ("seeds", "problems", "most", "reread", "prm_traces"), run_plan,
+    costs_page, _charts, "search_costs.json", _show,
+)  # fmt: skip
