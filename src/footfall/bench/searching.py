@@ -58,9 +58,8 @@ def run_plan(plan: Plan, run: Run, workers: int = 1) -> SearchCosts:
     prms: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     with Progress("search", len(plan.settings()) * plan.seeds * len(units)) as progress, Pool(workers) as pool:
         groups = [Group(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
-        for group, _ in zip(
-            map(replace, groups), pool.each(_fill, groups), strict=True
-        ):  # what it remembers goes with it
+        # Copies, one after another: what a group remembers (what judges said, a PRM) goes with it.
+        for group, _ in zip(map(replace, groups), pool.each(_fill, groups), strict=True):
             for judge in plan.judges:
                 done: dict[_Unit, dict[str, Any]] = {}
                 for unit, figures in group.measured(units, judge):
