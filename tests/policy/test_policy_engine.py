@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from footfall.policy._engine import Engine, Request
+from footfall.policy._slots import Slots
 from footfall.policy.protocol import SamplingParams
 from tests.policy.tiny_models import ARCHITECTURES, random_prompts, tiny_model
 
@@ -100,6 +101,19 @@ def test_a_full_prefix_cache_costs_time_but_changes_nothing() -> None:
     roomy = Engine(tiny_model("llama"), [], rows=2)
     written = [[g.tokens for g in e.generate(requests(prompts, 2), SamplingParams())] for e in (small, roomy)]
     assert written[0] == written[1]
+
+
+def test_prefixes_that_do_not_fit_the_cache_together_are_still_read_once_each() -> None:
+    """Forty prefixes of 50 tokens in a cache for six; two samples of each, and a shorter prefix within each."""
+    longer = random_prompts([51] * 40)
+    prompts = [ids for whole in longer for ids in (whole, whole[:31])]
+    bytes_a_token = Slots.row_bytes(tiny_model("llama"), 1)
+    for keep in (False, True):
+        engine = Engine(tiny_model("llama"), [], rows=8, cache_bytes=600 * bytes_a_token)
+        written = engine.generate(requests(prompts, 2), SamplingParams(), keep=keep)
+        assert engine.usage.prefilled == 40 * 50 and engine.cache.used <= engine.cache.budget
+        roomy = Engine(tiny_model("llama"), [], rows=8).generate(requests(prompts, 2), SamplingParams(), keep=keep)
+        assert [g.tokens for g in written] == [g.tokens for g in roomy]
 
 
 def test_an_end_token_ends_the_sequence_and_is_not_part_of_it() -> None:

@@ -3,6 +3,10 @@
 The life of a sequence: its prefix (all ids but the last) is read once, or found in the prefix cache; the keys and values
 are put into a free row; the last prefix token is decoded from there, and each token drawn is fed to the next step, until
 the sequence ends, meets its stop rule or its limit. Then the row goes to the next sequence waiting.
+
+All prefixes of a call are read before the first token is drawn, many in one pass. What the prefix cache cannot hold at once
+is read and decoded in groups, one after another: otherwise prefixes would be dropped before their turn and read again, one
+by one.
 """
 
 from __future__ import annotations
@@ -66,9 +70,20 @@ class Engine:
             return []
         self._make_room(max(len(r.ids) + r.max_tokens for r in requests))
         results = [Generated() for _ in requests]
+        ends = Ends(self.eos, stop_tokens, self.model.config.get_text_config().vocab_size)
+        for group in _groups([r.ids[:-1] for r in requests], self._room(keep)):
+            self._run([requests[i] for i in group], [results[i] for i in group], params, ends, keep)
+        return results
+
+    def _room(self, keep: bool) -> int:
+        """Tokens of prefixes that one group may have: half the cache, or a quarter if what is written is kept too."""
+        return self.cache.budget // Slots.row_bytes(self.model, 1) // (4 if keep else 2)
+
+    def _run(
+        self, requests: Sequence[Request], results: list[Generated], params: SamplingParams, ends: Ends, keep: bool
+    ) -> None:
         self._prefill(requests, results)
         assert self._slots is not None and self._decoder is not None
-        ends = Ends(self.eos, stop_tokens, self.model.config.get_text_config().vocab_size)
         loop = Loop(
             requests, results, slots=self._slots, decoder=self._decoder, cache=self.cache, prefill=self._read, ends=ends,
             keep=keep,
@@ -80,7 +95,6 @@ class Engine:
             self.usage.prefilled += result.prefilled
             self.usage.cached += result.cached
             self.usage.decoded += result.decoded
-        return results
 
     def _make_room(self, length: int) -> None:
         """Slots for sequences of `length`, as many rows as memory allows; remade only when a longer one comes."""
@@ -138,6 +152,25 @@ class Engine:
         for row, ids in enumerate(chunk):
             self.cache.put(Entry(ids, scratch.copy_out(row, len(ids))))
         return fresh
+
+
+def _groups(prefixes: Sequence[tuple[int, ...]], room: int) -> list[list[int]]:
+    """Indices in groups whose distinct tokens fit in `room`; what is read together (a prefix within another) stays together."""
+    cover = _covers(set(prefixes))
+    members: dict[tuple[int, ...], list[int]] = {}
+    for index, ids in enumerate(prefixes):
+        members.setdefault(cover[ids], []).append(index)
+    if sum(map(len, members)) <= room:
+        return [list(range(len(prefixes)))]
+    groups: list[list[int]] = [[]]
+    used = 0
+    for ids, indices in members.items():
+        if groups[-1] and used + len(ids) > room:
+            groups.append([])
+            used = 0
+        groups[-1] += indices
+        used += len(ids)
+    return groups
 
 
 def _covers(sequences: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:

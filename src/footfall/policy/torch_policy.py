@@ -37,21 +37,23 @@ class TorchPolicy:
         label: str,
         template: Template | None = None,
         rows: int | None = None,
-        cache_bytes: int = 1 << 30,
+        cache_bytes: int | None = None,
         compile: bool = False,
     ) -> None:
+        """`cache_bytes` for the keys and values of prefixes: 1 GiB, or on CUDA an eighth of the free memory."""
         check_round_trip(tokenizer, label)
         self.tokenizer = tokenizer
         self.template = template or template_for(tokenizer)
         self.vocabulary = fingerprint(tokenizer)
         self.name = f"{label}@{weights_fingerprint(model)}{_template_name(self.template)}"
         cuda = model.device.type == "cuda"
+        memory = torch.cuda.mem_get_info()[0] if cuda else 0
         self.engine = Engine(
             model,
             _end_ids(model, tokenizer),
             rows=rows or (1024 if cuda else 512),
-            slot_bytes=torch.cuda.mem_get_info()[0] // 2 if cuda else 2 << 30,
-            cache_bytes=cache_bytes,
+            slot_bytes=memory // 2 if cuda else 2 << 30,
+            cache_bytes=cache_bytes or max(1 << 30, memory // 8),
             compile=compile,
         )
         self._flops_a_token = 2.0 * model.num_parameters(exclude_embeddings=True)
