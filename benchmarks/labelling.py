@@ -1,8 +1,7 @@
 """Labelled steps per second, and tokens per labelled step: ours against how peers do it, same policy, same rollouts, one run.
 
     python benchmarks/labelling.py                                             # embedded model on this CPU
-    python benchmarks/labelling.py --shape smollm2 --device cuda [--compile]   # random weights in SmolLM2's shape
-    python benchmarks/labelling.py --gguf FILE --device cuda [--compile]       # a real model
+    python benchmarks/labelling.py --model FOLDER_OR_GGUF [--plain] --device cuda [--compile]   # a real model
 
 Both complete every prefix of every trace N times and count right answers. Peers take one trace at a time, and one prefix
 after another: a call of transformers' `generate` with N return sequences, each of which reads the prefix again. Ours puts
@@ -21,11 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.answers import grade
-from footfall.encoding import encode
+from footfall.encoding import Template, encode
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.policy._gguf import load_gguf
 from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
 from footfall.policy.protocol import Completion, SamplingParams
@@ -57,31 +57,16 @@ def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def the_model(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The embedded model, a GGUF file, or random weights in SmolLM2-135M's shape with the embedded model's vocabulary."""
-    if args.gguf is not None:
-        from footfall.policy._gguf import load_gguf
-
-        return load_gguf(args.gguf, end_of_turn=SMOLLM2_END, device=args.device)
-    model, tokenizer = load_model(EMBEDDED, args.device)
-    if args.shape == "embedded":
-        return model, tokenizer
-    config = LlamaConfig(
-        vocab_size=model.config.vocab_size, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
-        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192, tie_word_embeddings=True,
-        bos_token_id=model.config.bos_token_id, eos_token_id=model.config.eos_token_id,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    make: Any = LlamaForCausalLM
-    random: PreTrainedModel = make(config).to(device=model.device, dtype=model.dtype).eval()
-    return random, tokenizer
+    if args.model.suffix == ".gguf":
+        return load_gguf(args.model, end_of_turn=SMOLLM2_END, device=args.device)
+    return load_model(args.model, args.device)
 
 
 def the_traces(policy: TorchPolicy, args: argparse.Namespace) -> list[Trajectory]:
-    """One trace a problem, by the model itself; random weights write no steps, so the embedded model does it for them."""
-    writer = TorchPolicy.load(EMBEDDED, "cpu") if args.shape == "smollm2" and args.gguf is None else policy
+    """One trace a problem, by the model itself."""
     world = ArithmeticWorld()
     prefixes = [world.prefix(problem) for problem in world.problems(args.traces, seed=11, split="test")]
-    drawn = draw_traces(writer, prefixes, 1, SamplingParams(max_tokens=args.new_tokens, seed=3))
+    drawn = draw_traces(policy, prefixes, 1, SamplingParams(max_tokens=args.new_tokens, seed=3))
     return [trace for row in drawn for trace in row if trace.steps]
 
 
@@ -156,8 +141,10 @@ def told(labelled: Labelled) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=["embedded", "smollm2"], default="embedded")
-    parser.add_argument("--gguf", type=Path, help="a model's weights, instead of a shape")
+    parser.add_argument("--model", type=Path, default=EMBEDDED, help="a folder or a GGUF file")
+    parser.add_argument(
+        "--plain", action="store_true", help="prompt, line break, steps: a model tuned without chat turns"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--traces", type=int, default=64)
@@ -170,7 +157,10 @@ def main() -> None:
     args = parser.parse_args()
     model, tokenizer = the_model(args)
     plain = copy.deepcopy(model)
-    policy = TorchPolicy(model, tokenizer, label=args.shape, rows=args.rows, compile=args.compile)
+    template = Template("plain", prompt_end="\n") if args.plain else None
+    policy = TorchPolicy(
+        model, tokenizer, label=args.model.stem, template=template, rows=args.rows, compile=args.compile
+    )
     traces = the_traces(policy, args)
     mine = ours(policy, traces, args)
     theirs = peers(plain, policy, traces[: args.peer_traces], args)
@@ -184,7 +174,7 @@ def main() -> None:
         "mean_absolute_difference_of_labels": sum(abs((a or 0.0) - (b or 0.0)) for a, b in pairs) / len(pairs),
         "times_fewer_tokens": slow["tokens_per_step"] / fast["tokens_per_step"],
         "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu",
-        "threads": torch.get_num_threads(), "model": str(args.gguf or args.shape), "compile": args.compile,
+        "threads": torch.get_num_threads(), "model": args.model.stem, "compile": args.compile,
     }  # fmt: skip
     text = json.dumps(result, indent=2)
     if args.out:

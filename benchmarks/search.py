@@ -1,13 +1,13 @@
 """Beam search with prefix reuse in policy and judge, against the same search with every prefix re-read: tokens and time.
 
-    python benchmarks/search.py                                             # embedded model on this CPU
-    python benchmarks/search.py --shape smollm2 --device cuda [--compile]   # random weights in SmolLM2's shape
+    python benchmarks/search.py                                                              # embedded model on this CPU
+    python benchmarks/search.py --model FOLDER_OR_GGUF [--plain] --device cuda [--compile]   # a real model
 
 Both sides run the same method on the same problems with the same weights and draw with the same random numbers, so they
 must choose the same solutions; that is checked. Peers' side is how search is mostly written: each iteration puts the
 whole text of every beam into a batch of transformers' own forward passes and its own cache, which is thrown away after the
 step, and the judge reads every trace from its first token. It gets batches over all problems too, and the same splitting
-into steps. Random weights do not write steps: for them each step has `--step-tokens` tokens, and a solution `--steps` steps.
+into steps.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
-from footfall.encoding import encode
+from footfall.encoding import Template, encode
+from footfall.policy._gguf import load_gguf
 from footfall.policy._sampling import draw, uniform
-from footfall.policy.embedded import EMBEDDED
+from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
 from footfall.policy.protocol import Completion, Policy, SamplingParams, sample_seed
 from footfall.policy.torch_policy import TorchPolicy, load_model
 from footfall.reward.judge import StepHeadJudge
@@ -71,10 +72,9 @@ def _settle() -> None:
 
 @dataclass
 class Timed:
-    """A policy or judge under a clock. With `steps` every cut sample is a step, and a solution has that many."""
+    """A policy or judge under a clock."""
 
     inner: Any
-    steps: int = 0
     clock: Clock = field(default_factory=Clock)
 
     @property
@@ -86,12 +86,7 @@ class Timed:
     ) -> list[list[Completion]]:
         with self.clock.running():
             rows: list[list[Completion]] = self.inner.sample(prefixes, n, params, first)
-        if not self.steps:
-            return rows
-        return [[self._cut(c, len(p.steps)) for c in row] for p, row in zip(prefixes, rows, strict=True)]
-
-    def _cut(self, completion: Completion, before: int) -> Completion:
-        return replace(completion, finish="end" if before + 1 >= self.steps else "step")
+        return rows
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         with self.clock.running():
@@ -169,26 +164,19 @@ class Rereading:
 
 
 def the_model(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The embedded model, or random weights in SmolLM2-135M's shape with the embedded model's vocabulary."""
-    model, tokenizer = load_model(EMBEDDED, args.device)
-    if args.shape == "smollm2":
-        config = LlamaConfig(
-            vocab_size=model.config.vocab_size, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
-            num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192, tie_word_embeddings=True,
-            bos_token_id=model.config.bos_token_id, eos_token_id=model.config.eos_token_id,
-        )  # fmt: skip
-        torch.manual_seed(0)
-        make: Any = LlamaForCausalLM
-        model = make(config).to(args.device).eval()
+    if args.model.suffix == ".gguf":
+        model, tokenizer = load_gguf(args.model, end_of_turn=SMOLLM2_END, device=args.device)
+    else:
+        model, tokenizer = load_model(args.model, args.device)
     return model.to(getattr(torch, args.dtype)), tokenizer
 
 
-def the_prm(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: argparse.Namespace) -> StepHeadModel:
-    """The policy's own weights with a head: fitted to the truth of scripted traces, or as drawn on random weights."""
-    made = StepHeadModel.from_backbone(copy.deepcopy(model), tokenizer, seed=1).eval()
+def the_prm(policy: TorchPolicy, model: PreTrainedModel) -> StepHeadModel:
+    """The policy's own weights with a head that was fitted to the truth of scripted traces."""
+    made = StepHeadModel.from_backbone(copy.deepcopy(model), policy.tokenizer, template=policy.template, seed=1).eval()
     head: Any = made.head
     with torch.inference_mode():
-        weight, bias = (head.weight * 20, head.bias) if args.shape == "smollm2" else _fitted(made)
+        weight, bias = _fitted(made)
     head.weight.data, head.bias.data = weight.clone().to(head.weight), bias.clone().to(head.bias)
     return made
 
@@ -211,11 +199,10 @@ def _fitted(prm: StepHeadModel) -> tuple[torch.Tensor, torch.Tensor]:
 
 def searched(policy: Policy, judge: Judge, problems: Sequence[Problem], args: argparse.Namespace) -> Side:
     """The search, with clocks on both sides of it."""
-    steps = args.steps if args.shape == "smollm2" else 0
-    writer, reader = Timed(policy, steps), Timed(judge)
+    writer, reader = Timed(policy), Timed(judge)
     method = BeamSearch(args.n, args.expansions, iterations=args.iterations)
-    tokens = args.step_tokens if steps else args.new_tokens
-    searcher = Searcher(writer, reader, method, params=SamplingParams(seed=5, max_tokens=tokens), separator="\n")
+    params = SamplingParams(seed=5, max_tokens=args.new_tokens)
+    searcher = Searcher(writer, reader, method, params=params, separator="\n")
     _settle()
     start, cpu = time.perf_counter(), time.process_time()
     results = searcher.solve(problems)
@@ -238,7 +225,10 @@ def told(side: Side) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=["embedded", "smollm2"], default="embedded")
+    parser.add_argument("--model", type=Path, default=EMBEDDED, help="a folder or a GGUF file")
+    parser.add_argument(
+        "--plain", action="store_true", help="prompt, line break, steps: a model tuned without chat turns"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="rounding makes other draws"
@@ -249,8 +239,6 @@ def main() -> None:
     parser.add_argument("--expansions", type=int, default=4)
     parser.add_argument("--iterations", type=int, default=40)
     parser.add_argument("--new-tokens", type=int, default=64, help="at most, a step")
-    parser.add_argument("--step-tokens", type=int, default=32, help="of each step, for random weights")
-    parser.add_argument("--steps", type=int, default=8, help="of each solution, for random weights")
     parser.add_argument("--rows", type=int, help="sequences that decode together, on either side")
     parser.add_argument("--repeats", type=int, default=1, help="of both sides; the fastest counts")
     parser.add_argument("--out", type=Path)
@@ -258,11 +246,10 @@ def main() -> None:
     model, tokenizer = the_model(args)
     plain = copy.deepcopy(model)
     rows = args.rows or (1024 if args.device.startswith("cuda") else 256)
-    prm = the_prm(plain, tokenizer, args)
+    template = Template("plain", prompt_end="\n") if args.plain else None
+    policy = TorchPolicy(model, tokenizer, label=args.model.stem, template=template, rows=rows, compile=args.compile)
+    prm = the_prm(policy, plain)
     reader, rereader = (StepHeadJudge(prm, cache_tokens=tokens, compile=False) for tokens in (1 << 24, 0))
-    policy = TorchPolicy(
-        model, tokenizer, label=args.shape, rows=rows, cache_bytes=(16 if rows > 512 else 2) << 30, compile=args.compile
-    )
     problems = ArithmeticWorld().problems(args.problems, seed=11, split="test")
     if args.device.startswith("cuda"):  # kernels are loaded, and graphs and compiled code made, before the clock starts
         searched(policy, reader, problems, args)
@@ -284,7 +271,7 @@ def main() -> None:
         "times_fewer_cpu_seconds": slow["cpu_seconds"] / fast["cpu_seconds"],
         "same_solutions": same, "same_answers": sum(x.answer == y.answer for x, y in pairs),
         "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu",
-        "threads": torch.get_num_threads(), "model": args.shape, "dtype": args.dtype, "compile": args.compile,
+        "threads": torch.get_num_threads(), "model": args.model.stem, "dtype": args.dtype, "compile": args.compile,
     }  # fmt: skip
     text = json.dumps(result, indent=2)
     if args.out:
