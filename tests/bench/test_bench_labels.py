@@ -11,14 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from footfall.bench._labels_advice import LEVELS, advice, better_critics, clearly_better, pick
+from footfall.bench import labels
+from footfall.bench._labels_advice import LEVELS, advice, better_critics, checkers, clearly_better, picks_of
 from footfall.bench._labels_critics import Critiqued, asked, critic, grounded, grounded_trees, in_turn
-from footfall.bench._labels_figures import Known, measure, measure_own, per_1000
+from footfall.bench._labels_figures import FIGURES, Known, measure, measure_own, per_1000
 from footfall.bench._labels_methods import METHODS, Method, chosen, known_methods, unmeasured
 from footfall.bench._labels_page import chart, charts, costs_page, rows
 from footfall.bench._labels_setting import ReadOnce, Setting
 from footfall.bench.intervals import Interval, mean_of_seeds
-from footfall.bench.labels import BLOCKS, LabelCosts, Plan, Point, frontier, run_plan
+from footfall.bench.labels import BLOCKS, LabelCosts, Plan, Point, World, frontier, run_plan
 from footfall.cli import main
 from footfall.label.freeprm import OutcomeLabels
 from footfall.label.monte_carlo import MonteCarlo
@@ -93,6 +94,17 @@ def test_the_figures_of_three_traces_by_hand() -> None:
     assert rates["first_error"] == pytest.approx(20 / 3) and rates["brier"] == pytest.approx((1 - 0.1125) * 20)
 
 
+def test_steps_are_held_against_the_truth_up_to_the_first_error_where_both_conventions_agree() -> None:
+    here = known(a=[R, W, R, W, C], b=[R, R])
+    every, cut = [said(1, 0, 1, 0, 1), said(1, 1)], [said(1, 0, 0, 0, 0), said(1, 1)]
+    both = [measure(here, method(), judgements) for judgements in (every, cut)]
+    assert [(found["step_accuracy"], found["brier"], found["ece"]) for found in both] == [(1.0, 0.0, 0.0)] * 2
+    assert [found["later_accuracy"] for found in both] == [1.0, 0.5], "a right step after an error has a truth too"
+    early = measure(here, method(), [said(0, 0, 0, 0, 0), said(1, 0)])
+    assert early["step_accuracy"] == 0.5, "a false alarm counts under either convention"
+    assert measure(known(a=[R, W]), method(), [said(1, 0)])["later_accuracy"] is None
+
+
 def test_what_cannot_be_measured_is_none_not_zero() -> None:
     here = known(a=[R, W])
     found = measure(here, method(), [said(None, None)])
@@ -134,13 +146,88 @@ def test_advised_is_the_cheapest_that_is_not_clearly_worse() -> None:
     )
     points = frontier([cheap, noisy_, best, point("critic", 80, 1.0, 1.0, 1.0, kind="stand-in")])
     assert clearly_better(best, cheap) and not clearly_better(best, noisy_)
-    found = pick(points, "w", "low", 100)
-    assert found is not None and (found.point.method, found.best.method) == ("noisy", "best")
-    small = pick(points, "w", "low", 20)
-    assert small is not None and small.point.method == "cheap"
-    assert pick(points, "w", "low", 5) is None
+    small, found = picks_of(points, "w", {"none": 5, "low": 20, "high": 100})
+    assert (small.level, small.point.method) == ("low", "cheap")
+    assert (found.point.method, found.best.method, found.again) == ("noisy", "best", False)
     costs = LabelCosts(SMALL, {}, points, {}, {})
     assert better_critics(costs, found) == ["critic"] and better_critics(costs, small) == []
+
+
+def on_worlds(**points: list[Point]) -> LabelCosts:
+    """Costs of worlds whose traces have 10 tokens, so that the budgets are 40, 160 and 640."""
+    worlds = {name: World("scripted", 5, 10, 0.5) for name in points}
+    placed = [p for name, own in points.items() for p in frontier([replace(p, world=name) for p in own])]
+    return LabelCosts(replace(SMALL, seeds=2), worlds, placed, {}, {})
+
+
+def test_a_free_checker_comes_first_in_the_advice_where_nothing_measured_is_clearly_better() -> None:
+    here = [point("cheap", 10, 0.5, 0.5), point("good", 90, 0.8, 0.8)]
+    truth, proof = point("truth-w", 0, 1.0, 1.0, kind="reference"), point("formal", 0, 1.0, 1.0, kind="reference")
+    some = point("formal", 0, 0.6, 0.6, kind="reference")
+    found = on_worlds(logic=[*here, truth, proof], code=[*here, truth, some], chat=[*here, truth])
+    by_rule = [one for world in found.worlds for one in picks_of(found.of(world), world, {"low": 40, "high": 640})]
+    assert {world: levels for world, (_, levels) in checkers(found, by_rule).items()} == {
+        "logic": ["low", "middle", "high"], "code": ["low", "middle"],
+    }  # fmt: skip
+    said = advice(found)
+    assert said.startswith("Where a checker applies, use it"), said
+    assert "`formal` on logic, 100%" in said and "`formal` on code at a low budget, 60%" in said
+    assert "Otherwise" in said and "truth-w" not in said and "on chat, " not in said
+    assert "a checker" not in advice(on_worlds(chat=[*here, truth]))
+
+
+def test_the_advice_says_when_a_larger_budget_changes_nothing_and_how_sure_it_is() -> None:
+    said = advice(on_worlds(w=[point("cheap", 10, 0.5, 0.7), point("dear", 90, 0.9, 0.5)]))
+    assert "low, `cheap` with 2 rollouts, 60% [0, 187] for 10 tokens; middle, the same again" in said.replace(
+        "-67", "0"
+    )
+    assert "not clearly better: `dear` with 2 rollouts, 70%" in said
+    assert "Each point has 16 traces (8 of each of 2 seeds); its 95% interval is" in said
+
+
+def test_exact_ties_on_the_frontier_share_a_row_that_names_them_all() -> None:
+    tied = [point("first", 20, 0.6, 0.6), point("equal", 20, 0.6, 0.6), replace(point("other", 20, 0.6, 0.6), budget=4)]
+    table = BLOCKS["label-costs-frontier"](on_worlds(w=[*tied, point("critic", 20, 0.6, 0.6, kind="stand-in")]))
+    _, _, *rows_ = table.splitlines()
+    assert [row.split("|")[2].strip() for row in rows_] == ["`first` and `equal`, `other` with 4 rollouts", "*critic*"]
+
+
+def test_the_page_has_a_row_for_every_method_at_every_budget_of_every_world() -> None:
+    kinds = ("measured", "stand-in", "reference", "own traces")
+    some = [replace(point(kind, tokens, 0.5, 0.6, kind=kind), budget=tokens) for kind in kinds for tokens in (3, 9)]
+    table = BLOCKS["label-costs-all"](on_worlds(logic=some, code=some))
+    for world in ("logic", "code"):
+        part = table.split(f"<summary>{world}: 4 methods, 8 points</summary>")[1].split("</details>")[0]
+        found = [[cell.strip() for cell in row.split("|")] for row in part.strip().splitlines()[2:]]
+        assert [(cells[2], cells[3]) for cells in found] == [(p.kind, f"{p.budget:g} rollouts") for p in some]
+        assert all("[" in cells[5] for cells in found), "with its interval"
+
+
+def names_in(drawn: str) -> set[str]:
+    return {(e.text or "").split("  ")[0] for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("text")}
+
+
+def test_every_method_is_in_a_chart_what_is_free_as_a_dashed_level() -> None:
+    free = [point("freeprm", 0, 0.4, 0.4)] + [point(n, 0, 1.0, 1.0, kind="reference") for n in ("formal", "truth-w")]
+    trees = [
+        point("grounded-tree", 30, 0.7, 0.7, kind="own traces"),
+        point("hrm-tree", 60, 0.7, 0.7, kind="own traces"),
+    ]
+    found = charts(
+        on_worlds(w=[point("paid", 20, 0.6, 0.6), *free, *trees, point("critic", 9, 0.5, 0.5, kind="stand-in")])
+    )
+    assert list(found) == ["label_costs-w.svg", "label_costs-w-critics.svg", "label_costs-w-own.svg"]
+    measured, critics, own = found.values()
+    assert {"paid", "freeprm", "formal", "truth-w"} <= names_in(measured) and measured.count("line dashed") == 3
+    assert {"critic", "best measured"} <= names_in(critics) and {"grounded-tree", "hrm-tree"} <= names_in(own)
+
+
+def test_a_chart_draws_what_there_is() -> None:
+    trees = point("grounded-tree", 30, 0.7, 0.7, kind="own traces")
+    assert "grounded-tree" in names_in(chart(on_worlds(w=[trees]), "w"))
+    assert list(charts(on_worlds(w=[trees]))) == ["label_costs-w-own.svg"]
+    assert "formal" in names_in(chart(on_worlds(w=[point("formal", 0, 1.0, 1.0, kind="reference")]), "w"))
+    assert "hrm-tree" in costs_page(on_worlds(w=[replace(trees, method="hrm-tree")]))
 
 
 @pytest.fixture(scope="module")
@@ -218,12 +305,27 @@ def test_a_run_goes_on_where_it_stopped_and_gives_the_same(tmp_path: Path, costs
     assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
 
 
+def test_figures_that_mean_something_else_now_are_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(SMALL, methods=("freeprm",), seeds=1)
+    for _ in range(2):
+        with Run(tmp_path, "bench-labels", {}) as run:
+            run_plan(plan, run)
+        assert len(list(tmp_path.rglob("*-freeprm-*.json"))) == 1
+    monkeypatch.setattr(labels, "FIGURES", FIGURES | {"step_accuracy": "something else"})
+    with Run(tmp_path, "bench-labels", {}) as run:
+        run_plan(plan, run)
+    assert len(list(tmp_path.rglob("*-freeprm-*.json"))) == 2
+
+
 def test_other_processes_find_the_same(tmp_path: Path, costs: LabelCosts) -> None:
     plan = replace(SMALL, methods=("freeprm", "omegaprm", "unprm"))
     with Run(tmp_path / "run", "bench-labels", {}) as run:
         shared = run_plan(plan, run, workers=2)
-    own = [p for p in costs.points if p.method in ("freeprm", "omegaprm", "unprm")]
-    assert [replace(p, frontier=False) for p in shared.points] == [replace(p, frontier=False) for p in own]
+    own = [replace(p, frontier=False) for p in costs.points if p.method in ("freeprm", "omegaprm", "unprm")]
+    found = [replace(p, frontier=False) for p in shared.points]
+    assert replace(shared, points=found).to_dict()["points"] == replace(costs, points=own).to_dict()["points"]
     with pytest.raises(ValueError, match="workers=0"), Run(tmp_path / "none", "bench-labels", {}) as run:
         run_plan(plan, run, workers=0)
 

@@ -122,6 +122,12 @@ def test_a_bad_scores_file_is_refused_by_line_and_field(tmp_path: Path, line: st
         Scores.read(path)
 
 
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_length_that_is_no_measure_is_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match="scale of the labeller 'length' is a finite number above 0"):
+        LengthJudge(scale)
+
+
 def test_scores_of_the_wrong_length_or_of_other_data_are_refused() -> None:
     with pytest.raises(ValueError, match="'a-0' has 4 steps but 2 scores"):
         run(small(), scores(a_0=[1, 1]))

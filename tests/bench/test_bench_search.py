@@ -15,7 +15,7 @@ from footfall.bench._frontier import cheapest_as_good
 from footfall.bench._search_advice import LEVELS, advice, picks
 from footfall.bench._search_judges import NOISE, WAYS, Finished, Priced, Reader, exact, noisy, tokens_of_text
 from footfall.bench._search_methods import METHODS, SINGLE, Row, chosen, unmeasured
-from footfall.bench._search_page import chart, costs_page, rows
+from footfall.bench._search_page import BLOCKS, chart, costs_page, rows
 from footfall.bench._search_points import Plan, Point, SearchCosts, World, frontier
 from footfall.bench._search_prms import Site, solution_auc, step_auc
 from footfall.bench.searching import Group, run_plan
@@ -169,6 +169,26 @@ def test_the_frontier_and_the_choice_by_rule() -> None:
     ]  # fmt: skip
     said = advice(costs)
     assert "`noisy`" in said and "w/exact yes" in said and "\n" not in said
+    assert "at any budget `noisy` with n 4, 90%" in said and "nothing that fits it is clearly better" in said
+    assert "(not clearly better: `best` with n 4, 100% [100, 100] for 90 tokens)" in said
+    assert "Each point has 8 problems (4 of each of 2 seeds); its 95% interval is" in said
+
+
+def test_ties_share_a_row_of_the_frontier_and_every_point_has_a_row_below() -> None:
+    points = [
+        point("a", 10, "1100"),
+        point("b", 10, "1100"),
+        replace(point("a", 10, "1100"), budget=8),
+        point("c", 20, "1000"),
+    ]
+    found = SearchCosts(SMALL, {"w/exact": World("scripted", 0.5, 10.0)}, frontier(points), {}, {})
+    _, _, *body = BLOCKS["search-costs-frontier"](found).splitlines()
+    assert [row.split(" | ")[2:4] for row in body] == [["`a` and `b`, with n 8", "n 4"]]
+    table = BLOCKS["search-costs-all"](found)
+    assert "<summary>w, exact judge: 3 methods, 4 points</summary>" in table
+    assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")] == [
+        "| `a` \\*", "| `b` \\*", "| `a` \\*", "| `c`",
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
         (["sample", "--problems", "none.jsonl"], "none.jsonl"),
         (["sample", "--problems", "world:arithmetic:4", "--policy", "./none"], "no such folder"),
         (["sample", "--problems", "world:arithmetic:4", "--policy", "http"], "needs --url"),
-        (["sample", "--problems", "world:arithmetic:4", "--url", "http://x"], "'embedded' takes no --url"),
+        (["sample", "--problems", "world:arithmetic:4", "--policy", "embedded", "--url", "http://x"], "takes no --url"),
         (["score", "traces.jsonl"], "run `footfall demo`"),
         (["score", "traces.jsonl", "--judge", "alwys-right"], "did you mean 'always-right'?"),
         (["score", "traces.jsonl", "--judge", "."], "is no PRM"),
@@ -165,6 +165,9 @@ def test_a_mistake_is_one_line_with_the_way_out(
         (["bench", "search", "--option", "seeds=abc"], "seeds of bench search is a whole number, not 'abc'"),
         (["bench", "search", "--option", "workers=abc"], "workers of bench search is a whole number, not 'abc'"),
         (["score", "traces.jsonl", "--judge", "length", "--set", "scale=abc"], "scale of the labeller 'length' is a finite"),
+        (["score", "traces.jsonl", "--judge", "length", "--set", "scale=0"], "'length' is a finite number above 0, not 0"),
+        (["score", "traces.jsonl", "--judge", "length", "--set", "scale=-11"], "'length' is a finite number above 0, not -11"),
+        (["score", "traces.jsonl", "--judge", "length", "--set", "scale=NaN"], "'length' is a finite number, not nan"),
         (["train", "--data", "traces.jsonl", "--objective", "bce", "--set", "threshold=abc"], "of the objective 'bce' is"),
     ],
 )  # fmt: skip

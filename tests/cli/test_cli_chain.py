@@ -128,6 +128,25 @@ def test_search_with_the_trained_model(method: str, here: Path, capsys: pytest.C
     assert times(here / f"search-{method}") == before
 
 
+def test_search_keeps_what_a_policy_in_this_process_writes_only_if_it_is_told_to(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "search",
+        "--problems",
+        "world:arithmetic:2",
+        "--policy",
+        "scripted-arithmetic",
+        "--method",
+        "majority",
+        "--n",
+        "4",
+    ]
+    assert told(capsys, *words, "--out", "unkept")["store"] is None
+    assert told(capsys, *words, "--out", "kept", "--store", "stored")["store"]["misses"] == 8
+    assert told(capsys, *words, "--out", "found", "--store", "stored")["store"]["hits"] == 8
+
+
 def test_truth_as_judge_finds_what_can_be_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["search", "--problems", "world:arithmetic:10", "--policy", "scripted-arithmetic", "--n", "4"]
     words += ["--aggregate", "last"]

@@ -66,11 +66,12 @@ CASES = {
     "math-shepherd": Case(("--rollouts", "2"), policy="completions"),
     "consensus-filter": Case(policy="chat"),
     "aurora": Case(policy="chat", text="Both are right: [1, 1]"),
-    "versaprm": Case(policy="chat", text="Both are right: [1, 1]"),
+    "versaprm": Case(policy="chat", text="Both are right: \\boxed{-1}"),
     "birm": Case(policy="chat"),
     "grounded-prm": Case(("--rollouts", "2"), policy="completions"),
     "fover": Case(),
     "prlcoder": Case(("--set", "run=world"), data="code"),
+    "multilingual-prm": Case(("--rollouts", "2"), policy="completions"),
 }
 
 
@@ -82,6 +83,9 @@ TRACES = [
     trace("good", "3 - 4 = -1.", "The answer is \\boxed{-1}."),
     trace("bad", "3 - 4 = 1.", "The answer is \\boxed{1}."),
 ]
+
+
+BABBLE = "I would rather talk about the weather."
 
 
 @pytest.fixture(scope="module")
@@ -183,14 +187,9 @@ def test_a_published_system_is_a_labeller_with_its_settings_and_the_users_before
 @pytest.mark.parametrize(
     ("system", "where"),
     [
-        ("prm800k", "format prm800k"),
-        ("actprm", "footfall.train.active"),
-        ("adaptivestep", "footfall.segment.recut"),
         ("edu-prm", "footfall.label.edu_prm"),
         ("hrm-hnc", "footfall.label.hrm_hnc"),
         ("hgs-prm", "footfall.label.hgs_prm"),
-        ("ssrm", "footfall.train.self_training"),
-        ("multilingual-prm", "footfall.label.translation"),
         ("dvts", "stage search"),
     ],
 )
@@ -260,7 +259,7 @@ def test_garbage_from_a_server_is_no_zero(kind: str, server: Server, capsys: pyt
 @pytest.mark.parametrize(
     ("method", "text", "reason"),
     [
-        ("prompted", "I would rather talk about the weather.", "unparsable: no list of 0 and 1"),
+        ("prompted", BABBLE, "unparsable: no list of 0 and 1"),
         ("prompted", "[1, 0, 1, 1, 0]", "unparsable: 5 verdicts for 2 steps"),
         ("critic", "The first \\boxed{paragraph}.", "unparsable: the box holds 'paragraph'"),
     ],
@@ -284,7 +283,7 @@ def test_a_judge_that_babbles_has_no_opinion(
 def test_a_judge_that_babbled_is_asked_anew_and_not_read_from_the_store(
     method: str, mended: str, flag: str, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.behave("I would rather talk about the weather.")
+    server.behave(BABBLE)
     words = ("label", "--data", "traces.jsonl", "--method", method, "--url", server.url, "--mode", "chat")
     assert told(capsys, *words, code=1)["labelled"] == 0
     server.behave(mended)
@@ -294,12 +293,74 @@ def test_a_judge_that_babbled_is_asked_anew_and_not_read_from_the_store(
     assert other["labelled"] == 4 and len(server.asked()) == 2, "in the store too"
 
 
+@pytest.mark.parametrize("chunks", [("1", "2"), ("2", "1")])
+def test_replies_asked_for_anew_in_other_batches_go_before_the_old_ones(
+    chunks: tuple[str, str], server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("label", "--data", "traces.jsonl", "--method", "prompted", "--url", server.url, "--mode", "chat")
+    first, then = chunks
+    server.behave(BABBLE)
+    assert told(capsys, *words, "--chunk", first, code=1)["labelled"] == 0
+    server.behave("[1, 0]")
+    assert labels(told(capsys, *words, "--chunk", then, "--again")) == [[1.0, 0.0]] * 2
+    server.behave("[1, 1]")
+    assert labels(told(capsys, *words, "--chunk", then, "--fresh")) == [[1.0, 1.0]] * 2, (
+        "twice anew: the last one counts"
+    )
+    server.behave(BABBLE)
+    for chunk in ("1", "2", "3"):
+        found = told(capsys, *words, "--chunk", chunk, "--out", f"runs/other{chunk}")
+        assert labels(found) == [[1.0, 1.0]] * 2 and not server.asked()
+
+
+@pytest.mark.parametrize("resumed_with", [("--again",), ()], ids=["again", "plain"])
+@pytest.mark.parametrize("first_chunk", ["1", "4"])
+def test_a_killed_run_that_asked_anew_goes_on_with_its_own_replies_and_no_others(
+    first_chunk: str, resumed_with: tuple[str, ...], server: Server, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    traces = [trace(f"t{k}", "3 - 4 = -1.", "It is \\boxed{-1}.") for k in range(4)]
+    write("traces.jsonl", [Judged(t, None) for t in traces], "jsonl")
+    asking = ("label", "--data", "traces.jsonl", "--method", "prompted", "--url", server.url, "--mode", "chat")
+    server.behave(BABBLE)
+    assert told(capsys, *asking, "--chunk", first_chunk, code=1)["labelled"] == 0
+    words = (*asking, "--chunk", "2")
+    assert told(capsys, *words, code=1)["labelled"] == 0, "the store has the replies"
+    server.behave("[1, 0]")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:  # two replies are in the store, but not in the run
+        patch.setattr("footfall.store.write_parquet", killed)
+        assert cli.main([*words, "--again"]) == 130
+    assert len(server.asked()) == 2
+    server.behave("[1, 1]")
+    found = told(capsys, *words, *resumed_with)
+    assert labels(found) == [[1.0, 0.0]] * 2 + [[1.0, 1.0]] * 2
+    assert len(server.asked()) == 2, "those that were asked before the kill are not asked again"
+    server.behave("[0, 0]")
+    assert labels(told(capsys, *words, "--fresh")) == [[0.0, 0.0]] * 4, "a finished run leaves nothing for the next"
+
+
+def test_a_run_that_asked_anew_and_ended_leaves_no_reply_to_the_next_that_does(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("label", "--data", "traces.jsonl", "--method", "prompted", "--url", server.url, "--mode", "chat")
+    server.behave(BABBLE)
+    assert told(capsys, *words, code=1)["labelled"] == 0
+    server.behave("[1, 1]", faults=[{"kind": "500", "match": "bad"}])
+    assert told(capsys, *words, "--retries", "0", "--again")["labelled"] == 2
+    server.behave("[1, 0]")
+    assert labels(told(capsys, *words, "--again")) == [[1.0, 0.0]] * 2, "the run had ended: this one asks all anew"
+
+
 def test_rollouts_that_were_cut_are_counted_in_the_summary(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.behave("So it goes on and on and on")
     words = ("label", "--data", "traces.jsonl", "--url", server.url, "--rollouts", "2", "--max-tokens", "3")
-    found = told(capsys, *words)
-    assert found["cut_rollouts"]["cut"] > 0
-    assert cli.main(list(words)) == 0
+    found = told(capsys, *words, code=1)
+    assert found["cut_rollouts"]["cut"] > 0 and found["in_vain"] == "every rollout was cut at max_tokens"
+    assert cli.main(list(words)) == 1
     cut, of = found["cut_rollouts"].values()
     assert f"{cut} of {of} rollouts were cut at max_tokens" in capsys.readouterr().out
     server.behave()

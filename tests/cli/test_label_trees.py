@@ -64,6 +64,8 @@ def test_trees_that_branch_where_the_writer_is_unsure(data: str, capsys: pytest.
     assert [row.trajectory.key for row in rows] == [row.trajectory.key for row in expected]
     assert found["judge"] == trees.name and found["labelled"] == found["steps"] > len(rows) > len(TRACES)
     assert found["cost"]["generated_tokens"] == sum(each.cost.generated_tokens for each in grown) > 0
+    cut = told(capsys, *words, "--data", data, "--max-tokens", "2", code=1)
+    assert cut["labelled"] == 0 < cut["cut_rollouts"]["cut"] == cut["cut_rollouts"]["of"], "nobody can say, and no zero"
 
 
 def test_full_trees_and_their_compressed_copies(data: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +96,6 @@ def found_rows(found: dict[str, Any]) -> set[tuple[str, float | None]]:
         (["--method", "edu-prm"], "takes no --rollouts"),
         (["--method", "monte-carlo"], "--trees grows the trees of --method omegaprm"),
         (["--values", "soft"], "takes no --values"),
-        (["--estimate"], "--estimate cannot tell"),
     ],
 )
 def test_what_does_not_go_with_trees_is_refused(

@@ -176,11 +176,11 @@ def test_a_policy_may_be_named_by_its_address_alone(server: Server, capsys: pyte
         "--json",
     ]
     files = []
-    for words in (["--policy", server.url], ["--policy", "http", "--url", server.url]):
+    for words in (["--policy", server.url], ["--policy", "http", "--url", server.url], ["--url", server.url]):
         capsys.readouterr()
         assert cli.main([*fixed, *words]) == 0
         files.append(json.loads(capsys.readouterr().out)["file"])
-    assert len(set(files)) == 1 and len(server.asked()) == PROBLEMS * 2, "both are one run"
+    assert len(set(files)) == 1 and len(server.asked()) == PROBLEMS * 2, "all are one run"
 
 
 @pytest.mark.parametrize(
@@ -263,6 +263,30 @@ def test_completions_in_a_store_are_not_paid_for_again(
     assert not server.requests(), "the middle of steps is kept too"
 
 
+def test_no_method_and_no_command_pays_for_the_samples_of_another(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("--n", "4", "--judge", "random")
+    first = told(capsys, server, "--method", "best-of-n", *common)
+    assert first["store"]["folder"] == str(Path("runs/rollouts").absolute()), "where labelling has its own"
+    assert (first["store"]["hits"], first["store"]["misses"]) == (0, PROBLEMS * 4) == (0, len(server.asked()))
+    server.behave(None, solve=True)
+    second = told(capsys, server, "--method", "weighted-vote", *common)
+    assert (second["store"]["hits"], second["store"]["misses"]) == (PROBLEMS * 4, 0) and not server.asked()
+    unshared = told(capsys, server, "--method", "weighted-vote", *common, "--store", "none", "--out", "unshared")
+    assert unshared["store"] is None and len(server.asked()) == PROBLEMS * 4
+    assert second["policy_cost"] == unshared["policy_cost"], "what it costs does not depend on what was there"
+    assert Path(second["file"]).read_bytes() == Path(unshared["file"]).read_bytes()
+
+
+def test_a_budget_does_not_depend_on_what_the_store_holds(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--method", "best-of-n", "--n", "8", "--judge", "random", "--budget-tokens", "40", "--out")
+    first = told(capsys, server, *words, "a")
+    second = told(capsys, server, *words, "b")
+    assert first["stopped"] == second["stopped"] == {"tokens": PROBLEMS} and second["store"]["misses"] == 0
+    assert Path(first["file"]).read_bytes() == Path(second["file"]).read_bytes()
+
+
 # Problems without an answer
 
 
@@ -339,12 +363,18 @@ def test_a_judge_that_babbles_fails_its_problems_with_the_reason(
     assert all("2 could not be scored" in why and reason in why for why in found["failed"].values())
     assert cli.main([word for word in line(server, *words) if word != "--json"]) == 1
     assert f"p0: 0 of 2 samples failed, 0 gave no answer, 2 could not be scored; {reason}" in capsys.readouterr().out
+    server.behave(None, solve=True)
+    critic.behave("No error: [1, 1, 1] \\boxed{-1}")
+    mended = told(capsys, server, *words)
+    assert mended["failed"] == {} and critic.asked() and not server.asked(), (
+        "the judge is asked anew, the writer is not"
+    )
 
 
 def test_problems_that_a_server_failed_on_are_listed_and_tried_again(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--method", "dvts", "--n", "4", "--judge", "random", "--out")
+    words = ("--method", "dvts", "--n", "4", "--judge", "random", "--store", "none", "--out")
     whole = told(capsys, server, *words, "whole")
     server.behave(None, solve=True, faults=[{"kind": "500", "match": "p1:"}])
     broken = told(capsys, server, *words, "broken")
@@ -370,7 +400,8 @@ def test_answers_that_were_found_although_calls_failed_are_counted(
 def test_a_server_that_dies_and_returns_costs_nothing_but_time(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--method", "beam-search", "--n", "4", "--judge", "random", "--retries", "6", "--timeout", "5", "--out")
+    patience = ("--retries", "6", "--timeout", "5", "--store", "none")
+    words = ("--method", "beam-search", "--n", "4", "--judge", "random", *patience, "--out")
     whole = told(capsys, server, *words, "whole")
     server.behave(None, solve=True, delay=0.1)
 
@@ -421,6 +452,11 @@ class SearchJob(Job):
         shards = sorted((self.folder / "run" / "results").glob("*.parquet"))
         return {row.problem.id for shard in shards for row in read_parquet(shard, "search-result")}
 
+    def kept(self) -> int:
+        """Completions in the store."""
+        shards = (self.folder / "rollouts").rglob("[!.]*.parquet")
+        return sum(len(read_parquet(shard, "trajectory")) for shard in shards)
+
 
 @pytest.mark.parametrize("method", ["weighted-vote", "beam-search"])
 def test_a_killed_search_goes_on_to_the_same_bytes_and_repeats_no_finished_problem(
@@ -437,12 +473,13 @@ def test_a_killed_search_goes_on_to_the_same_bytes_and_repeats_no_finished_probl
     process.kill()
     _, errors = process.communicate()
     assert process.returncode == -9, errors.decode()
-    kept = killed.finished()
-    assert 0 < len(kept) < 12
+    kept, stored = killed.finished(), killed.kept()
+    assert 0 < len(kept) < 12 and stored > 0
     server.behave(None, solve=True)
     killed.finish()
     again = {key.partition("|")[2].partition(":")[0] for key in server.asked()}
-    assert again == {f"p{k}" for k in range(12)} - kept
+    assert again <= {f"p{k}" for k in range(12)} - kept
+    assert len(server.asked()) == len(set(server.asked())) == total - stored, "nor what was written for others"
     assert killed.written() == undisturbed.written()
 
 

@@ -40,7 +40,7 @@ def test_the_page_of_a_finished_run_by_the_same_command_line_or_by_its_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(WORDS) == 0
-    (folder,) = (tmp_path / "runs").iterdir()
+    (folder,) = (tmp_path / "runs").glob("search-*")
     result = read_parquet(folder / "results.parquet", "search-result")[1]
     capsys.readouterr()
     assert cli.main([*WORDS, "--explain", result.problem.id, "--json"]) == 0
@@ -49,7 +49,7 @@ def test_the_page_of_a_finished_run_by_the_same_command_line_or_by_its_folder(
     assert Path(told["page"]).parent.resolve() == folder.resolve() and told["nodes"] == len(result.tree.nodes)
     assert cli.main(["search", "--out", str(folder), "--explain", result.problem.id, "--json"]) == 0
     assert Path(json.loads(capsys.readouterr().out)["page"]).read_text(encoding="utf-8") == first
-    assert len(list((tmp_path / "runs").iterdir())) == 1, "--explain does not make another run"
+    assert list((tmp_path / "runs").glob("search-*")) == [folder], "--explain does not make another run"
 
 
 def test_what_cannot_be_explained_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,13 +197,19 @@ def test_the_first_probed_step_below_the_problems_value_is_the_error() -> None:
     assert said.values == (1.0, 1.0, 1.0, 1.0, 0.0) and said.aspects["probes"][0] == 3, "none found: the last"
 
 
+def test_unprm_takes_no_prefix_whose_rollouts_were_all_cut_for_a_lost_one() -> None:
+    (said,) = unprm(Probable(lambda k, i: "cut" if k else "right")).judge([uncertain_trace(2, 3, 9, 2, 2)])
+    assert set(said.values) == {None} and "were cut before their end" in str(said.failures[0])
+
+
 def test_unprm_says_why_a_trace_has_no_labels() -> None:
     policy = Probable(lambda k, i: "right" if i < 5 else "wrong")
     traces = [uncertain_trace(2, 2), trace("One.", "The answer is 8."), trace("One."), uncertain_trace(2, 2, answer=7)]
     said = unprm(policy).judge(traces)
     assert [j.failures[0] if j.failures else None for j in said] == [
         "only 5 of 72 rollouts of the problem are right",
-        "step 1 has no token log-probabilities; label traces as they were sampled",
+        "the trace's tokens have no log-probabilities to order probes by: label traces that `footfall sample` wrote, or take "
+        "an order that needs none (order=sequential or order=binary)",
         "the trace states no answer, so its last step has no outcome",
         None,
     ]
@@ -320,6 +326,8 @@ def test_a_node_after_which_every_call_failed_has_no_score_and_no_zero() -> None
             return failed if self.calls else super().sample(prefixes, n, params, first=first)
 
     ((tree,), _) = expand(WORLD.problems(1, seed=1), Failing(ArithmeticPolicy()), branch=2, depth=3, separator="\n")
-    assert [(node.value, node.meta) for node in tree.nodes] == [(None, {"failure": "timeout"})] * 2
+    assert [(node.value, node.meta) for node in tree.nodes] == [
+        (None, {"failure": "all 2 next steps failed: timeout"})
+    ] * 2
     assert tree.value is None and tree_samples([tree]) == []
-    assert leaf_rows(tree, "x")[0].judgement.failures == ("timeout",)  # type: ignore[union-attr]
+    assert leaf_rows(tree, "x")[0].judgement.failures == ("all 2 next steps failed: timeout",)  # type: ignore[union-attr]

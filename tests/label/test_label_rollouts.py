@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from footfall.formats import FormatError
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.rollouts import RolloutStore, StoredPolicy, prefix_address, runs_of
+from footfall.label.rollouts import RolloutStore, StoredPolicy, prefix_address
 from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
 from footfall.types import Cost, Message, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -106,7 +106,6 @@ def test_only_the_missing_samples_are_asked_for(tmp_path: Path) -> None:
     stored.sample([PREFIXES[0]], 2, first=2)
     stored.sample([PREFIXES[0]], 6)
     assert [index for _, _, index in watched.asked] == [2, 3, 0, 1, 4, 5]
-    assert list(runs_of([0, 1, 4, 5])) == [(0, 2), (4, 2)] and list(runs_of([])) == []
 
 
 def test_prefixes_that_lack_the_same_samples_are_one_call(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_with_a_tokenizer_the_fragment_goes_as_the_ids_that_it_was_sampled_with(
             return {"a": 97}
 
     policy = replace(server.policy(), tokenizer=Letters())  # type: ignore[arg-type]
-    known = replace(PREFIX, tokenizer=policy._vocabulary).extend([Step("ab", token_ids=(7,), logprobs=(-1.0,))])
+    known = replace(PREFIX, tokenizer=policy._form.vocabulary).extend([Step("ab", token_ids=(7,), logprobs=(-1.0,))])
     before = [ord(letter) for letter in "What is 2 + 2?\nso two\n\n"]
     policy.resume([unfinished(known)], 1, LONG)
     assert server.requests()[-1]["prompt"] == [*before, 7]

@@ -67,7 +67,7 @@ def test_rules_choose_as_on_the_card(rule: Rule, answer: str) -> None:
     assert result.answer == answer
     assert result.chosen is not None
     assert result.chosen.correct is (answer == "15")
-    assert result.scores == (0.7, 0.6, 0.65, 0.85, 0.97)
+    assert result.scores == ((None,) * 5 if rule == "majority" else (0.7, 0.6, 0.65, 0.85, 0.97))
     assert result.failure is None
 
 
@@ -77,6 +77,12 @@ def test_the_judge_reads_all_problems_in_one_batch_and_all_costs_add_up() -> Non
     assert judge.batches == [10]
     assert [result.problem.id for result in results] == ["a", "b"]
     assert results[0].cost == Cost(generated_tokens=50, calls=5, scored_tokens=35)
+
+
+def test_majority_asks_no_judge_even_if_there_is_one() -> None:
+    judge = ByTry()
+    result = solve("majority", judge=judge)
+    assert judge.batches == [] and result.cost.scored_tokens == 0
 
 
 def test_majority_needs_no_judge_and_the_others_do() -> None:

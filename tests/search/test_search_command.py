@@ -46,7 +46,7 @@ def test_settings_that_nobody_takes_are_refused(tmp_path: Path, capsys: pytest.C
 def test_failed_problems_are_listed_and_tried_again_by_the_same_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [*WORDS, "--method", "dvts", "--n", "4", "--out"]
+    words = [*WORDS, "--method", "dvts", "--n", "4", "--store", "none", "--out"]
     whole = told([*words, str(tmp_path / "whole")], capsys)
     sample = ArithmeticPolicy.sample
     asked: list[str] = []

@@ -148,7 +148,8 @@ def test_when_samples_run_out_the_path_so_far_is_written_to_its_end() -> None:
 
 
 def test_a_spent_budget_leaves_what_has_ended_if_anything_has() -> None:
-    assert solve({"": "-----"}, budget=Budget(tokens=2)).failure is not None
+    assert solve({"": "-----"}, budget=Budget(tokens=1)).failure is not None
+    assert solve({"": "-----"}, budget=Budget(tokens=2)).answer == "1", "the second one is written to its end"
     results = Searcher(Coins(0.2, 2), SeesCoins(), HGS(), Budget(tokens=50), PARAMS, "\n").solve(problems(30))
     assert all(r.cost.generated_tokens <= 60 for r in results)
     assert any(r.stopped == "tokens" and r.answer == "0" for r in results), "refused, but better than no answer"

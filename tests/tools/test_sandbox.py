@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from footfall.tools import _sandbox_seccomp, sandbox
+from footfall.tools import sandbox
 from footfall.tools.sandbox import Limits, Sandbox, SandboxError, why_no_walls
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")
@@ -54,6 +54,41 @@ def test_a_program_is_main_and_may_use_the_whole_standard_library() -> None:
     )
     result = Sandbox(QUICK).run(code)
     assert result.ok and result.stdout == "[1, 2]\n", result.stderr
+
+
+HONEST = {
+    "asyncio": "import asyncio\nasync def f(): return 'ok'\nprint(asyncio.run(f()))",
+    "socketpair": "import socket\na, b = socket.socketpair()\na.settimeout(1)\nb.sendall(b'ok')\nprint(a.recv(2).decode())",
+    "pipe": "import multiprocessing\na, b = multiprocessing.Pipe()\na.send('ok')\nprint(b.recv())",
+    "queue": (
+        "import multiprocessing\nq = multiprocessing.Queue()\np = multiprocessing.Process(target=q.put, args=('ok',))\n"
+        "p.start()\nprint(q.get())\np.join()"
+    ),
+    "executor": (
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "with ProcessPoolExecutor(2) as pool: print(*pool.map(str.lower, ['OK']))"
+    ),
+    "subprocess": (
+        "import subprocess, sys\n"
+        "print(subprocess.run([sys.executable, '-S', '-c', 'print(\"ok\")'], capture_output=True, text=True).stdout.strip())"
+    ),
+    "copy": "import shutil\nopen('a', 'w').write('ok')\nshutil.copy2('a', 'b')\nprint(open(shutil.move('b', 'c')).read())",
+    "threads": "import threading\nt = threading.Thread(target=print, args=('ok',))\nt.start()\nt.join()",
+    "sqlite": "import sqlite3\nc = sqlite3.connect('x.db')\nc.execute('create table t (a)')\nc.commit()\nprint('ok')",
+    "file-map": (
+        "import mmap\nf = open('m', 'w+b')\nf.truncate(9)\nm = mmap.mmap(f.fileno(), 9)\nm[:2] = b'ok'\n"
+        "print(m[:2].decode())"
+    ),
+    "private-map": "import mmap\nm = mmap.mmap(-1, 9, mmap.MAP_PRIVATE)\nm[:2] = b'ok'\nprint(m[:2].decode())",
+    "zeros": "print('ok' if open('/dev/zero', 'rb').read(3) == bytes(3) else 'no')",
+}
+
+
+@needs_walls
+@pytest.mark.parametrize("code", HONEST.values(), ids=HONEST.keys())
+def test_what_honest_programs_use_works_behind_the_filter(code: str) -> None:
+    result = Sandbox(QUICK).run(code)
+    assert result.ok and result.stdout == "ok\n", result.stderr
 
 
 @needs_walls
@@ -143,13 +178,6 @@ def test_told_so_it_runs_with_limits_alone_and_warns() -> None:
 def test_the_walls_are_used_even_if_going_without_is_allowed() -> None:
     result = Sandbox(QUICK, allow_unsandboxed=True).run("print(open('/etc/passwd').read())")
     assert result.exit_code == 1 and result.warning == ""
-
-
-def test_a_known_machine_has_a_filter_of_system_calls() -> None:
-    for machine in ("x86_64", "aarch64"):
-        program = _sandbox_seccomp.program(machine)
-        assert program is not None and len(program) % 8 == 0
-    assert _sandbox_seccomp.program("pdp-11") is None
 
 
 PROGRAM = """
@@ -298,9 +326,7 @@ def test_a_block_that_ends_the_process_ends_the_session(code: str, killed_by: st
 def test_a_session_has_the_same_walls() -> None:
     with Sandbox(QUICK).session() as session:
         assert "FileNotFoundError" in session.run("open('/etc/passwd')").stderr
-        assert (
-            "Network is unreachable" in session.run("import socket; socket.create_connection(('1.1.1.1', 53))").stderr
-        )
+        assert "Address family not supported" in session.run("import socket; socket.socket(socket.AF_INET)").stderr
         assert session.run("input()").exit_code == 1
         assert "MemoryError" in session.run("x = bytearray(1 << 30)").stderr
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,16 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from footfall.tools.sandbox import Limits, Result, Sandbox, why_no_walls
+from footfall.tools.sandbox import Limits, Sandbox, why_no_walls
+from tests.tools.attacking import LIBC, QUICK, attack, refused
 
 pytestmark = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")
 
 SECRET = "correct-horse-battery-staple"
-QUICK = Limits(seconds=1, cpu_seconds=1, memory_mb=128, disk_mb=4)
-
-
-def attack(code: str, limits: Limits = QUICK, stdin: str = "") -> Result:
-    return Sandbox(limits).run(code, stdin)
 
 
 def marked(code: str) -> tuple[str, str]:
@@ -48,13 +47,6 @@ def _first_line(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def refused(code: str) -> None:
-    """The attack runs into an OSError (no such file, read-only, no network, not permitted) and says so."""
-    lines = "".join(f"    {line}\n" for line in code.splitlines())
-    result = attack(f"try:\n{lines}    print('DONE')\nexcept OSError as error:\n    print('refused', error.errno)")
-    assert result.ok and result.stdout.startswith("refused"), result
 
 
 @pytest.fixture
@@ -173,17 +165,6 @@ def test_memory_cannot_be_filled_by_many_processes() -> None:
         "import os, time\nfor _ in range(3): os.fork()\nx = bytearray(os.urandom(1 << 20)) * 60\ntime.sleep(5)"
     )
     assert result.killed_by == "memory" and result.exit_code is None
-
-
-@pytest.mark.parametrize("call", ["os.memfd_create('x')", "ctypes_shmget()"])
-def test_memory_that_no_limit_counts_is_not_given(call: str) -> None:
-    helper = (
-        "import os, ctypes\n"
-        "def ctypes_shmget():\n"
-        "    libc = ctypes.CDLL(None, use_errno=True)\n"
-        "    if libc.shmget(0, ctypes.c_size_t(1 << 20), 0o1600) < 0: raise OSError(ctypes.get_errno(), 'shmget')\n"
-    )
-    refused(helper + call)
 
 
 def test_the_disk_cannot_be_filled() -> None:
@@ -307,12 +288,84 @@ def test_text_that_is_no_program_is_a_plain_failure(code: str) -> None:
     ],
 )  # fmt: skip
 def test_rights_cannot_be_regained(call: str) -> None:
-    helper = (
-        "import os, ctypes\n"
-        "def libc(name, *arguments):\n"
-        "    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) < 0: raise OSError(ctypes.get_errno(), name)\n"
+    refused(LIBC + call)
+
+
+def shown_package(folder: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the host that the sandbox shows as /packages/shown_package."""
+    package = Path(folder) / "shown_package"
+    package.mkdir()
+    package.chmod(0o755)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(folder)
+    return package
+
+
+def test_a_setuid_file_of_the_host_gives_no_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        door = shown_package(folder, monkeypatch) / "python"
+        shutil.copy(sys._base_executable, door)  # type: ignore[attr-defined]
+        door.chmod(0o6755)
+        code = (
+            "import os, subprocess, sys\n"
+            "ids = 'import os; print(os.getresuid(), os.getresgid())'\n"
+            "command = ['/packages/shown_package/python', '-S', '-c', ids]\n"
+            f"environment = {{'PYTHONHOME': {os.path.realpath(sys.base_prefix)!r}}}\n"
+            "print(subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True).stdout, end='')\n"
+            "print(os.getresuid(), os.getresgid())"
+        )
+        result = Sandbox(QUICK, packages=("shown_package",)).run(code)
+        through_the_door, own = result.stdout.splitlines()
+        assert through_the_door == own, result
+
+
+def test_the_kernel_gives_no_rights_for_a_setuid_bit() -> None:
+    assert attack(LIBC + "print(libc('prctl', 39, 0, 0, 0, 0))").stdout == "1\n"  # PR_GET_NO_NEW_PRIVS
+
+
+def test_a_crash_writes_no_core_and_wakes_no_handler_of_the_host() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    most = 1 if hard == resource.RLIM_INFINITY else min(1, hard)
+    assert attack("import resource; print(resource.getrlimit(resource.RLIMIT_CORE))").stdout == f"({most}, {most})\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/proc", "/sys", "/proc/sys/kernel/core_pattern", "/dev/mem", "/dev/kmsg", "/dev/vsock", "/dev/fuse", "/dev/ptmx"],
+)
+def test_the_doors_of_the_kernel_are_not_there(path: str) -> None:
+    assert refused(f"import os; os.stat({path!r})") == errno.ENOENT
+
+
+def test_there_is_no_terminal_to_type_into() -> None:
+    refused("import os; os.openpty()")
+    assert refused("import fcntl; fcntl.ioctl(0, 0x5412, b'x')") == errno.EPERM  # TIOCSTI
+    refused("open('/dev/tty')")
+
+
+def test_only_the_three_streams_are_open_at_the_start() -> None:
+    result = attack(
+        "import os\ndef is_open(fd):\n    try: os.fstat(fd); return True\n    except OSError: return False\n"
+        "print([fd for fd in range(1024) if is_open(fd)])"
     )
-    refused(helper + call)
+    assert result.stdout == "[0, 1, 2]\n"
+
+
+def test_a_sibling_cannot_be_looked_into() -> None:
+    sibling = "import time\nsibling = os.fork()\nif sibling == 0:\n    time.sleep(5)\n    os._exit(0)\n"
+    for call in ("libc('ptrace', 16, sibling, 0, 0)", "libc('process_vm_readv', sibling, 0, 0, 0, 0, 0)"):
+        assert refused(LIBC + sibling + call) == errno.EPERM
+
+
+def test_a_unix_socket_in_a_folder_that_is_shown_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        package = shown_package(folder, monkeypatch)
+        server.bind(str(package / "door"))
+        (package / "door").chmod(0o777)
+        server.listen()
+        code = "import socket; socket.socket(socket.AF_UNIX).connect('/packages/shown_package/door')"
+        result = Sandbox(QUICK, packages=("shown_package",)).run(code)
+        assert "PermissionError" in result.stderr, result
 
 
 def test_limits_cannot_be_raised_again() -> None:

@@ -1,4 +1,4 @@
-"""Quality against tokens, for any set of methods: intervals over seeds, the frontier, a choice by rule, and units kept on disk.
+"""Quality against tokens, for any set of methods: intervals over seeds, the frontier, advice by rule, and units kept on disk.
 
 Shared by `footfall bench labels` and `footfall bench search`.
 """
@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from footfall.bench.intervals import Interval, mean_of_seeds
@@ -16,8 +17,9 @@ from footfall.bench.plots import Point as Mark
 from footfall.store import write_json
 
 __all__ = [
-    "DIGITS", "Choice", "Placed", "beats", "cheapest_as_good", "clearly_better", "dial_text", "interval_from", "interval_json",
-    "kept", "mark", "markdown", "names_of", "over_seeds", "percent", "plan_fields", "shown",
+    "DIGITS", "Choice", "Placed", "advised", "beats", "cheapest_as_good", "clearly_better", "dial_text", "equals", "folded",
+    "how_sure", "interval_from", "interval_json", "kept", "mark", "markdown", "names_of", "over_seeds", "percent",
+    "plan_fields", "shown", "ties",
 ]  # fmt: skip
 
 DIGITS = 6
@@ -25,8 +27,14 @@ DIGITS = 6
 
 
 class Placed(Protocol):
-    """What stands somewhere between cost and quality."""
+    """A method at one place of its dial, that stands somewhere between cost and quality."""
 
+    @property
+    def method(self) -> str: ...
+    @property
+    def dial(self) -> str: ...
+    @property
+    def budget(self) -> float: ...
     @property
     def tokens(self) -> float: ...
     @property
@@ -57,15 +65,63 @@ class Choice(NamedTuple):
 
     point: Any
     best: Any
+    again: bool = False
+    """Advised at a smaller budget already: nothing that fits this one is clearly better."""
 
 
-def cheapest_as_good(points: Sequence[P], limit: float) -> Choice | None:
-    """Of those within a limit of tokens: the cheapest that is not clearly worse than the best; `None` if there is none."""
-    within = [p for p in points if p.tokens <= limit]
+def cheapest_as_good(points: Sequence[P], limit: float, before: P | None = None) -> Choice | None:
+    """Of those within a limit of tokens: the cheapest that is not clearly worse than the best; `None` if there is none.
+
+    `before` is what a smaller limit had: it stays unless the best is clearly better, and none below its mean takes its place.
+    Points that another beats are no candidates.
+    """
+    within = [p for p in points if p.tokens <= limit and not any(beats(other, p) for other in points)]
     if not within:
         return None
     best = max(within, key=lambda p: (p.accuracy.value, -p.tokens))
-    return Choice(min((p for p in within if not clearly_better(best, p)), key=lambda p: p.tokens), best)
+    if before is not None and not clearly_better(best, before):
+        return Choice(before, best, again=True)
+    least = -math.inf if before is None else before.accuracy.value
+    good = [p for p in within if p.accuracy.value >= least and not clearly_better(best, p)]
+    return Choice(min(good, key=lambda p: p.tokens), best)
+
+
+def advised(points: Sequence[P], limits: Sequence[float]) -> list[Choice | None]:
+    """The choice at each limit, from the smallest up: its mean never falls as the limit grows."""
+    if list(limits) != sorted(limits):
+        raise ValueError(f"budgets go from small to large, not {list(limits)}")
+    found: list[Choice | None] = []
+    for limit in limits:
+        before = found[-1] if found else None
+        found.append(cheapest_as_good(points, limit, None if before is None else before.point))
+    return found
+
+
+def ties(points: Sequence[P]) -> list[list[P]]:
+    """Points that cost the same and are as good, together, in the order of the first of each."""
+    found: dict[tuple[float, float], list[P]] = {}
+    for point in points:
+        found.setdefault((round(point.tokens, DIGITS), round(point.accuracy.value, DIGITS)), []).append(point)
+    return list(found.values())
+
+
+def equals(first: Placed, others: Sequence[Placed], quote: str = "`") -> str:
+    """` and `er-prm`, `pav` with 4 rollouts`, for the name of a row that stands for all of them; nothing without others."""
+    own = dial_text(first.dial, first.budget)
+    named = []
+    for other in others:
+        name, dial = f"{quote}{other.method}{quote}", dial_text(other.dial, other.budget)
+        named.append(f"with {dial}" if other.method == first.method else name if dial == own else f"{name} with {dial}")
+    return f" and {', '.join(named)}" if named else ""
+
+
+def how_sure(points: Sequence[Placed], each: str) -> str:
+    """How wide the intervals are; `each` says what a point is made of, such as `36 problems (12 of each of 3 seeds)`."""
+    widths = [100 * (p.accuracy.high - p.accuracy.low) for p in points if math.isfinite(p.accuracy.low)]
+    if not widths:
+        return f"Each point has {each} and no interval."
+    wide = f"{median(widths):.0f} percentage points wide at the median and {max(widths):.0f} at most"
+    return f"Each point has {each}; its 95% interval is {wide}."
 
 
 def over_seeds(
@@ -141,6 +197,11 @@ def markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: i
     """A table for the documentation, numbers to the right."""
     side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))
+
+
+def folded(summary: str, body: str) -> str:
+    """Something long that a reader opens; on a site it needs the Markdown extension `md_in_html`."""
+    return f'<details markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
 
 
 def plan_fields(stored: Mapping[str, Any]) -> dict[str, Any]:

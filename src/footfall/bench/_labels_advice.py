@@ -3,22 +3,26 @@
 A budget is a multiple of what the trace itself cost to write, for tokens of one world are not those of another. Within
 a budget the best measured point is that with the highest first-error accuracy; advised is the cheapest point on the
 frontier that is not clearly worse: the 95% interval over seeds of best − point, the same traces for both, reaches zero.
+What a smaller budget has stays unless the best is clearly better, and nothing below its mean takes its place. A checker
+that proves or runs steps comes first, at the budgets where no measured point is clearly better.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from footfall.bench import _frontier
-from footfall.bench._frontier import cheapest_as_good, clearly_better, percent
+from footfall.bench._frontier import advised, clearly_better, how_sure, percent
 from footfall.bench._labels_points import LabelCosts, Point
 
-__all__ = ["LEVELS", "Pick", "advice", "better_critics", "clearly_better", "dial_text", "pick", "picks"]
+__all__ = ["LEVELS", "Pick", "advice", "better_critics", "checkers", "clearly_better", "dial_text", "picks", "picks_of"]
 
 LEVELS = {"low": 4, "middle": 16, "high": 64}
 """Budgets in lengths of a trace."""
+_ORACLE = "truth-"
+"""References that know the truth instead of finding it."""
 
 
 class Pick(NamedTuple):
@@ -31,22 +35,36 @@ class Pick(NamedTuple):
     point: Point
     best: Point
     """The most accurate one within the budget; often the same."""
+    again: bool
+    """Advised at a smaller budget already."""
 
 
-def pick(points: Sequence[Point], world: str, level: str, limit: float) -> Pick | None:
-    """Among the points of one world; `None` if nothing is that cheap."""
-    choice = cheapest_as_good([p for p in points if p.kind == "measured" and p.frontier], limit)
-    return None if choice is None else Pick(world, level, limit, choice.point, choice.best)
+def picks_of(points: Sequence[Point], world: str, limits: Mapping[str, float]) -> list[Pick]:
+    """Among the points of one world, by level, from the low budget to the high one; none where nothing is that cheap."""
+    choices = advised([p for p in points if p.kind == "measured"], list(limits.values()))
+    rows = zip(limits.items(), choices, strict=True)
+    return [Pick(world, level, limit, *choice) for (level, limit), choice in rows if choice is not None]
 
 
 def picks(costs: LabelCosts) -> list[Pick]:
     """World by world, from the low budget to the high one."""
-    found = [
-        pick(costs.of(name), name, level, times * world.tokens)
+    return [
+        one
         for name, world in costs.worlds.items()
-        for level, times in LEVELS.items()
+        for one in picks_of(costs.of(name), name, {level: times * world.tokens for level, times in LEVELS.items()})
     ]
-    return [one for one in found if one is not None]
+
+
+def checkers(costs: LabelCosts, found: Sequence[Pick]) -> dict[str, tuple[Point, list[str]]]:
+    """By world: the best labeller that proves or runs steps, and the levels where nothing measured is clearly better."""
+    best = {}
+    for world in costs.worlds:
+        proofs = [p for p in costs.of(world) if p.kind == "reference" and not p.method.startswith(_ORACLE)]
+        if proofs:
+            one = max(proofs, key=lambda p: p.accuracy.value)
+            lost = {p.level for p in found if p.world == world and clearly_better(p.best, one)}
+            best[world] = one, [level for level in LEVELS if level not in lost]
+    return best
 
 
 def better_critics(costs: LabelCosts, one: Pick) -> list[str]:
@@ -67,11 +85,28 @@ def _named(point: Point) -> str:
 def advice(costs: LabelCosts) -> str:
     """One paragraph."""
     found = picks(costs)
-    said = [_overall(found)]
+    said = [*_checked(costs, found), _overall(found)]
     for name, world in costs.worlds.items():
         here = [one for one in found if one.world == name]
-        said.append(f"On {name} (a trace has {world.tokens:.0f} tokens): " + "; ".join(map(_choice, here)) + ".")
-    return " ".join([*said, *_critics(costs, found)])
+        if here:
+            said.append(f"On {name} (a trace has {world.tokens:.0f} tokens): " + "; ".join(map(_choice, here)) + ".")
+    plan = costs.plan
+    given = [p for p in costs.points if p.kind in ("measured", "stand-in")]
+    each = f"{plan.seeds * plan.traces} traces ({plan.traces} of each of {plan.seeds} seeds)"
+    return " ".join([*said, *_critics(costs, found), *([how_sure(given, each)] if given else [])])
+
+
+def _checked(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:
+    """Where a checker applies it is free, and often the best."""
+    parts = []
+    for world, (point, levels) in checkers(costs, found).items():
+        if levels:
+            when = "" if len(levels) == len(LEVELS) else f" at a {' or '.join(levels)} budget"
+            parts.append(f"`{point.method}` on {world}{when}, {percent(point.accuracy)}")
+    if not parts:
+        return []
+    told = "it generates no token, and no measured method is clearly better"
+    return [f"Where a checker applies, use it: {told} ({'; '.join(parts)}). Otherwise as follows."]
 
 
 def _overall(found: Sequence[Pick]) -> str:
@@ -89,8 +124,11 @@ def _overall(found: Sequence[Pick]) -> str:
 
 
 def _choice(one: Pick) -> str:
+    best = f"{_named(one.best)}, {percent(one.best.accuracy)} for {one.best.tokens:,.0f} tokens"
+    tie = "" if one.best is one.point else f" (not clearly better: {best})"
+    if one.again:
+        return f"{one.level}, the same again, for nothing clearly better fits{tie}"
     tokens = f"{one.point.tokens:,.0f} tokens" if one.point.tokens else "nothing"
-    tie = "" if one.best is one.point else f"; {_named(one.best)} is not clearly better for {one.best.tokens:,.0f}"
     return f"{one.level}, {_named(one.point)}, {percent(one.point.accuracy)} for {tokens}{tie}"
 
 

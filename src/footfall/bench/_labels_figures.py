@@ -8,8 +8,8 @@ from functools import cached_property
 
 from footfall.bench._labels_methods import Method
 from footfall.bench._labels_setting import Setting
+from footfall.bench._labels_trees import OwnTraces
 from footfall.bench.metrics import brier, calibration_error
-from footfall.label.grounded_tree import GroundedTrees
 from footfall.types import Judgement, Trajectory
 from footfall.worlds.judges import Valued
 from footfall.worlds.truth import StepTruth
@@ -22,16 +22,18 @@ FIGURES = {
     "first_error": "first error named exactly, or none where there is none; a trace without a verdict counts as missed",
     "said": "traces with a verdict on the first error",
     "first_error_said": "first error named exactly, among the traces with a verdict",
-    "step_accuracy": "labelled steps whose label, cut at the method's threshold, is right",
+    "step_accuracy": "labelled steps up to and with the first error whose label, cut at the method's threshold, is right",
+    "later_accuracy": "labelled steps after the first error whose label, cut likewise, says what the step is in itself",
     "coverage": "steps that have a label",
-    "brier": "mean squared distance of the label from the truth of the step",
-    "ece": "expected calibration error of the label against the truth of the step, 10 bins",
+    "brier": "mean squared distance of the label from the truth of the step, up to and with the first error",
+    "ece": "expected calibration error of the label against the truth of the step, 10 bins, up to and with the first error",
     "value_mae": "mean distance of the method's estimate from the exact value of the prefix",
     "tokens": "generated tokens a trace",
 }
-"""What each figure is. Steps that are right in themselves but built on an error have no part in step_accuracy, brier and
-ece, for methods differ in what they mean to say of them."""
-SHARES = ("first_error", "said", "first_error_said", "step_accuracy", "coverage")
+"""What each figure is. Up to the first error a step is right if and only if all is right so far, so step_accuracy, brier and
+ece are fair both to methods that label every step and to those that call all steps after an error wrong. later_accuracy
+is for the former alone; steps that are right in themselves but built on an error have no part in it."""
+SHARES = ("first_error", "said", "first_error_said", "step_accuracy", "later_accuracy", "coverage")
 _ERRORS = ("brier", "ece", "value_mae")
 
 
@@ -76,7 +78,7 @@ def measure(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str
     }
 
 
-def measure_own(known: Known, method: Method, trees: GroundedTrees) -> dict[str, float | None] | None:
+def measure_own(known: Known, method: Method, trees: OwnTraces) -> dict[str, float | None] | None:
     """The figures of labels on traces that the method writes itself, with what it wrote; `None`: it kept none.
 
     A quarter of the problems is enough: a tree has several traces.
@@ -93,21 +95,30 @@ def measure_own(known: Known, method: Method, trees: GroundedTrees) -> dict[str,
 
 
 def _of_steps(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str, float | None]:
-    pairs = [
-        (value, float(truth is StepTruth.RIGHT))
-        for judgement, truths in zip(said, known.truths, strict=True)
-        for value, truth in zip(judgement.values, truths, strict=True)
-        if value is not None and truth in (StepTruth.RIGHT, StepTruth.WRONG)
-    ]
-    if not pairs:
-        return {"step_accuracy": None, "brier": None, "ece": None}
-    labels, truth = [value for value, _ in pairs], [right for _, right in pairs]
-    hits = sum((value >= method.threshold) == bool(right) for value, right in pairs)
+    """Of the steps up to the first error, and of those after it."""
+    ends = [len(truths) if at < 0 else at + 1 for truths, at in zip(known.truths, known.first_errors, strict=True)]
+    rows = list(zip(said, known.truths, ends, strict=True))
+    pairs = [pair for judgement, truths, end in rows for pair in _pairs(judgement.values[:end], truths[:end])]
+    later = [pair for judgement, truths, end in rows for pair in _pairs(judgement.values[end:], truths[end:])]
+    calibrated = method.probability and pairs
+    labels, truth = [value for value, _ in pairs], [float(right) for _, right in pairs]
     return {
-        "step_accuracy": hits / len(pairs),
-        "brier": float(brier(labels, truth)) if method.probability else None,
-        "ece": float(calibration_error(labels, truth)) if method.probability else None,
+        "step_accuracy": _accuracy(pairs, method.threshold),
+        "later_accuracy": _accuracy(later, method.threshold),
+        "brier": float(brier(labels, truth)) if calibrated else None,
+        "ece": float(calibration_error(labels, truth)) if calibrated else None,
     }
+
+
+def _pairs(values: Sequence[float | None], truths: Sequence[StepTruth | None]) -> list[tuple[float, bool]]:
+    """Label and truth of each step that has both; one that is built on an error has none."""
+    known = (StepTruth.RIGHT, StepTruth.WRONG)
+    pairs = zip(values, truths, strict=True)
+    return [(value, truth is StepTruth.RIGHT) for value, truth in pairs if value is not None and truth in known]
+
+
+def _accuracy(pairs: Sequence[tuple[float, bool]], threshold: float) -> float | None:
+    return sum((value >= threshold) == right for value, right in pairs) / len(pairs) if pairs else None
 
 
 def _estimates(judgement: Judgement, name: str) -> Sequence[float | None]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from footfall.bench._labels_critics import asked, critic, grounded, grounded_trees, in_turn, votes
-from footfall.bench._labels_setting import Remembered, Setting
+from footfall.bench._labels_setting import Remembered, Setting, scripted
+from footfall.bench._labels_trees import OwnTraces, entropy_trees, full_trees, search_trees
 from footfall.label.consensus import Consensus
 from footfall.label.er_prm import EntropyRegularised
-from footfall.label.grounded_tree import GroundedTrees
 from footfall.registry import create, load, parts
 from footfall.types import Judge, Judgement, Trajectory
 from footfall.worlds.likelihood import WithLogprobs, has_likelihood, with_logprobs
@@ -26,6 +26,11 @@ ROLLOUTS = (2.0, 4.0, 8.0, 16.0, 32.0)
 VOTES = (1.0, 3.0, 5.0, 9.0)
 PROMPTS = (1.0, 2.0, 3.0, 4.0)
 FREE = (0.0,)
+LEAVES = (2.0, 4.0, 8.0, 16.0, 32.0)
+ANY = 0.01
+"""The search rule of trees, wrong is what never succeeds: below every share of successes but 0."""
+IN_WORDS = ("arithmetic", "logic", "algebra")
+"""Worlds whose lines are their words; a line of code has its indentation too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Method:
     """A labeller, its dial, and how its labels are read."""
 
     name: str
-    make: Callable[[Setting, float], Judge | GroundedTrees]
+    make: Callable[[Setting, float], Judge | OwnTraces]
     dial: str = "rollouts"
     budgets: Sequence[float] = ROLLOUTS
     threshold: float = 0.5
@@ -52,7 +57,7 @@ class Method:
         """Why the method cannot be used here."""
         if self.worlds is not None and setting.name not in self.worlds:
             return f"it is for {', '.join(self.worlds)} alone"
-        if self.logprobs and not has_likelihood(_scripted(setting)):
+        if self.logprobs and not has_likelihood(scripted(setting)):
             return "the log-probabilities of this policy are not known"
         return None
 
@@ -101,7 +106,7 @@ class _Uncertain:
 
     @property
     def inner(self) -> Judge:
-        policy = WithLogprobs(self.setting.policy, _scripted(self.setting))
+        policy = WithLogprobs(self.setting.policy, scripted(self.setting))
         # The paper has 72 draws and asks for 10 right ones.
         setting = self.setting._replace(policy=policy)
         return _rolled("unprm", "draws", enough=max(1, self.draws * 10 // 72))(setting, self.draws)
@@ -111,12 +116,7 @@ class _Uncertain:
         return self.inner.name
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return self.inner.judge([with_logprobs(_scripted(self.setting), trace) for trace in trajectories])
-
-
-def _scripted(setting: Setting) -> Any:
-    """The policy behind the store."""
-    return getattr(setting.policy, "inner", setting.policy)
+        return self.inner.judge([with_logprobs(scripted(self.setting), trace) for trace in trajectories])
 
 
 def _unprm(setting: Setting, budget: float) -> Judge:
@@ -167,6 +167,14 @@ METHODS: tuple[Method, ...] = (
     # Its tool reads every rollout: more of them would take longer than all other methods together.
     Method("grounded", grounded, budgets=(1.0, 2.0, 3.0, 4.0), kind="stand-in"),
     Method("grounded-tree", grounded_trees, "rounds", (1.0, 2.0, 4.0, 8.0), kind="own traces"),
+    Method(
+        "omegaprm-tree", search_trees, "searches", (2.0, 4.0, 8.0, 16.0), threshold=ANY, kind="own traces", value="mc"
+    ),
+    # The paper's five steps after each would be thousands of traces a problem; its depth is 5, where many traces are open.
+    Method("hrm-tree", full_trees, "depth", (5.0, 6.0, 7.0, 8.0), ANY, "own traces", "values"),
+    Method("edu-prm-tree", entropy_trees(), "solutions", LEAVES, ANY, "own traces", "values", worlds=IN_WORDS),
+    # A slip is worth some tenths of a nat to these writers, the wording of a line one or two.
+    Method("edu-prm-tree-0.2", entropy_trees(0.2), "solutions", LEAVES, ANY, "own traces", "values", worlds=IN_WORDS),
     Method(
         "formal", _free("formal"), "free", FREE, kind="reference", worlds=("arithmetic", "logic", "algebra", "code")
     ),

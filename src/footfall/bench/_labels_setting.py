@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Judge, Judgement, Trajectory
 from footfall.worlds.judges import Checker, TruthJudge
 
-__all__ = ["ReadOnce", "Remembered", "Setting", "truth_in"]
+__all__ = ["ReadOnce", "Remembered", "Setting", "scripted", "truth_in"]
 
 
 class Setting(NamedTuple):
@@ -64,6 +64,11 @@ class ReadOnce:
         }
         self.memory.update(zip(unread, self.inner.judge(list(unread.values())), strict=True))
         return [replace(self.memory[name, k], trajectory_id=t.id) for k, t in zip(keys, trajectories, strict=True)]
+
+
+def scripted(setting: Setting) -> Any:
+    """The policy behind the store."""
+    return getattr(setting.policy, "inner", setting.policy)
 
 
 def truth_in(setting: Setting) -> Judge:

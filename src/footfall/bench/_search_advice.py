@@ -1,8 +1,9 @@
 """Which search method at which budget, by rule: so that the advice cannot say what the figures do not.
 
 A budget is a multiple of what one sample of the world's policy costs. Within it the best point is that with the highest
-accuracy; advised is the cheapest point that is not clearly worse: the 95% interval of best − point, paired by problem, reaches
-zero. An advised single sample says that search did not pay.
+accuracy; advised is the cheapest point on the frontier that is not clearly worse: the 95% interval of best − point, paired by
+problem, reaches zero. What a smaller budget has stays unless the best is clearly better, and nothing below its mean takes its
+place. An advised single sample says that search did not pay.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from footfall.bench._frontier import cheapest_as_good, clearly_better, dial_text, percent
+from footfall.bench._frontier import advised, cheapest_as_good, clearly_better, dial_text, how_sure, percent
 from footfall.bench._search_methods import SINGLE
 from footfall.bench._search_points import Point, SearchCosts
 
@@ -32,6 +33,8 @@ class Pick(NamedTuple):
     point: Point
     best: Point
     """The most accurate within the budget; often the same."""
+    again: bool
+    """Advised at a smaller budget already."""
 
 
 def picks(costs: SearchCosts) -> list[Pick]:
@@ -39,10 +42,9 @@ def picks(costs: SearchCosts) -> list[Pick]:
     found = []
     for world, judge in costs.settings():
         single = costs.worlds[f"{world}/{judge}"].tokens
-        for level, times in LEVELS.items():
-            choice = cheapest_as_good(costs.of(world, judge), times * single)
-            if choice is not None:
-                found.append(Pick(world, judge, level, choice.point, choice.best))
+        choices = advised(costs.of(world, judge), [times * single for times in LEVELS.values()])
+        rows = zip(LEVELS, choices, strict=True)
+        found += [Pick(world, judge, level, *choice) for level, choice in rows if choice is not None]
     return found
 
 
@@ -52,7 +54,12 @@ def advice(costs: SearchCosts) -> str:
     judges = list(dict.fromkeys(judge for _, judge in costs.settings()))
     said = [_of_judge(judge, [one for one in found if one.judge == judge]) for judge in judges]
     levels = ", ".join(f"{level} is {times} times" for level, times in LEVELS.items())
-    return " ".join([f"As a budget, {levels} the tokens of one sample.", *said, *_free(costs, found)])
+    intro = [f"As a budget, {levels} the tokens of one sample."]
+    if any(one.again for one in found):
+        intro.append("Where the advice is the same at a larger budget, nothing that fits it is clearly better.")
+    plan = costs.plan
+    each = f"{plan.seeds * plan.problems} problems ({plan.problems} of each of {plan.seeds} seeds)"
+    return " ".join([*intro, *said, *_free(costs, found), how_sure(costs.points, each)])
 
 
 def _of_judge(judge: str, found: Sequence[Pick]) -> str:
@@ -71,13 +78,20 @@ def _most(found: Sequence[Pick]) -> str:
 
 
 def _of_world(found: Sequence[Pick]) -> str:
-    """Budgets with the same advice are named together."""
-    levels: dict[str, list[str]] = {}
+    """Budgets with the same advice are named together, with what is more accurate but not clearly so."""
+    levels: dict[str, list[Pick]] = {}
     for one in found:
-        levels.setdefault(_choice(one.point), []).append(one.level)
-    if len(levels) == 1:
-        return f"at any budget {next(iter(levels))}"
-    return ", ".join(f"{' and '.join(names)} {choice}" for choice, names in levels.items())
+        levels.setdefault(_choice(one.point), []).append(one)
+    return ", ".join(f"{_when(same)} {choice}{_ties(same)}" for choice, same in levels.items())
+
+
+def _when(same: Sequence[Pick]) -> str:
+    return "at any budget" if len(same) == len(LEVELS) else " and ".join(one.level for one in same)
+
+
+def _ties(same: Sequence[Pick]) -> str:
+    others = list(dict.fromkeys(_choice(one.best) for one in same if one.best is not one.point))
+    return f" (not clearly better: {'; '.join(others)})" if others else ""
 
 
 def _choice(point: Point) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from footfall.bench._frontier import dial_text, markdown, shown
+from footfall.bench._frontier import dial_text, equals, folded, markdown, shown, ties
 from footfall.bench._search_advice import LEVELS, advice
 from footfall.bench._search_judges import AGGREGATIONS, NOISE
 from footfall.bench._search_methods import METHODS
@@ -90,13 +90,25 @@ def costs_page(costs: SearchCosts) -> str:
 
 
 def _frontier(costs: SearchCosts) -> str:
-    """The points on the frontier of each world and judge."""
+    """The points on the frontier of each world and judge. Exact ties share a row."""
     body = []
     for world, judge in costs.settings():
-        for point in sorted((p for p in costs.of(world, judge) if p.frontier), key=lambda p: p.tokens):
-            name, *cells = _row(point)
-            body.append([world, judge, f"`{name.removesuffix(' *')}`", *cells])
+        there = sorted((p for p in costs.of(world, judge) if p.frontier), key=lambda p: p.tokens)
+        for first, *others in ties(there):
+            body.append([world, judge, f"`{first.method}`" + equals(first, others), *_row(first)[1:]])
     return markdown(["world", "judge", *HEAD], body, 4)
+
+
+def _all(costs: SearchCosts) -> str:
+    """Every point of each world and judge, folded."""
+    told = []
+    for world, judge in costs.settings():
+        points = costs.of(world, judge)
+        body = [[f"`{p.method}`" + (" \\*" if p.frontier else ""), *_row(p)[1:]] for p in points]
+        methods = len({p.method for p in points})
+        summary = f"{world}, {judge} judge: {methods} methods, {len(points)} points"
+        told.append(folded(summary, markdown(HEAD, body, 2)))
+    return "\n".join(told)
 
 
 def _worlds(costs: SearchCosts) -> str:
@@ -153,6 +165,7 @@ BLOCKS: dict[str, Callable[[SearchCosts], str]] = {
     "search-costs-advice": lambda costs: advice(costs) + "\n",
     "search-costs-charts": _charts,
     "search-costs-frontier": _frontier,
+    "search-costs-all": _all,
     "search-costs-worlds": _worlds,
     "search-costs-judges": _judges,
     "search-costs-prms": lambda costs: markdown(PRM_HEAD, prm_rows(costs), 1),

@@ -24,8 +24,8 @@ from footfall.bench._labels_methods import Method, chosen, unmeasured
 from footfall.bench._labels_page import BLOCKS, HEAD, chart, charts, costs_page, rows
 from footfall.bench._labels_points import LabelCosts, Plan, Point, World, frontier
 from footfall.bench._labels_setting import Setting
+from footfall.bench._labels_trees import OwnTraces
 from footfall.bench._pool_of_workers import Pool
-from footfall.label.grounded_tree import GroundedTrees
 from footfall.label.rollouts import StoredPolicy
 from footfall.policy.protocol import SamplingParams
 from footfall.progress import Progress
@@ -116,7 +116,8 @@ class _Group:
         for unit in sorted(units, key=lambda unit: -unit.budget):
             judge = unit.method.make(self.setting, unit.budget).name
             name = f"{unit.method.name}-{unit.budget:g}"
-            yield unit, self._kept(name, [judge, unit.method.threshold], partial(self._figures, unit))
+            # What a figure means is part of the key: one that was kept under another meaning is measured anew.
+            yield unit, self._kept(name, [judge, unit.method.threshold, FIGURES], partial(self._figures, unit))
 
     def about(self) -> dict[str, Any]:
         """What the traces are like."""
@@ -137,7 +138,7 @@ class _Group:
         if lacks is not None:
             return {"lacks": lacks}
         judge = unit.method.make(self.setting, unit.budget)
-        if isinstance(judge, GroundedTrees):
+        if isinstance(judge, OwnTraces):
             return measure_own(self.known, unit.method, judge) or {"lacks": "no trace of its own is clean"}
         return measure(self.known, unit.method, judge.judge(self.known.traces))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -73,6 +74,10 @@ class LengthJudge:
 
     scale: float = 200.0
     """A step of this many characters gets 0.5."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"scale of the labeller 'length' is a finite number above 0, not {self.scale:g}")
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,13 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
+from footfall.answers import grade
+from footfall.commands._estimate_trees import planned_trees
+from footfall.commands._options import given
 from footfall.commands._output import facts, figures
 from footfall.label.estimate import LENGTH_SLACK, Plan, TokenCount, Volume, count_tokens, planned
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
-__all__ = ["EstimateOptions", "estimate_of", "show_estimate"]
+__all__ = ["EstimateOptions", "check_costs", "estimate_of", "estimate_of_trees", "show_estimate"]
 
-_UNKNOWN_TIME = "not known: pass --tokens-per-second, or --probe N to measure it on N traces"
+_BOUNDS = (
+    f"whatever the rollouts show, if no call fails and completions are up to {LENGTH_SLACK:g} times shorter or longer than "
+    "the given traces"
+)
+_TREE_BOUNDS = "whatever the trees show, if no call fails: at most, every completion is max_tokens long"
+_UNKNOWN_TIME = "not known: pass --tokens-per-second"
+_OR_PROBE = ", or --probe N to measure it on N traces"
 
 
 @dataclass(frozen=True)
@@ -52,26 +62,56 @@ def estimate_of(
     judge: Judge, traces: Sequence[Trajectory], options: EstimateOptions, chunk: int | None, seed: int
 ) -> dict[str, Any]:
     """The estimate as JSON. `chunk`: traces that share rollouts; `None` if a store lets all of them share."""
-    _check(options)
     tokens = count_tokens(_policy_of(judge), traces)
     plan = planned(judge, traces, tokens, chunk)
     steps = sum(len(trace.steps) for trace in traces)
     result: dict[str, Any] = {"traces": len(traces), "steps": steps, "tokens_counted_by": tokens.how}
+    if refused := _refused(judge, traces):
+        result["without_label"] = refused
     probed = _probe(judge, traces, tokens, options.probe, seed) if options.probe else None
     if probed is not None:
         plan = _corrected(plan, traces, probed)
         result["probe"] = {**probed._asdict(), "cost": probed.cost.to_dict()}
     if plan is None:
         raise ValueError("this method does not tell what it will ask for; pass --probe N to measure it on N traces")
+    return {**result, **_rows(plan, options, _seconds(plan, options, traces, probed))}
+
+
+def estimate_of_trees(method: object, traces: Sequence[Trajectory], options: EstimateOptions) -> dict[str, Any]:
+    """The estimate of `--trees` as JSON: bounds on the size of the trees, since nobody knows what they will find."""
+    if options.probe:
+        raise ValueError("--probe labels some of the given traces, and --trees labels none of them: leave it out")
+    tokens = count_tokens(getattr(method, "policy", None), traces)
+    plan = planned_trees(method, traces, tokens)
+    if plan is None:
+        raise ValueError("this method does not tell how large its trees may be")
+    problems = len({trace.prefix(0).key for trace in traces})
+    known = {"problems": problems, "tokens_counted_by": tokens.how}
+    return {**known, **_rows(plan, options, _seconds(plan, options, traces, None))}
+
+
+def _rows(plan: Plan, options: EstimateOptions, seconds: Sequence[float | None]) -> dict[str, dict[str, Any]]:
     rows = {name: _row(volume, options) for name, volume in zip(plan._fields, plan, strict=True)}
-    seconds = _seconds(plan, options, traces, probed)
     for row, known in zip(rows.values(), seconds, strict=True):
         row["seconds"] = known
-    return {**result, **rows}
+    return rows
 
 
-def _check(options: EstimateOptions) -> None:
-    """Before anything is asked."""
+def _refused(judge: object, traces: Sequence[Trajectory]) -> dict[str, int]:
+    """Traces of which the judge knows already that it will not label them, by reason."""
+    refusal = getattr(judge, "refusal", None)
+    if refusal is None:
+        return {}
+    found = Counter(refusal(t if t.correct is not None or t.problem.answer is None else grade(t)) for t in traces)
+    return {reason: count for reason, count in found.most_common() if reason is not None}
+
+
+def check_costs(options: EstimateOptions) -> None:
+    """Before anything is asked: figures that fit, and none without an estimate to put them into."""
+    if not options.estimate and (asked := next(iter(given(options)), None)):
+        raise ValueError(f"--{asked.replace('_', '-')} is for an estimate, and none is asked for: pass --estimate too")
+    if options.probe < 0:
+        raise ValueError(f"--probe {options.probe}: it must be 0 or more")
     for name in ("price_in", "price_out", "price_cached"):
         price = getattr(options, name)
         if price is not None and price < 0:
@@ -115,8 +155,6 @@ def _seconds(
 
 def _probe(judge: Judge, traces: Sequence[Trajectory], tokens: TokenCount, n: int, seed: int) -> Probed:
     """Label `n` traces that are spread evenly over the file."""
-    if n < 1:
-        raise ValueError(f"--probe {n}: at least one trace is needed")
     chosen = [traces[i] for i in sorted({int(k) for k in np.linspace(0, len(traces) - 1, min(n, len(traces)))})]
     begun = time.monotonic()
     said = judge.judge(chosen)
@@ -164,15 +202,22 @@ def show_estimate(console: Console, result: dict[str, Any]) -> None:
     rows = [[names[name], *_cells(result[name])] for name in names]
     known = [i for i, name in enumerate(head) if name != "money" or result["expected"]["money"] is not None]
     figures(console, [[row[i] for i in known] for row in (head, *rows)])
-    probe = result.get("probe")
     facts(console, {
-        "for": f"{result['steps']} steps in {result['traces']} traces",
+        "for": f"trees on {result['problems']} problems" if "problems" in result
+        else f"{result['steps']} steps in {result['traces']} traces",
         "counted by": result["tokens_counted_by"],
-        "time": _UNKNOWN_TIME if result["expected"]["seconds"] is None else None,
-        "bounds": f"the 95% interval of a probe of {probe['traces']} traces in {probe['seconds']:.1f} s; a larger batch is "
-        "faster than a probe" if probe else "whatever the rollouts show, if no call fails and completions are up to "
-        f"{LENGTH_SLACK:g} times shorter or longer than the given traces",
+        "time": _UNKNOWN_TIME + ("" if "problems" in result else _OR_PROBE) if result["expected"]["seconds"] is None else None,
+        "no label": "; ".join(f"{n} traces: {why}" for why, n in result.get("without_label", {}).items()),
+        "bounds": _bounds(result),
     })  # fmt: skip
+
+
+def _bounds(result: dict[str, Any]) -> str:
+    probe = result.get("probe")
+    if probe:
+        taken = f"a probe of {probe['traces']} traces in {probe['seconds']:.1f} s"
+        return f"the 95% interval of {taken}; a larger batch is faster than a probe"
+    return _TREE_BOUNDS if "problems" in result else _BOUNDS
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

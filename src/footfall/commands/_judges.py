@@ -12,7 +12,7 @@ from footfall.commands._calibrated import CALIBRATION, inside
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
-from footfall.commands._systems import SYSTEMS, not_a_judge
+from footfall.commands._systems import BUILT, SYSTEMS, build_system, not_a_judge
 from footfall.policy.protocol import Policy
 from footfall.registry import parts
 from footfall.reward.calibrated import Calibrated, Calibration
@@ -71,6 +71,8 @@ def make_judge(
     elif name in SYSTEMS and not Path(name).exists():
         system = SYSTEMS[name]
         made = make_part("labeller", system.labeller, {**system.settings, **asked}, offered, opening)
+    elif name in BUILT and not Path(name).exists():
+        made = build_system(name, asked, offered, make_judge, opening)
     elif within is not None:
         own = make_judge(within.judge, {**within.settings, **asked}, offered, opening)
         made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
@@ -84,7 +86,7 @@ def make_judge(
             "calibrate` does) nor a config.json"
         )
     else:
-        raise ValueError(not_a_judge(name) or _unknown(name, [*kinds, *SYSTEMS]))
+        raise ValueError(not_a_judge(name) or _unknown(name, [*kinds, *SYSTEMS, *BUILT]))
     return made
 
 
@@ -125,6 +127,7 @@ def as_trained(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Traject
 
     A PRM reads a step's value at the step's end, so it must find there what it has always found.
     """
+    judge = getattr(judge, "reader", judge)
     reader = judge.inner if isinstance(judge, Calibrated) else judge
     config = getattr(getattr(reader, "model", None), "step_config", None)
     known: Sequence[str] = config.training.get("separators", ()) if config is not None else ()

@@ -1,8 +1,9 @@
 """`footfall label --trees N`: process data from the problems of a file, by methods that grow trees of traces of their own.
 
-omegaprm   N binary searches a problem: rows of the nodes that were valued
-edu-prm    N solutions that branch where the writer is unsure: a row a solution, valued at the end of each fragment
-hrm-hnc    N steps after every node, some nodes merged with their parents: a row a step, and a row a pair of steps
+omegaprm      N binary searches a problem: rows of the nodes that were probed
+edu-prm       N solutions that branch where the writer is unsure: a row a solution, valued at the end of each fragment
+hrm-hnc       N steps after every node, some nodes merged with their parents: a row a step, and a row a pair of steps
+grounded-prm  N rounds of simulations whose steps a tool verifies: a row a clean path, with rationales (also: grounded)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,33 +20,38 @@ from footfall.commands._options import PolicyOptions
 from footfall.commands._parts import call_factory, open_policy
 from footfall.label.binary_search import BinarySearch
 from footfall.label.edu_prm import EntropyTrees
-from footfall.label.hrm_hnc import compress, expand, tree_samples
+from footfall.label.grounded_tree import GroundedTrees
+from footfall.label.hrm_hnc import compress, expansion, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.tally import drawn, ungradable
+from footfall.label.trees import Harvest, charged
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.store import Run
-from footfall.types import Cost, Judge, Judged, Problem, Trajectory, Tree, content_key
+from footfall.types import Judge, Judged, Problem, Trajectory, Tree, content_key
 
 if TYPE_CHECKING:
     from footfall.policy.torch_policy import TorchPolicy
 
-__all__ = ["GROWERS", "Grower", "grower", "grown_rows", "tree_search", "without_answer"]
+__all__ = ["GROWERS", "Grower", "grower", "harvested", "tree_search", "without_answer"]
 
 
 @runtime_checkable
 class Grower(Protocol):
-    """Makes judged rows from problems alone; the cost of a call stands in its rows."""
+    """Makes judged rows from problems alone, and says what was asked for them and which problems gave none."""
 
     @property
     def name(self) -> str: ...
 
-    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]: ...
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest: ...
 
 
 def tree_search(judge: Judge, searches: int) -> OmegaPRM:
     """The tree search with the policy and the rollouts of the binary search that `--method omegaprm` is."""
     if not isinstance(judge, BinarySearch):
-        raise ValueError(f"--trees grows the trees of --method omegaprm, {' or '.join(GROWERS)}; {judge.name} has none")
+        *others, last = GROWERS
+        raise ValueError(
+            f"--trees grows the trees of --method omegaprm, {', '.join(others)} or {last}; {judge.name} has none"
+        )
     if judge.lost or judge.estimate != "hard":
         raise ValueError("--trees values nodes by their success rates: it takes no --values and no --set lost=…")
     return OmegaPRM(judge.policy, judge.rollouts, searches, params=judge.params)
@@ -61,9 +67,14 @@ class _Branching:
     def name(self) -> str:
         return self.trees.name
 
-    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
-        grown = replace(self.trees, separator=separator or "\n").grow(problems)
-        return [row for each in grown for row in _charged(each.rows(self.name), each.cost)]
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
+        found = Harvest()
+        for each in replace(self.trees, separator=separator or "\n").grow(problems):
+            problem, rows = each.tree.problem, charged(each.rows(self.name), each.cost)
+            barren = () if rows else ((problem, ungradable(problem) or "no solution was written"),)
+            leaves = [each.tree.nodes[leaf] for leaf in each.tree.leaves()]
+            found += Harvest(rows, each.cost, barren, len(leaves), sum("cut" in leaf.meta for leaf in leaves))
+        return found
 
 
 @dataclass(frozen=True)
@@ -81,10 +92,12 @@ class _Hierarchical:
         size = f"branch={self.branch},depth={self.depth},share={self.share:g}"
         return f"hrm-hnc({self.policy.name},{size},{drawn(self.params)})"
 
-    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
-        trees, cost = expand(problems, self.policy, self.branch, self.depth, self.params, separator)
-        both = [each for tree in trees for each in (tree, self._compressed(tree))]
-        return _charged(tree_samples(both, self.name), cost)
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
+        grown = expansion(problems, self.policy, self.branch, self.depth, self.params, separator)
+        both = [each for tree in grown.trees for each in (tree, self._compressed(tree))]
+        rows = charged(tree_samples(both, self.name, silent=True), grown.cost)
+        barren = tuple((problems[t], reason) for t, reason in grown.silences.items())
+        return Harvest(rows, grown.cost, barren, grown.written, grown.unfinished)
 
     def _compressed(self, tree: Tree) -> Tree:
         own = int(content_key("hrm-hnc", tree.problem.id)[:12], 16)
@@ -95,7 +108,10 @@ def _edu_prm(policy: TorchPolicy, trees: int, threshold: float = 1.0, max_tokens
     from footfall.policy.torch_policy import TorchPolicy
 
     if not isinstance(policy, TorchPolicy):
-        raise ValueError("edu-prm reads the distribution of every token: it needs a model in this process as --policy")
+        raise ValueError(
+            "edu-prm reads the whole distribution before every token, of which a server tells the likeliest few only: it needs "
+            "a model in this process as --policy (embedded, a folder or a hub id)"
+        )
     return _Branching(EntropyTrees(policy, trees, threshold, max_tokens))
 
 
@@ -111,8 +127,27 @@ def _hrm_hnc(
     return _Hierarchical(policy, trees, depth, share, params)
 
 
-GROWERS: dict[str, Callable[..., Grower]] = {"edu-prm": _edu_prm, "hrm-hnc": _hrm_hnc}
-"""Methods of --trees that label no given traces."""
+def _grounded_prm(
+    policy: Policy,
+    trees: int,
+    children: int = 3,
+    depth: int = 9,
+    wanted: int = 3,
+    select: Literal["uct", "random"] = "uct",
+    params: SamplingParams = SamplingParams(),
+) -> GroundedTrees:
+    return GroundedTrees(
+        policy, rounds=trees, children=children, depth=depth, wanted=wanted, select=select, params=params
+    )
+
+
+GROWERS: dict[str, Callable[..., Grower]] = {
+    "edu-prm": _edu_prm,
+    "hrm-hnc": _hrm_hnc,
+    "grounded-prm": _grounded_prm,
+    "grounded": _grounded_prm,
+}
+"""Methods of --trees beside the tree search of omegaprm, whose settings are those of its labeller."""
 
 
 def grower(
@@ -128,30 +163,24 @@ def grower(
     return made
 
 
-def grown_rows(run: Run, method: Grower, traces: Sequence[Trajectory], chunk: int) -> list[Judged]:
-    """The rows of the trees of these traces' problems, each problem once, in order.
+def harvested(run: Run, method: Grower, traces: Sequence[Trajectory], chunk: int) -> Harvest:
+    """What the trees of these traces' problems gave, each problem once, in order; the run is charged for all of it.
 
     Chunks are not saved, for a tree has any number of rows: after a kill the rollout store has what was paid for.
     """
-    rows: list[Judged] = []
+    found = Harvest()
     tops = list({trace.prefix(0).key: (trace.problem, trace.separator) for trace in traces}.values())
     for index, start in enumerate(range(0, len(tops), chunk)):
         begun, part = time.monotonic(), tops[start : start + chunk]
         for separator in dict.fromkeys(separator for _, separator in part):
-            found = method.collect([problem for problem, own in part if own == separator], separator)
-            rows += [Judged(trace, said and without_seconds(said)) for trace, said in found]
+            found += method.harvest([problem for problem, own in part if own == separator], separator)
         seconds = round(time.monotonic() - begun, 3)
         run.log("chunk", stage="trees", index=index, items=len(part), seconds=seconds)
-    run.cost += Cost.total(row.judgement.cost for row in rows if row.judgement is not None)
-    return rows
+    rows = [Judged(trace, said and without_seconds(said)) for trace, said in found.rows]
+    run.cost += replace(found.cost, seconds=0.0)
+    return replace(found, rows=rows)
 
 
 def without_answer(traces: Sequence[Trajectory]) -> int:
     """How many different problems have no tree, for nobody could say which rollouts are right."""
     return len({trace.problem.id for trace in traces if ungradable(trace.problem)})
-
-
-def _charged(rows: Sequence[Judged], cost: Cost) -> list[Judged]:
-    """The rows with the cost of all in the first."""
-    first = [Judged(trace, said and replace(said, cost=cost)) for trace, said in rows[:1]]
-    return [*first, *rows[1:]]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from footfall.commands._values import in_range
 from footfall.policy.protocol import SamplingParams
 
 __all__ = [
@@ -45,7 +46,7 @@ class PolicyOptions:
 
     policy: str | None = None
     """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a URL, a folder or a hub id;
-    `footfall list policy` has them all."""
+    `footfall list policy` has them all. None: http if there is a --url; else embedded for sample and search."""
     url: str | None = None
     """Of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), e.g. http://localhost:8000/v1."""
     model: str | None = None
@@ -75,11 +76,16 @@ class PolicyOptions:
         """Whether there is a policy at all; an address alone is one of the kind http."""
         return self.policy is not None or self.url is not None
 
-    def resolved(self) -> PolicyOptions:
-        """The same with an address as policy, or an address alone, spelled out: the policy http at that url."""
+    def resolved(self, otherwise: str | None = None) -> PolicyOptions:
+        """The same with an address as policy, or an address alone, spelled out: the policy http at that url.
+
+        `otherwise` is the policy where neither is given.
+        """
         if self.policy is not None and _ADDRESS.match(self.policy):
             return replace(self, policy="http", url=self.policy)
-        return replace(self, policy="http") if self.policy is None and self.url is not None else self
+        if self.policy is None:
+            return replace(self, policy=otherwise if self.url is None else "http")
+        return self
 
     def flags(self) -> list[str]:
         """The command line words that name the same policy."""
@@ -123,7 +129,7 @@ class StoreOptions:
 
     store: str | None = None
     """Folder of the rollout store; none: keep nothing. None: a folder `rollouts` beside the run directory for label, and
-    nothing for other commands."""
+    for what servers write in search, and nothing for sample."""
 
     def folder(self, beside: Path | None = None) -> Path | None:
         """The folder, if there is a store; by default the one `beside` a run directory, if that is given."""
@@ -164,6 +170,7 @@ def policy_in_words(words: str) -> PolicyOptions:
                 f"{words!r}: {pair!r} says nothing of a policy; it takes {', '.join(sorted(known))}, as KEY=VALUE"
             )
         found[key] = _number(words, key, value) if key in _NUMBERS else value
+    in_range(found, words)
     return PolicyOptions(policy=name.strip() or None, **found).resolved()
 
 

@@ -31,6 +31,8 @@ _FLAGS = (
     "top_k", "max_tokens",
 )  # fmt: skip
 """What flags say; all else is a setting."""
+_COMPLETIONS_A_SHARD = 1024
+"""Of a model in this process."""
 _REQUESTS_A_SHARD = 128
 """Of a server: so many answers are at most lost when the process is killed. More would keep a server busier."""
 _LINE_WRITERS = ("embedded", "scripted-arithmetic")
@@ -67,7 +69,8 @@ def call_factory(
         if option not in takes:
             near = difflib.get_close_matches(option, takes, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(takes) or 'nothing'}"
-            raise ValueError(f"the {kind} {name!r} takes no {_flag(option, kind)}; {hint}")
+            by_address = isinstance(said := asked[option], PolicyOptions) and said.policy is None
+            raise ValueError(f"the {kind} {name!r} takes no {'--url' if by_address else _flag(option, kind)}; {hint}")
     asked = check_values(f"the {kind} {name!r}", factory, asked)
     arguments = {**{k: v for k, v in (offered or {}).items() if k in takes}, **asked}
     for option, parameter in takes.items():
@@ -116,37 +119,37 @@ def open_policy(
     store: Path | None = None,
     charge: Literal["once", "always"] = "always",
     afresh: bool = False,
-    anew: bool = False,
+    edition: str = "",
 ) -> Policy:
     """The policy of a registered name, of a folder, or of a hub id (which has a slash); with `store`, over that folder.
 
     A server's completions lie in a folder of their own for each address: two servers may give one name to two models.
-    `anew`: replies to the questions of a judge are not taken from the store.
+    With an `edition`, replies to the questions of a judge are taken from the store only if they were written for it.
     """
     options = options.resolved()
     policy = _open(options)
     if store is None:
         return policy
-    kind = _AskedAnew if anew else StoredPolicy
-    if options.url is None:
-        return kind(policy, store, charge, afresh=afresh)
-    place = store / f"server-{content_key(options.url.rstrip('/'))[:16]}"
-    return kind(policy, place, charge, _REQUESTS_A_SHARD, afresh)
-
-
-class _Unread(RolloutStore):
-    """A store that knows only what was put into it by this process."""
-
-    def refresh(self, book: str) -> None:
-        """What others have written stays unknown."""
+    place, chunk = store, _COMPLETIONS_A_SHARD
+    if options.url is not None:
+        place, chunk = store / f"server-{content_key(options.url.rstrip('/'))[:16]}", _REQUESTS_A_SHARD
+    if edition:
+        return _AskedAnew(policy, place, charge, chunk, afresh, edition)
+    return StoredPolicy(policy, place, charge, chunk, afresh)
 
 
 class _AskedAnew(StoredPolicy):
     """Rollouts come from the store; a judge's questions are asked again, for a reply that could not be read is kept there."""
 
+    def __init__(
+        self, policy: Policy, folder: Path, charge: Literal["once", "always"], chunk: int, afresh: bool, edition: str
+    ) -> None:
+        super().__init__(policy, folder, charge, chunk, afresh)
+        self._replies = RolloutStore(folder, edition)
+
     def around(self, policy: Policy, form: str) -> StoredPolicy:
         other = super().around(policy, form)
-        other.store = _Unread(self.store.folder)
+        other.store = self._replies
         return other
 
 
@@ -155,19 +158,22 @@ class Opener:
     """Opens policies over one rollout store (if any), and says afterwards what was found there."""
 
     store: Path | None
-    anew: bool = False
-    """Ask again what judges have asked before."""
+    edition: str = ""
+    """If there is one, judges ask again what was not asked for it."""
+    servers_only: bool = False
+    """Keep what servers write. A model in this process then keeps its cache of prefixes, which a store makes it forget."""
     opened: list[StoredPolicy] = field(default_factory=list)
 
     def __call__(self, options: PolicyOptions) -> Policy:
-        policy = open_policy(options, self.store, afresh=True, anew=self.anew)
+        here = self.servers_only and options.resolved().url is None
+        policy = open_policy(options, None if here else self.store, afresh=True, edition=self.edition)
         if isinstance(policy, StoredPolicy):
             self.opened.append(policy)
         return policy
 
     def found(self) -> dict[str, Any] | None:
         """Hits, misses and what the hits had cost when they were written, in this process; `None` without a store."""
-        if self.store is None:
+        if self.store is None or (self.servers_only and not self.opened):
             return None
         counts = [policy.counts for policy in self.opened]
         saved = Cost.total(count.saved for count in counts)

@@ -10,8 +10,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["check_values", "finite_fields"]
+__all__ = ["check_values", "finite_fields", "in_range"]
 
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "timeout": (lambda x: x > 0, "more than 0 seconds"),
+    "retries": (lambda x: x >= 0, "0 or more"),
+    "concurrency": (lambda x: x >= 1, "1 or more"),
+    "temperature": (lambda x: x >= 0, "0 or more; 0 is greedy"),
+    "top_p": (lambda x: 0 < x <= 1, "more than 0 and at most 1"),
+    "top_k": (lambda x: x >= 0, "0 or more; 0 keeps all tokens"),
+    "max_tokens": (lambda x: x >= 1, "1 or more"),
+    "seed": (lambda x: x >= 0, "0 or more"),
+}
+"""What some options may be, whichever command has them; the parts behind them would say it in their own words."""
 _LISTS = (tuple, list, frozenset, set, Sequence, Collection)
 
 
@@ -45,12 +56,22 @@ def check_values(owner: str, factory: Callable[..., Any], given: Mapping[str, An
 
 
 def finite_fields(options: Mapping[str, Any]) -> None:
-    """Refuse a flag whose number is none: nan and infinity mean nothing to any of them."""
+    """Refuse a flag whose number is none (nan and infinity mean nothing to any of them) or out of its range."""
+    in_range(options)
     for name, value in options.items():
         if isinstance(value, dict):
             finite_fields(value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"--{name.replace('_', '-')} {value}: a finite number is needed")
+
+
+def in_range(options: Mapping[str, Any], words: str = "") -> None:
+    """Refuse a number that its option cannot be. `words` are those of a policy in one word, where options are no flags."""
+    for name, (fits, wanted) in _RANGES.items():
+        value = options.get(name)
+        if isinstance(value, int | float) and math.isfinite(value) and not fits(value):
+            said = f"{words!r}: {name} is" if words else f"--{name.replace('_', '-')} {value:g}: it must be"
+            raise ValueError(f"{said} {wanted}")
 
 
 def _hints(factory: Callable[..., Any]) -> dict[str, Any]:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rich.console import Console
 
-from footfall.commands._estimate import EstimateOptions, estimate_of, show_estimate
+from footfall.commands._editions import begin_edition, edition_of, end_edition
+from footfall.commands._estimate import EstimateOptions, check_costs, estimate_of, estimate_of_trees, show_estimate
 from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
-from footfall.commands._label_trees import GROWERS, Grower, grower, grown_rows, tree_search, without_answer
+from footfall.commands._label_trees import GROWERS, Grower, grower, harvested, tree_search, without_answer
+from footfall.commands._one_sided import one_sided
 from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions, policy_in_words
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, settings
+from footfall.commands._reasons import counted
 from footfall.commands._running import open_run, run_folder
 from footfall.formats import read, read_parquet, write_parquet
+from footfall.label.trees import Harvest
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Trajectory
 
 __all__ = ["LabelConfig", "main"]
 
 _CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"
+_ONE_SIDED = (
+    "all labels are {value:g}, for {unlabelled_traces} traces have none ({because}); a PRM learns nothing from that"
+)
 _FOR_SHOW = ("again", *(f.name for f in fields(EstimateOptions)))
 """Options that do not decide what the labels are."""
 
@@ -48,15 +54,15 @@ class LabelConfig:
         footfall label --data runs/sample-…/trajectories.parquet --method truth-arithmetic
 
     The run directory holds the rows in judged.parquet; `footfall train` reads it. A step that could not be judged has
-    no label, and the summary says why; if no step has one, the exit code is 1. Rollouts are kept in a store, so that no other
-    method or run pays for them again.
+    no label, and the summary says why; if no step has one, or every rollout failed, the exit code is 1. Rollouts are kept in
+    a store, so that no other method or run pays for them again.
     """
 
     data: str
     """Traces in any supported format (`footfall list format`) or Parquet; - is standard input."""
     method: str = "monte-carlo"
     """A judge: a name of `footfall list labeller`, a published system's that is one (math-shepherd, aurora, fover, …), or the
-    folder of a trained PRM."""
+    folder of a trained PRM. GenPRM's labels are relative-progress; genprm is its critic, which writes about each step."""
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     rollouts: int | None = None
@@ -69,7 +75,8 @@ class LabelConfig:
     """Stop a step's rollouts once its 95% interval is this narrow on either side."""
     trees: int | None = None
     """Do not label the traces, but grow a tree of new ones on each of their problems: with --method omegaprm by at most so many
-    binary searches, with edu-prm up to so many solutions, with hrm-hnc so many steps after every node."""
+    binary searches, with edu-prm up to so many solutions, with hrm-hnc so many steps after every node, with grounded-prm by so
+    many rounds of simulations."""
     prover: str | None = None
     """A second policy, for a method that takes one (pav): a name, or http,url=http://localhost:8001/v1,model=NAME."""
     set: tuple[str, ...] = ()
@@ -78,7 +85,7 @@ class LabelConfig:
     """Traces between two savings."""
     again: bool = False
     """Judge those chunks again in which a step has no label, as after a server was down. Rollouts in the store are free; a
-    language model that judges is asked anew."""
+    language model that judges is asked anew. Killed, the same command goes on with the replies that it has."""
     costs: EstimateOptions = field(default_factory=EstimateOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
@@ -88,46 +95,56 @@ class LabelConfig:
 
 def main(config: LabelConfig) -> int:
     """Judge, keep the rows and report."""
+    check_costs(config.costs)
     trajectories = [row.trajectory for row in read(config.data, config.format)]
     if not trajectories:
         raise ValueError(f"{config.data}: there is no trace in it")
-    store = config.store.folder(beside=run_folder("label", config, _FOR_SHOW))
+    folder = run_folder("label", config, _FOR_SHOW)
+    store = config.store.folder(beside=folder)
     asked = config.costs.probe or not config.costs.estimate
-    opener = Opener(store if asked else None, anew=config.again or config.run.fresh)
+    edition = edition_of(folder, config.again, config.run.fresh)
+    opener = Opener(store if asked else None, edition)
     method = _method(config, opener)
+    trajectories = getattr(method, "prepared", list)(trajectories)  # as adaptivestep cuts them anew
     if config.costs.estimate:
         return _estimate(config, method, trajectories, config.chunk if store is None else None)
     with open_run("label", config, for_show=_FOR_SHOW) as run:
+        begin_edition(run.folder, edition)
         if config.again:
             _drop_unlabelled(run.folder)
-        rows = _rows(config, run, method, trajectories)
+        found = _found(config, run, method, trajectories)
+        end_edition(run.folder)
         file = run.folder / "judged.parquet"
-        write_parquet(file, rows, "judged")
-        result = {**_summary(rows), "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
+        write_parquet(file, found.rows, "judged")
+        result = {**_summary(found), "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
                   "seconds": run.seconds()}  # fmt: skip
+        result |= one_sided(found.rows)
         if config.trees is not None:
             result["problems_without_answer"] = without_answer(trajectories)
+            result["problems_without_tree"] = counted((reason, problem) for problem, reason in found.barren)
         run.finish(result)
         shown = {**result, "store": opener.found()}
         run.log("store", found=shown["store"])
         emit(shown, config.run.json, lambda console: _show(console, shown, spent(run.cost, run.seconds())))
-    return 0 if result["labelled"] else NOTHING
+    return 0 if _of_use(result) else NOTHING
 
 
 def _estimate(config: LabelConfig, method: Judge | Grower, traces: Sequence[Trajectory], chunk: int | None) -> int:
-    if isinstance(method, Grower):
-        raise ValueError("what --trees will ask for depends on what it finds; --estimate cannot tell")
-    estimate = {"method": config.method, **estimate_of(method, traces, config.costs, chunk, config.run.seed)}
+    if config.trees is not None:  # the type of a method is looked up by its name, which asks a server
+        found = estimate_of_trees(method, traces, config.costs)
+    else:
+        found = estimate_of(cast(Judge, method), traces, config.costs, chunk, config.run.seed)
+    estimate = {"method": config.method, **found}
     emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
     return 0
 
 
-def _rows(config: LabelConfig, run: Run, method: Judge | Grower, traces: Sequence[Trajectory]) -> list[Judged]:
+def _found(config: LabelConfig, run: Run, method: Judge | Grower, traces: Sequence[Trajectory]) -> Harvest:
     """The given traces with their judgements, or the traces that the method wrote itself."""
     if isinstance(method, Grower):
-        return grown_rows(run, method, traces, config.chunk)
+        return harvested(run, method, traces, config.chunk)
     said = JudgeInRun(run, method, config.chunk).judge(traces)
-    return [Judged(t, judgement) for t, judgement in zip(traces, said, strict=True)]
+    return Harvest([Judged(t, judgement) for t, judgement in zip(traces, said, strict=True)])
 
 
 def _method(config: LabelConfig, opener: Opener) -> Judge | Grower:
@@ -155,50 +172,65 @@ def _drop_unlabelled(folder: Path) -> None:
             shard.unlink()
 
 
-def _summary(rows: Sequence[Judged]) -> dict[str, Any]:
-    said = [judgement for _, judgement in rows if judgement is not None]
+def _summary(found: Harvest) -> dict[str, Any]:
+    said = [judgement for _, judgement in found.rows if judgement is not None]
     values = [value for judgement in said for value in judgement.values]
     known = [value for value in values if value is not None]
-    reasons = Counter(
-        _in_general(j.failures[k] if j.failures else None, t)
-        for t, j in rows if j is not None for k, value in enumerate(j.values) if value is None
+    reasons = (
+        (j.failures[k] if j.failures else None, t.problem)
+        for t, j in found.rows if j is not None for k, value in enumerate(j.values) if value is None
     )  # fmt: skip
     return {
-        "traces": len(rows),
+        "traces": len(found.rows),
         "steps": len(values),
         "labelled": len(known),
-        "unlabelled": dict(reasons.most_common()),
+        "unlabelled": counted(reasons),
         "mean_label": sum(known) / len(known) if known else None,
-        **_cut(said),
+        **_rolled_out(found, said),
     }
 
 
-def _cut(said: Sequence[Judgement]) -> dict[str, Any]:
-    """Rollouts that were cut at max_tokens, and all of them, where the method counts them. Equal prefixes count each time."""
-    cut, rollouts = (
-        int(sum(count or 0 for judgement in said for count in judgement.aspects.get(name, ())))
+def _rolled_out(found: Harvest, said: Sequence[Judgement]) -> dict[str, Any]:
+    """Rollouts that were cut at max_tokens, and all of them, where the method counts them. Equal prefixes count each time.
+
+    If not one of them says anything, `in_vain` says so: what labels there are come from known answers alone.
+    """
+    cuts, rollouts = (
+        [count for judgement in said for count in judgement.aspects.get(name, ()) if count is not None]
         for name in ("unfinished", "rollouts")
     )
-    return {"cut_rollouts": {"cut": cut, "of": rollouts}} if cut else {}
+    cut, of = int(found.unfinished + sum(cuts)), int(found.rollouts + sum(rollouts))
+    told = {"cut_rollouts": {"cut": cut, "of": of}} if cut else {}
+    if not rollouts or cut < of:
+        return told
+    failed = 0 in rollouts
+    how = "failed or was cut at max_tokens" if failed and cut else "failed" if failed else "was cut at max_tokens"
+    return {**told, "in_vain": f"every rollout {how}"}
 
 
-def _in_general(reason: str | None, trajectory: Trajectory) -> str:
-    """A reason that names its problem, so that those of other problems are counted with it."""
-    return (reason or "no reason given").replace(f"problem {trajectory.problem.id!r}", "the problem")
+def _of_use(result: dict[str, Any]) -> bool:
+    """Whether there is something to train on: labels, and not of known answers alone because all rollouts failed."""
+    return bool(result["labelled"]) and "in_vain" not in result
 
 
 def _show(console: Console, result: dict[str, Any], cost: str) -> None:
-    mean, blind = result["mean_label"], result.get("problems_without_answer")
+    mean = result["mean_label"]
     facts(console, {
         "judge": result["judge"],
         "labelled": f"{result['labelled']} of {result['steps']} steps in {result['traces']} traces"
         + (f", mean label {mean:.3f}" if mean is not None else ""),
         "unlabelled": "; ".join(f"{count}: {reason}" for reason, count in result["unlabelled"].items()),
         "cut": _CUT.format(**result["cut_rollouts"]) if "cut_rollouts" in result else None,
-        "no tree": f"{blind} problems have no reference answer" if blind else None,
+        "in vain": f"{result['in_vain']}: no label is of a rollout, and there is nothing to train on"
+        if "in_vain" in result else None,
+        "one-sided": _ONE_SIDED.format(**result["one_sided"]) if "one_sided" in result else None,
+        "no tree": "; ".join(
+            f"{count} problem{'s' if count > 1 else ''}: {why}"
+            for why, count in result.get("problems_without_tree", {}).items()
+        ),
         "cost": cost,
         "store": found_in_words(result["store"]),
         "file": result["file"],
     })  # fmt: skip
-    if result["labelled"]:
+    if _of_use(result) and "one_sided" not in result:
         next_command(console, "train", "--data", result["file"])

@@ -41,7 +41,7 @@ class SampleConfig:
     """Traces a problem."""
     chunk: int = 16
     """Problems between two savings."""
-    policy: PolicyOptions = field(default_factory=lambda: PolicyOptions(policy="embedded"))
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     run: RunOptions = field(default_factory=RunOptions)
@@ -51,6 +51,7 @@ def main(config: SampleConfig) -> int:
     """Sample, grade and report."""
     from footfall.formats import write_parquet
 
+    config = replace(config, policy=config.policy.resolved("embedded"))
     if config.n < 1:
         raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
     problems = read_source(config.problems, config.run.seed, "train")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import UseAppendAction
 
+from footfall.commands._editions import begin_edition, edition_of, end_edition
 from footfall.commands._judges import judge_name, make_judge, offers
 from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions, StoreOptions
 from footfall.commands._output import NOTHING, emit, facts, spent
@@ -32,6 +34,7 @@ _CACHE_TOKENS = 1 << 16
 """What a judge that can keeps of traces that grow, so that one more step costs one step; --set cache_tokens=0 for none."""
 
 _FOR_SHOW = ("explain",)
+_RESULTS = "results.parquet"
 _VOTES = ("best-of-n", "weighted-vote", "majority")
 """Methods that choose among whole solutions take the worst step's value for a solution's, unless it is said otherwise."""
 _INSTEAD_OF_N = {
@@ -62,7 +65,9 @@ class SearchConfig:
             --set policy=critic --helper critic=http,url=http://localhost:8001/v1,mode=chat
 
     The run directory holds every candidate with its judgement, the tree and all decisions in results.parquet. Problems
-    that failed are listed; the same command line again tries them again. If all of them failed, the exit code is 1.
+    that failed are listed; the same command line again tries them again. If all of them failed, the exit code is 1. What
+    servers wrote is kept in the store that `footfall label` has too, so that no other method or run pays for it again; the
+    reported cost and the budget are those of a search that finds nothing there.
 
     One problem of a finished run as a page, with its tree, what was pruned, what each node cost and why:
         footfall search --out runs/search-… --explain arithmetic-bd1ef437f5abbf59
@@ -95,7 +100,7 @@ class SearchConfig:
     chunk: int = 16
     """Problems that run side by side, and are saved together."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
-    policy: PolicyOptions = field(default_factory=lambda: PolicyOptions(policy="embedded"))
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     run: RunOptions = field(default_factory=RunOptions)
@@ -109,18 +114,22 @@ def main(config: SearchConfig) -> int:
     """Search, keep all candidates and report."""
     from footfall.formats import write_parquet
 
-    config = replace(config, policy=config.policy.resolved())
+    config = replace(config, policy=config.policy.resolved("embedded"))
     if config.explain is not None:
         return _explain(config, config.explain)
     if config.problems is None:
         raise ValueError("--problems is needed: a file of problems, or world:arithmetic:N")
     method = _method(config)
     problems = read_source(config.problems, config.run.seed, "test")
-    opener = Opener(config.store.folder())
+    folder = run_folder("search", config, _FOR_SHOW)
+    edition = edition_of(folder, _any_failed(folder), config.run.fresh)
+    opener = Opener(config.store.folder(beside=folder), edition, servers_only=config.store.store is None)
     searcher = _searcher(config, method, opener)
     with open_run("search", config, for_show=_FOR_SHOW) as run:
+        begin_edition(run.folder, edition)
         results = _solved(run, searcher, problems, config.chunk)
-        file = run.folder / "results.parquet"
+        end_edition(run.folder)
+        file = run.folder / _RESULTS
         write_parquet(file, results, "search-result")
         result = {
             "method": config.method, "n": getattr(method, "n", None),
@@ -133,6 +142,14 @@ def main(config: SearchConfig) -> int:
         run.log("store", found=result["store"])
         emit(result, config.run.json, lambda console: show(console, result, spent(run.cost, run.seconds())))
     return NOTHING if len(result["failed"]) == len(problems) else 0
+
+
+def _any_failed(folder: Path) -> bool:
+    """Whether the run in the folder ended with problems to try again. Their judge is asked anew: the store has what it said."""
+    from footfall.formats import read_parquet
+
+    file = folder / _RESULTS
+    return file.is_file() and any(map(call_failed, read_parquet(file, "search-result")))
 
 
 def _explain(config: SearchConfig, problem: str) -> int:
@@ -167,7 +184,7 @@ def _separator(config: SearchConfig) -> str:
 def _names(searcher: Searcher) -> dict[str, Any]:
     """Who took part."""
     found: dict[str, Any] = {"policy": searcher.policy.name}
-    found["judge"] = None if searcher.judge is None else searcher.judge.name
+    found["judge"] = None if searcher.judge is None or not searcher.method.judged else searcher.judge.name
     for kind in ("helpers", "judges"):
         if others := getattr(searcher, kind):
             found[kind] = {role: other.name for role, other in others.items()}

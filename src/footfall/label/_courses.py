@@ -10,16 +10,16 @@ anywhere. A new labeller adds its own courses:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from footfall.label.binary_search import BinarySearch, bisect
 from footfall.label.grounded import Grounded
 from footfall.label.monte_carlo import MonteCarlo, wilson_half_width
 from footfall.label.pav import StepAdvantage
-from footfall.label.prompted import PROMPTS, STEP_PROMPT, PromptedJudge
+from footfall.label.prompted import FIRST_ERROR, PROMPTS, STEP_PROMPT, PromptedJudge
 from footfall.label.relative_progress import RelativeProgress, rollouts_for
 from footfall.label.scan import SelfDenoising
 from footfall.label.tally import finished
@@ -87,12 +87,60 @@ def courses_of(judge: object, trace: Trajectory, rate: float) -> Courses | None:
 
     A judge without a policy asks for nothing.
     """
-    if getattr(judge, "kind", None) == "critic":  # reward.generative.first_error, which loads torch
-        n, params = int(judge.n), judge.params  # type: ignore[attr-defined]
-        size = 900 + len(trace.problem.text) + len(trace.text) + 35 * len(trace.steps)
-        asked = (Question(size, n, None, params.max_tokens),) if trace.steps else ()
-        return Courses((Course(questions=asked, weight=1.0),), params=params)
+    ways = _CRITICS.get(getattr(judge, "kind", ""))
+    if ways is not None:
+        return Courses(ways(judge, trace), params=judge.params)  # type: ignore[attr-defined]
     return None if hasattr(judge, "policy") else _nothing()
+
+
+def _one_critique(judge: Any, trace: Trajectory) -> list[Course]:
+    """The whole trace in one question."""
+    size = 900 + len(trace.problem.text) + len(trace.text) + 35 * len(trace.steps)
+    asked = (Question(size, judge.n, None, judge.params.max_tokens),) if trace.steps else ()
+    return [Course(questions=asked, weight=1.0)]
+
+
+def _critiques(judge: Any, trace: Trajectory) -> list[Course]:
+    """A question for each prefix (or the whole), gone on with in further rounds, then one token: yes or no. A critique that is
+    cut is not asked for its verdict."""
+    instruction = sum(map(len, getattr(judge, "prompt", ()))) or 900
+    whole = getattr(judge, "steps", "prefixes") == "verdicts"
+    limit, rounds = judge.params.max_tokens, getattr(judge, "rounds", 1)
+    least: list[Question] = []
+    usual: list[Question] = []
+    most: list[Question] = []
+    for k in range(len(trace.steps) if whole else 1, len(trace.steps) + 1) if trace.steps else ():
+        size = instruction + len(trace.problem.text) + len(trace.prefix(k).text) + 9 * k
+        first = Question(size, judge.n, None, limit)
+        least.append(first)
+        for ways, written in ((usual, len(trace.text)), (most, 4 * limit)):
+            further = [Question(size + r * written, judge.n, None, limit) for r in range(1, rounds)]
+            ways += [first, *further, Question(size + rounds * written, judge.n, 1.0, 1.0)]
+    return [Course({}, tuple(least)), Course({}, tuple(usual), 1.0), Course({}, tuple(most))]
+
+
+def _dialogue(judge: Any, trace: Trajectory) -> list[Course]:
+    """A turn a step, after those of the steps before it: an analysis, code where it runs any, a short verdict and one token.
+
+    A step without a critique ends it."""
+    limit, n, turns = judge.params.max_tokens, judge.n, range(1, len(trace.steps) + 1)
+    ways = []
+    for written, rounds, weight in ((len(trace.text), 0, 1.0), (4 * limit, 3 * (judge.kind == "genprm"), 0.0)):
+        asked: list[Question] = []
+        for k in turns:
+            size = 200 + len(trace.problem.text) + len(trace.prefix(k).text) + (k - 1) * written
+            asked.append(Question(size, n, None, limit))
+            asked += [Question(size + written, n, None, limit) for _ in range(rounds)]
+            asked += [Question(size + written, n, 10.0, 20.0), Question(size + written, n, 1.0, 1.0)]
+        ways.append(Course({}, tuple(asked), weight))
+    return [*ways, Course({}, ways[0].questions[:1])]
+
+
+_CRITICS: dict[str, Callable[[Any, Trajectory], list[Course]]] = {
+    "critic": _one_critique, "prmbench-critic": _one_critique, "thinkprm": _critiques, "r-prm": _critiques,
+    "genprm": _dialogue, "genprm-without-code": _dialogue,
+}  # fmt: skip
+"""Judges that write critiques (`footfall.reward.generative`), by their kind: their modules load torch."""
 
 
 @courses_of.register
@@ -229,6 +277,8 @@ def _questions(judge: PromptedJudge, trace: Trajectory) -> Iterator[Question]:
         for name in judge.prompts:
             size = len(PROMPTS[name]) + known + len(trace.text) + 9 * len(trace.steps)
             yield Question(size, judge.n, 3.0 * len(trace.steps) if name == "list" else None, limit)
+    elif judge.form == "first-error" and trace.steps:
+        yield Question(len(FIRST_ERROR) + known + len(trace.text) + 9 * len(trace.steps), judge.n, None, limit)
     elif judge.form == "step":
         for k in range(1, len(trace.steps) + 1):
             size = len(STEP_PROMPT) + known + len(trace.prefix(k).text) + 9 * k

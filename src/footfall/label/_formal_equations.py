@@ -1,6 +1,7 @@
 """Equations judged by computer algebra: those between numbers by their value, those with unknowns by their solutions.
 
-A step's equation between numbers ("3 * 4 = 12") holds if both sides are equal; a decimal may be rounded. One with unknowns
+A step's equation between numbers ("3 * 4 = 12") holds if both sides are equal; a decimal may be rounded. It is wrong only if
+nothing in the text lets it be read otherwise: no unit, remainder, rounding or other arithmetic. One with unknowns
 holds if it is an identity, has the same solutions as the problem's equation or an earlier one, or, with two unknowns, is
 implied by two of them. Labels are local: what follows rightly from an earlier wrong equation holds. An equation that
 follows from nothing is wrong only where it has to follow (domain `algebra`); elsewhere it may define something new.
@@ -12,79 +13,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 
+from footfall.label._formal_doubts import ambiguous, another_arithmetic, rounded
+from footfall.label._formal_reading import Unreadable, computes, equations_in, names_in
 from footfall.label._formal_verdict import ANSWER, Verdict, answer_verdict, worst
 from footfall.label._formal_words import worded_equations
 from footfall.tools._algebra_parse import Tree
 from footfall.tools.algebra import AlgebraError, equivalent, implied, parse_expression, step_follows
 from footfall.types import Trajectory
 
-__all__ = ["equations_in", "judge_equations", "number_of"]
+__all__ = ["judge_equations", "number_of"]
 
-_SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "²": "^2", "$": " ", "€": " ", "£": " "})
-_LATEX = ((r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", r"((\1)/(\2))"), (r"\\(?:times|cdot)\b", "*"), (r"\\div\b", "/"),
-          (r"\\(?:left|right)\b|\\[()\[\],;! ]", " "), (r"<<[^<>]*>>", ""), (r"(?<=\d),(?=\d{3}(?!\d))", ""))  # fmt: skip
-_UNIT = re.compile(r"(?<=\d)\s+[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,})?\s*(?=[-+*/=)])")
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*%")
-_LETTER = r"(?<![A-Za-z'’])[b-hj-zB-HJ-Z](?![A-Za-z])"
-_PIECE = rf"(?:\d+(?:\.\d+)?|\.\d+|{_LETTER}|[-+*/^()=])"
-_SPAN = re.compile(rf"{_PIECE}(?:\s*{_PIECE})*")
-_JOINT = re.compile(r"\s*,?\s*(?:or|and|,)\s*", re.IGNORECASE)
-_VALUE = re.compile(r"\s*([A-Za-z])\s*=\s*[-()\d./\s]+")
 _ONE_CASE = re.compile(r"\b(?:if|when|case|suppose|assume|let(?! me\b)|either)\b|±", re.IGNORECASE)
-_OPERATION_BEFORE = re.compile(r"(?:\bof|\btimes|\bplus|\bminus|\bby|[<>≈≤≥≠])\s*$", re.IGNORECASE)
-
-
-class _Unreadable(Exception):
-    """An `=` that is in no equation which can be read."""
-
-
-def equations_in(text: str) -> list[str]:
-    """The equations that a text states; alternatives (`x = 2 or x = 3`) are one, a chain `a = b = c` is two."""
-    plain = text.translate(_SIGNS)
-    for pattern, replacement in _LATEX:
-        plain = re.sub(pattern, replacement, plain)
-    plain = _UNIT.sub(" ", _PERCENT.sub(r"(\1/100)", plain))
-    found: list[str] = []
-    end = -1
-    for span in (span for span in _SPAN.finditer(plain) if "=" in span[0]):
-        sides = span[0].split("=")
-        lost = not _names([span[0]]) and _OPERATION_BEFORE.search(plain[: span.start()])  # "20% of 50 = 10"
-        if lost or not all(side.strip() for side in sides):
-            raise _Unreadable(f"cannot be formalised: {span[0].strip()!r}")
-        joint = _JOINT.fullmatch(plain[end : span.start()]) if end >= 0 else None
-        if joint and len(sides) == 2 and _alternatives(found[-1], span[0], joint[0]):
-            found[-1] = f"{found[-1]} or {span[0].strip()}"
-        else:
-            found += [f"{left.strip()} = {right.strip()}" for left, right in _links(sides)]
-        end = span.end()
-    if sum(equation.count("=") for equation in found) != plain.count("="):
-        raise _Unreadable("an equation cannot be formalised")
-    return found
-
-
-def _links(sides: Sequence[str]) -> list[tuple[str, str]]:
-    """The equations of a chain, side by side; two plain numbers are held against a side that computes: `2 + 2 = 4 = 5`."""
-    anchor = next((k for k, side in enumerate(sides) if _computes(side)), None)
-    pairs = list(pairwise(sides))
-    if anchor is None or _names(sides):
-        return pairs
-    return [
-        (left, right) if _computes(left) or _computes(right) else (sides[anchor], right if k > anchor else left)
-        for k, (left, right) in enumerate(pairs)
-    ]
-
-
-def _computes(text: str) -> bool:
-    """Whether there is an operation on a number."""
-    return re.search(r"\d\s*\)*\s*[-+*/^(]", text) is not None
-
-
-def _alternatives(first: str, second: str, joint: str) -> bool:
-    """Whether two equations are one choice: joined by "or", or two values of the same unknown."""
-    values = [_VALUE.fullmatch(text) for text in (first.rpartition(" or ")[2], second)]
-    return "or" in joint.lower() or (all(values) and len({match[1] for match in values if match}) == 1)
 
 
 @dataclass
@@ -116,7 +57,7 @@ class _Algebra:
         rows = [*earlier, *self.given]
         if any(self._by([row], equation, unknown) for row in earlier):
             return Verdict(True, "it follows from an earlier equation"), False
-        if len(_names(rows)) > 1 and any(self._by(pair, equation, unknown) for pair in combinations(rows, 2)):
+        if len(names_in(rows)) > 1 and any(self._by(pair, equation, unknown) for pair in combinations(rows, 2)):
             return Verdict(True, "it follows from two earlier equations"), False
         if unknown:
             return Verdict(None, unknown[0]), False
@@ -127,7 +68,7 @@ class _Algebra:
     def _by(self, rows: Sequence[str], equation: str, unknown: list[str]) -> bool:
         if len(rows) == 1:
             check = step_follows(rows[0], equation)
-        elif len(_names([*rows, equation])) > 2:
+        elif len(names_in([*rows, equation])) > 2:
             return False
         else:
             check = implied(list(rows), equation)
@@ -143,10 +84,12 @@ def judge_equations(trajectory: Trajectory) -> list[Verdict]:
     problem = trajectory.problem
     algebra = _Algebra(_given(problem.text), closed=problem.domain == "algebra")
     found = []
+    other = another_arithmetic(problem.text)
     for step in trajectory.steps:
+        other = other or another_arithmetic(step.text)
         match = ANSWER.search(step.text)
         work = step.text[: match.start()] if match else step.text
-        verdicts = _judge_work(algebra, work) if "=" in work or not match else []
+        verdicts = _judge_work(algebra, work, other) if "=" in work or not match else []
         if match:
             verdicts.append(answer_verdict(problem, match[1]))
         found.append(worst(verdicts, "the step states no equation"))
@@ -156,21 +99,25 @@ def judge_equations(trajectory: Trajectory) -> list[Verdict]:
 def _given(text: str) -> list[str]:
     """The equations with unknowns in a problem, written out or in words."""
     try:
-        written = [equation for equation in equations_in(text) if _names([equation])]
-    except _Unreadable:
+        written = [stated.equation for stated in equations_in(text) if names_in([stated.equation])]
+    except Unreadable:
         written = []
     return written or worded_equations(text)
 
 
-def _judge_work(algebra: _Algebra, text: str) -> list[Verdict]:
+def _judge_work(algebra: _Algebra, text: str, other: str | None = None) -> list[Verdict]:
     try:
         equations = equations_in(text)
-    except _Unreadable as reason:
+    except Unreadable as reason:
         return [Verdict(None, str(reason))]
     found = []
-    for equation in equations:
-        if not _names([equation]):
-            found.append(_numbers_agree(equation))
+    for stated in equations:
+        equation = stated.equation
+        if not names_in([equation]):
+            verdict = _numbers_agree(equation, stated.one_sided)
+            doubt = other or stated.doubt
+            open_ = doubt is not None and verdict.holds is False
+            found.append(Verdict(None, f"{equation!r} {doubt}") if open_ else verdict)
         elif _ONE_CASE.search(text):
             found.append(Verdict(None, f"{equation!r} may be meant for one case only"))
         else:
@@ -178,30 +125,57 @@ def _judge_work(algebra: _Algebra, text: str) -> list[Verdict]:
     return found
 
 
-def _numbers_agree(equation: str) -> Verdict:
+def _numbers_agree(equation: str, one_sided: bool = False) -> Verdict:
     """An equation between numbers; one without an operation (`50 = 10`) is a fragment of something else."""
     left, _, right = equation.partition("=")
-    if not _computes(equation):
+    if not computes(equation):
         return Verdict(None, f"{equation!r} computes nothing")
     try:
-        values = [number_of(parse_expression(side)) for side in (left, right)]
+        values = [_value(side) for side in (left, right)]
     except AlgebraError as error:
         return Verdict(None, f"cannot be formalised: {error}")
     except ZeroDivisionError:
         return Verdict(False, f"{equation!r} divides by zero")
-    if None in values:
+    if values[0] is None or values[1] is None:
         check = equivalent(left, right)
         return Verdict(check.holds, check.reason)
     if values[0] == values[1] or _rounds(values[0], right) or _rounds(values[1], left):
         return Verdict(True, f"{left.strip()} is {right.strip()}")
-    if "/100)" in equation:
-        return Verdict(None, f"{equation!r} is not so, but per cent may be meant otherwise")
+    doubt = _doubt(left, right, (values[0], values[1]), one_sided)
+    if doubt:
+        return Verdict(None, f"{equation!r} is not so, but {doubt}")
     return Verdict(False, f"{left.strip()} is {values[0]}, not {right.strip()}")
+
+
+def _doubt(left: str, right: str, values: tuple[Fraction, Fraction], one_sided: bool) -> str | None:
+    """Why a false equation between numbers may be right as it is meant."""
+    if "/100)" in left + right:
+        return "per cent may be meant otherwise"
+    if (
+        one_sided
+        and all(values)
+        and 1 in [abs(ratio).denominator for ratio in (values[0] / values[1], values[1] / values[0])]
+    ):
+        return "one side may count in a larger unit"
+    if rounded(left, right, _value_if_any):
+        return "may be rounded"
+    return ambiguous(left, right, _value_if_any)
+
+
+def _value(side: str) -> Fraction | None:
+    return number_of(parse_expression(side))
+
+
+def _value_if_any(side: str) -> Fraction | None:
+    try:
+        return _value(side)
+    except (AlgebraError, ZeroDivisionError):
+        return None
 
 
 def _rounds(value: Fraction | None, text: str) -> bool:
     """Whether the text is a decimal that the value rounds to, up or down, at its last place."""
-    decimal = re.fullmatch(r"\s*-?\d+\.(\d+)\s*", text)
+    decimal = re.fullmatch(r"\s*-?\d*\.(\d+)\s*", text)
     if decimal is None or value is None:
         return False
     return abs(value - Fraction(text.strip())) < Fraction(1, 10 ** len(decimal[1]))
@@ -223,7 +197,3 @@ def number_of(tree: Tree) -> Fraction | None:
     if kind == "^":
         return Fraction(first**second.numerator) if second.denominator == 1 and abs(second) <= 64 else None
     return {"+": first + second, "-": first - second, "*": first * second}[kind] if kind != "/" else first / second
-
-
-def _names(equations: Sequence[str]) -> set[str]:
-    return {name for equation in equations for name in re.findall(_LETTER, equation)}

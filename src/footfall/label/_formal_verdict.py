@@ -13,6 +13,9 @@ __all__ = ["ANSWER", "Verdict", "answer_verdict", "worst"]
 
 ANSWER = re.compile(r"(?:\banswers? (?:is|are)\b\s*:?|^\s*####)\s*(.+?)[.!\s]*$", re.IGNORECASE | re.DOTALL)
 
+_SENTENCE = re.compile(r"[.;!?]\s|\n")
+_COUNTED = re.compile(r"\d\s*([A-Za-z]{2,})")
+
 
 class Verdict(NamedTuple):
     """Whether a step holds, `None` if nobody can say, and why."""
@@ -31,9 +34,23 @@ def worst(verdicts: Sequence[Verdict], nothing: str = "the step says nothing tha
 
 
 def answer_verdict(problem: Problem, answer: str) -> Verdict:
-    """Whether the stated answer is the reference (FoVer: the last step is labelled by X == gold)."""
+    """Whether the stated answer is the reference (FoVer: the last step is labelled by X == gold).
+
+    An answer that holds the reference among other words ("5 because 2 + 3 = 5"), or counts in another unit, is left open.
+    """
     if problem.answer is None:
         return Verdict(None, "the problem has no reference answer")
-    plain = (re.sub(r"\s+", "", text).lower() for text in (answer, problem.answer))
-    right = len(set(plain)) == 1 or equal(answer, problem.answer, problem.domain)
-    return Verdict(right, f"the answer is {problem.answer}" if right else f"{answer!r} is not {problem.answer!r}")
+    reference = problem.answer.strip()
+    if any(_same(problem, text) for text in (answer, _SENTENCE.split(answer)[0])):
+        return Verdict(True, f"the answer is {problem.answer}")
+    if reference and re.search(rf"(?<![\w.-]){re.escape(reference)}(?!\w|\.\d)", answer, re.IGNORECASE):
+        return Verdict(None, f"{answer!r} holds {problem.answer!r}, and more")
+    units = [match and match[1].lower().rstrip("s") for match in map(_COUNTED.search, (answer, reference))]
+    if all(units) and units[0] != units[1]:
+        return Verdict(None, f"{answer!r} and {problem.answer!r} count in different units")
+    return Verdict(False, f"{answer!r} is not {problem.answer!r}")
+
+
+def _same(problem: Problem, answer: str) -> bool:
+    plain = {re.sub(r"\s+", "", text).lower() for text in (answer, problem.answer or "")}
+    return len(plain) == 1 or equal(answer, problem.answer or "", problem.domain)

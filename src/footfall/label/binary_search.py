@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, of_answered
+from footfall.label.tally import counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
@@ -112,10 +112,7 @@ class BinarySearch:
             trace.id,
             values=tuple(value for value, _ in pairs),
             judge=self.name,
-            aspects={
-                "successes": tuple(None if t is None else float(t.successes) for t in tallies),
-                "rollouts": tuple(None if t is None else float(t.rollouts) for t in tallies),
-            },
+            aspects=counts(tallies),
             failures=failures if any(failures) else (),
             cost=cost,
         ).check(trace)

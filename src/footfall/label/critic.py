@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from footfall.answers import grade
 from footfall.label.noisy import chance
-from footfall.label.prompted import NO_REFERENCE
+from footfall.label.prompted import NO_REFERENCE, read_first_error
 from footfall.label.votes import cut_after_error, read_verdict, read_verdicts
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Judge, Step, Trajectory, content_key
@@ -39,6 +39,8 @@ _LEAD = re.compile(r"^Step \d+: ", re.MULTILINE)
 _CRITIQUE = "\n\n[Critique]\n"
 _BOXED = "\\boxed{Yes}"
 """What is in a question that is answered by yes or no."""
+_INDEXED = "\\boxed{-1}"
+"""What is in a question that is answered by the index of the first bad step."""
 _BABBLE = "The student should check the solution again."
 
 
@@ -121,6 +123,8 @@ class ScriptedCritic:
         verdicts = self._verdicts(known, wording, sample, 0)
         if place["reference"] != NO_REFERENCE and known.correct is not None and (0 not in verdicts) != known.correct:
             verdicts = self._verdicts(known, wording, sample, 1)
+        if _INDEXED in question[: place.start()]:
+            return self._said(f"\\boxed{{{verdicts.index(0) if 0 in verdicts else -1}}}", index, known)
         if _BOXED not in question:
             return self._said(str(verdicts), index, known)
         good = verdicts == [1] if said is None else tuple(verdicts) == said
@@ -145,8 +149,8 @@ class ScriptedCritic:
 
 def _read(critique: str, known: _Known) -> tuple[int, ...]:
     """The verdicts of a critique: of all steps, or of the last one."""
-    read = read_verdicts(critique, len(known.keys))
-    if not isinstance(read, str):
-        return read
+    for read in (read_verdicts(critique, len(known.keys)), read_first_error(critique, len(known.keys))):
+        if not isinstance(read, str):
+            return read
     one = read_verdict(critique)
     return () if isinstance(one, str) else (one,)

@@ -14,20 +14,103 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from footfall.answers import grade
 from footfall.label.tally import ungradable
-from footfall.label.trees import leaf_rows, tree_of
-from footfall.policy.protocol import SamplingParams
+from footfall.label.trees import TreeBuilder, leaf_rows, score_nodes, tree_of
+from footfall.policy.protocol import Completion, SamplingParams
 from footfall.segment.entropy import is_symbol
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
 
 if TYPE_CHECKING:
-    from footfall.policy.any_cut import NextTokens
     from footfall.policy.torch_policy import TorchPolicy
 
-__all__ = ["EntropyTrees", "Grown", "score_fragments"]
+__all__ = ["EntropyTrees", "Grown", "Thoughts", "TokenWriter", "score_fragments"]
+
+
+class Thoughts(Protocol):
+    """What a writer thought before each token of a text."""
+
+    @property
+    def entropy(self) -> Sequence[float]:
+        """In nats."""
+        ...
+
+    @property
+    def second(self) -> Sequence[int]:
+        """The second likeliest token."""
+        ...
+
+    @property
+    def second_logprob(self) -> Sequence[float]: ...
+
+
+@runtime_checkable
+class TokenWriter(Protocol):
+    """What a tree needs of its writer: greedy texts in tokens, and the distribution before each of them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def vocabulary(self) -> str: ...
+
+    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
+        """The greedy rest of each text, as one step; a prefix is cut anywhere."""
+        ...
+
+    def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]: ...
+
+    def ends(self, token: int) -> bool:
+        """Whether the token is the end of a text."""
+        ...
+
+    def text(self, ids: Sequence[int]) -> str: ...
+
+    def in_lines(self, trajectory: Trajectory) -> Trajectory:
+        """A text that is cut anywhere, cut into its lines."""
+        ...
+
+
+@dataclass(frozen=True)
+class _ModelWriter:
+    """A model in this process."""
+
+    policy: TorchPolicy
+    separator: str
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    @property
+    def vocabulary(self) -> str:
+        return self.policy.vocabulary
+
+    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
+        from footfall.policy.any_cut import AnyCut
+
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
+        return [row[0] for row in AnyCut(self.policy, self.separator).sample(prefixes, 1, params)]
+
+    def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]:
+        from footfall.policy.any_cut import next_tokens
+
+        return next_tokens(self.policy, trajectories)
+
+    def ends(self, token: int) -> bool:
+        return token in self.policy.engine.eos
+
+    def text(self, ids: Sequence[int]) -> str:
+        decode = self.policy.tokenizer.decode
+        return str(decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def in_lines(self, trajectory: Trajectory) -> Trajectory:
+        from footfall.policy.any_cut import in_lines
+
+        return in_lines(self.policy, trajectory, self.separator)
 
 
 class Grown(NamedTuple):
@@ -75,9 +158,9 @@ class _Growing:
 
 @dataclass(frozen=True)
 class EntropyTrees:
-    """Grows trees with a model in this process, all problems side by side."""
+    """Grows trees with a model in this process, or another writer of tokens, all problems side by side."""
 
-    policy: TorchPolicy
+    policy: TorchPolicy | TokenWriter
     leaves: int = 8
     threshold: float = 1.0
     """τ, in nats; infinity gives the greedy solution alone."""
@@ -93,6 +176,10 @@ class EntropyTrees:
     @property
     def name(self) -> str:
         return f"edu-prm({self.policy.name},leaves={self.leaves},threshold={self.threshold:g},max_tokens={self.max_tokens})"
+
+    @cached_property
+    def writer(self) -> TokenWriter:
+        return self.policy if isinstance(self.policy, TokenWriter) else _ModelWriter(self.policy, self.separator)
 
     def grow(self, problems: Sequence[Problem]) -> list[Grown]:
         """A tree for each problem, with fragments scored by the answers of its leaves.
@@ -110,11 +197,8 @@ class EntropyTrees:
         self, growing: Sequence[_Growing], begun: Sequence[tuple[tuple[int, ...], tuple[float, ...], set[int]]]
     ) -> None:
         """Finish one new leaf of each problem, greedily, and note where others could branch off."""
-        from footfall.policy.any_cut import AnyCut, next_tokens
-
         prefixes = [self._trace(each.prefix, ids, probs) for each, (ids, probs, _) in zip(growing, begun, strict=True)]
-        params = SamplingParams(temperature=0.0, max_tokens=self.max_tokens)
-        written = [row[0] for row in AnyCut(self.policy, self.separator).sample(prefixes, 1, params)]
+        written = self.writer.finish(prefixes, self.max_tokens)
         for each, (ids, probs, cuts), completion in zip(growing, begun, written, strict=True):
             more = completion.steps[0] if completion.steps else Step("", token_ids=(), logprobs=())
             each.ids.append(ids + (more.token_ids or ()))
@@ -123,20 +207,20 @@ class EntropyTrees:
             each.cuts.append(cuts)
             each.cost += completion.cost + Cost(generated_tokens=int(bool(ids)))
         whole = [self._trace(each.prefix, each.ids[-1], each.logprobs[-1]) for each in growing]
-        thoughts = next_tokens(self.policy, whole)
+        thoughts = self.writer.thoughts(whole)
         for each, (ids, _, _), thought in zip(growing, begun, thoughts, strict=True):
             each.cost += Cost(prompt_tokens=len(thought.entropy))
             self._note_anchors(each, thought, len(ids))
 
-    def _note_anchors(self, growing: _Growing, thought: NextTokens, first: int) -> None:
+    def _note_anchors(self, growing: _Growing, thought: Thoughts, first: int) -> None:
         """The places from token `first` on where the last leaf could have gone either way."""
         leaf = len(growing.ids) - 1
         for at in range(first, len(thought.entropy)):
-            goes_on = thought.second[at] not in self.policy.engine.eos
+            goes_on = not self.writer.ends(thought.second[at])
             if (
                 thought.entropy[at] > self.threshold
                 and goes_on
-                and not is_symbol(self._text(growing.ids[leaf][at : at + 1]))
+                and not is_symbol(self.writer.text(growing.ids[leaf][at : at + 1]))
             ):
                 anchor = _Anchor(at, leaf, thought.second[at], thought.second_logprob[at])
                 heapq.heappush(growing.anchors, anchor)
@@ -145,45 +229,34 @@ class EntropyTrees:
         fragments = [self._leaf(growing, leaf) for leaf in range(len(growing.ids))]
         if not fragments:
             return Grown(Tree(growing.prefix.problem, separator=""), (), growing.cost)
-        tree = score_fragments(tree_of(fragments))
-        return Grown(tree, tuple(map(self._in_lines, fragments)), growing.cost)
+        tree = tree_of(fragments)
+        for fragment, ended in zip(fragments, growing.ended, strict=True):
+            if not ended:
+                tree.update(TreeBuilder(tree).path(-1, fragment.steps)[-1], meta={"cut": True})
+        score_fragments(tree)
+        return Grown(tree, tuple(map(self.writer.in_lines, fragments)), growing.cost)
 
     def _leaf(self, growing: _Growing, leaf: int) -> Trajectory:
-        """A solution in fragments, graded; one that was cut at `max_tokens` is wrong."""
+        """A solution in fragments, graded; one that was cut at `max_tokens` is not right."""
         ids, probs = growing.ids[leaf], growing.logprobs[leaf]
         ends = [*sorted(growing.cuts[leaf]), len(ids)]
         steps = [
-            Step(self._text(ids[a:b]), token_ids=ids[a:b], logprobs=probs[a:b])
+            Step(self.writer.text(ids[a:b]), token_ids=ids[a:b], logprobs=probs[a:b])
             for a, b in zip([0, *ends], ends, strict=False)
         ]
         trace = self._trace(growing.prefix, (), ()).extend(steps)
         graded = grade(replace(trace, id=f"{trace.id}/{leaf}", author=self.policy.name))
         return graded if growing.ended[leaf] else replace(graded, correct=False)
 
-    def _in_lines(self, leaf: Trajectory) -> Trajectory:
-        from footfall.policy.any_cut import in_lines
-
-        return in_lines(self.policy, leaf, self.separator)
-
     def _trace(self, prefix: Trajectory, ids: tuple[int, ...], logprobs: tuple[float, ...]) -> Trajectory:
-        steps = (Step(self._text(ids), token_ids=ids, logprobs=logprobs),) if ids else ()
-        return replace(prefix, steps=steps, tokenizer=self.policy.vocabulary)
-
-    def _text(self, ids: Sequence[int]) -> str:
-        return str(
-            self.policy.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        )
+        steps = (Step(self.writer.text(ids), token_ids=ids, logprobs=logprobs),) if ids else ()
+        return replace(prefix, steps=steps, tokenizer=self.writer.vocabulary)
 
 
 def score_fragments(tree: Tree) -> Tree:
-    """Give every fragment the share of right ones among the leaves below it, and the tree that of all leaves."""
-    right, below = [0.0] * len(tree.nodes), [0] * len(tree.nodes)
-    leaves = tree.leaves()
-    for leaf in leaves:
-        for node in tree.path(leaf):
-            right[node] += tree.nodes[leaf].value or 0.0
-            below[node] += 1
-    for node in range(len(tree.nodes)):
-        tree.update(node, value=right[node] / below[node])
-    tree.value = sum(tree.nodes[leaf].value or 0.0 for leaf in leaves) / len(leaves) if leaves else None
+    """Give every fragment the share of right ones among the leaves below it, and the tree that of all leaves.
+
+    A fragment after which every leaf was cut at `max_tokens` has the reason instead.
+    """
+    score_nodes(tree)
     return tree

@@ -13,7 +13,7 @@ verdicts, thousands of times faster; what it cannot read still goes to the sandb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
@@ -24,6 +24,9 @@ from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import CodeWorld
 
 __all__ = ["Execution", "Report", "Sample", "execution", "mutation_rows", "reference_of", "asserts_of"]
+
+
+_CODE = ("program", "tests", "inputs")
 
 
 class Report(NamedTuple):
@@ -44,13 +47,15 @@ class Sample(NamedTuple):
 
 
 def reference_of(problem: Problem) -> tuple[str, ...]:
-    """The lines of the reference program, from `meta["program"]` (a text or a list of lines)."""
+    """The lines of the reference program, from the problem's `meta["program"]` (a text or a list of lines)."""
     program = problem.meta.get("program")
     if isinstance(program, str):
         return tuple(line for line in program.splitlines() if line.strip())
     if isinstance(program, Sequence) and program:
         return tuple(str(line) for line in program)
-    raise ValueError(f"problem {problem.id!r} has no reference program; put its lines into meta['program']")
+    raise ValueError(
+        f"problem {problem.id!r} has no reference program; put its lines into the field program of its row"
+    )
 
 
 def asserts_of(problem: Problem) -> tuple[str, ...]:
@@ -60,7 +65,7 @@ def asserts_of(problem: Problem) -> tuple[str, ...]:
         return tuple(map(str, tests))
     inputs = problem.meta.get("inputs")
     if not isinstance(inputs, Sequence) or problem.answer is None:
-        raise ValueError(f"problem {problem.id!r} has no tests; put assert statements into meta['tests']")
+        raise ValueError(f"problem {problem.id!r} has no tests; put assert statements into the field tests of its row")
     name = reference_of(problem)[0].removeprefix("def ").partition("(")[0]
     calls = [f"{name}({', '.join(map(repr, given))})" for given in inputs if isinstance(given, Sequence)]
     return tuple(f"assert {call} == ({problem.answer})[{k}]" for k, call in enumerate(calls))
@@ -68,7 +73,10 @@ def asserts_of(problem: Problem) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Execution:
-    """Labels lines of code by running the program with the reference's lines behind them. Needs `meta["program"]`."""
+    """Labels lines of code by running the program with the reference's lines behind them.
+
+    Needs `program`, and `tests` or `inputs`, in the `meta` of the problem or of the trace.
+    """
 
     sandbox: Sandbox = field(default_factory=Sandbox)
     run: Literal["sandbox", "world"] = "sandbox"
@@ -108,7 +116,7 @@ class Execution:
         return Report(not failed, len(results), detail)
 
     def _judge(self, trajectory: Trajectory) -> Judgement:
-        problem = trajectory.problem
+        problem = _with_code(trajectory)
         try:
             reference, n_tests = reference_of(problem), len(asserts_of(problem))
         except ValueError as error:
@@ -127,6 +135,13 @@ class Execution:
             rationales=tuple(report.detail or None for report in reports),
             cost=Cost(scored_tokens=sum(len(line.split()) + 1 for line in lines), calls=len(reports)),
         ).check(trajectory)
+
+
+def _with_code(trajectory: Trajectory) -> Problem:
+    """The problem with its program and tests; a row of the short form has them in the trace's `meta`, as all unknown fields."""
+    problem = trajectory.problem
+    own = {name: trajectory.meta[name] for name in _CODE if name in trajectory.meta and name not in problem.meta}
+    return replace(problem, meta={**problem.meta, **own}) if own else problem
 
 
 def _unjudged(trajectory: Trajectory, judge: str, reason: str) -> Judgement:

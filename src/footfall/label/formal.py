@@ -5,7 +5,8 @@
     anything else     every equation in the step holds or follows                exact arithmetic, computer algebra
 
 Nobody is asked and nothing is sampled. The label is local: 1 for a step that is right by itself, even if it is built on an
-earlier error; the final answer is compared with the reference. A step that cannot be read has no label, and the reason.
+earlier error; the final answer is compared with the reference. A step that cannot be read has no label, and the reason;
+neither has one whose false equation may be meant otherwise (units, remainders, rounding).
 An equation between numbers that is true may still be the wrong one to write: that is not seen.
 """
 

@@ -7,9 +7,11 @@ and the outcome F = ±1:
     value(i) += R,   value(ancestor at distance d) += 0.9^d R,   visits += 1
 
 The label of a step is the sign of its value. A step that the tool refutes although its value is positive is dropped, and a
-step that the tool refutes is never positive. What differs: the tree is that of the given trace (with what other traces of
-the same call share with it); each of its nodes is simulated the same number of times, so nothing is chosen by UCT; the tool
-is `formal` or any other judge; no rationale is written. The paper's own trees, with both, are `footfall.label.grounded_tree`.
+step that the tool refutes is never positive. A step whose own rollouts all failed, or were all cut, has no label.
+
+What differs: the tree is that of the given trace (with what other traces of the same call share with it); each of its nodes
+is simulated the same number of times, so nothing is chosen by UCT; the tool is `formal` or any other judge; no rationale is
+written. The paper's own trees, with both, are `footfall.label.grounded_tree`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 
 from footfall.label.formal import Formal
 from footfall.label.probing import Estimate, Probe, Prober, forget
-from footfall.label.tally import drawn, finished, of_answered
+from footfall.label.tally import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judge, Judgement, Trajectory
@@ -82,24 +84,33 @@ class Grounded:
 
     def _judgement(self, trace: Trajectory, estimates: list[Estimate], said: Judgement, cost: Cost) -> Judgement:
         rewards, tool_cost = self._rewards(estimates)
-        scores = self._propagated(trace, rewards)
+        outcomes = len(trace.steps) - len(estimates)  # 1 if the last step has its outcome instead of rollouts
+        tallies: list[Tally | None] = [*(estimate.tally for estimate in estimates), *[None] * outcomes]
+        silences = [None if tally is None else tally.silence for tally in tallies]
+        scores = self._propagated(trace, rewards, silences)
         verdicts = signs(said.values)
-        labels = [self._label(score, verdict) for score, verdict in zip(scores, verdicts, strict=True)]
+        labels = list(map(self._label, scores, verdicts, silences))
         failures = tuple(reason for _, reason in labels)
         return Judgement(
             trace.id,
             tuple(label for label, _ in labels),
             self.name,
-            aspects={"score": tuple(scores), "verdict": tuple(verdicts)},
+            aspects={"score": tuple(scores), "verdict": tuple(verdicts), **counts(tallies)},
             failures=failures if any(failures) else (),
             cost=cost + tool_cost,
         ).check(trace)
 
     def _rewards(self, estimates: Sequence[Estimate]) -> tuple[list[list[float]], Cost]:
-        """R of every rollout of every prefix; the tool reads each whole, for a step is judged in its place."""
+        """R of every rollout of every prefix; the tool reads each whole, for a step is judged in its place.
+
+        Rollouts that say nothing of their prefix have no rewards.
+        """
         rewards: list[list[float]] = []
         cost = Cost()
         for estimate in estimates:
+            if estimate.failure is not None:
+                rewards.append([])
+                continue
             whole = [rollout.completion.after(estimate.prefix, self.policy.name) for rollout in estimate.rollouts]
             said = self.tool.judge(whole)
             cost += Cost.total(each.cost for each in said)
@@ -110,20 +121,32 @@ class Grounded:
             ])  # fmt: skip
         return rewards, cost
 
-    def _propagated(self, trace: Trajectory, rewards: Sequence[Sequence[float]]) -> list[float]:
-        """value(i) = Σ 0.9^distance R over the nodes from i down, a visit; of a finished trace the last R is its outcome."""
+    def _propagated(
+        self, trace: Trajectory, rewards: Sequence[Sequence[float]], silences: Sequence[str | None]
+    ) -> list[float | None]:
+        """value(i) = Σ 0.9^distance R over the nodes from i down, a visit; of a finished trace the last R is its outcome.
+
+        A silent node has no value: what is known further down does not say whether the answer was in reach here.
+        """
         totals = [sum(own) for own in rewards]
         visits = [len(own) for own in rewards]
         if len(totals) < len(trace.steps):
             totals.append(1.0 if trace.correct else -1.0)
             visits.append(1)
-        scores = []
-        for i in range(len(totals)):
+        scores: list[float | None] = []
+        for i, silence in enumerate(silences):
+            if silence is not None:
+                scores.append(None)
+                continue
             total = sum(totals[k] * self.decay ** (k - i) for k in range(i, len(totals)))
             scores.append(total / max(1, sum(visits[i:])))
         return scores
 
-    def _label(self, score: float, verdict: float) -> tuple[float | None, str | None]:
+    def _label(
+        self, score: float | None, verdict: float, silence: str | None = None
+    ) -> tuple[float | None, str | None]:
+        if score is None:
+            return None, silence
         if verdict < 0 and score > 0 and self.clean:
             return None, "the tool refutes the step, but its value is positive"
         if score == 0 and verdict == 0:

@@ -11,7 +11,7 @@ positive is dropped; a wrong path is cut before its first recovery. Labels are t
 
 What differs: the three next steps are the first steps of three rollouts, and what follows in a rollout is the simulation of
 its child, so a step is written once. A simulated step has the reward of the rest of its rollout in the tree. Rollouts end
-by themselves, so there are no open paths to keep; one cut at max_tokens is left out. All nodes are verified.
+by themselves, so there are no open paths to keep; one that failed or was cut at max_tokens is left out. All nodes are verified.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from footfall.label.grounded import rollout_reward, signs
 from footfall.label.noisy import chance
 from footfall.label.probing import Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, graded, ungradable
-from footfall.label.trees import TreeBuilder, top_of
+from footfall.label.trees import Harvest, TreeBuilder, charged, top_of
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory, Tree
 
@@ -62,6 +62,20 @@ class GroundedTree:
     rounds: int = 0
     cost: Cost = field(default_factory=Cost)
     top_visits: int = 0
+    rollouts: int = 0
+    unfinished: int = 0
+    """So many rollouts were cut at max_tokens, and left out."""
+    silence: str | None = None
+    """Why the rollouts of the problem itself say nothing, if they do."""
+
+    @property
+    def barren(self) -> str:
+        """Why there is no clean path."""
+        if self.silence is not None:
+            return self.silence
+        if not self.tree.nodes:
+            return f"no step was written in {self.rollouts} rollouts"
+        return "every path has a step that the tool refutes although its value is positive"
 
     def reward(self, node: int, reward: float, decay: float) -> None:
         """value += R at the node, 0.9^d R at the nodes d above it; all are visited."""
@@ -110,19 +124,25 @@ class GroundedTrees:
         return [replace(each.result, cost=each.result.cost + each.cost) for each in done]
 
     def collect(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Judged]:
-        """Clean paths with labels and rationales; what a tree cost stands in its first row."""
-        rows = []
-        for grown in self.grow(problems, separator):
-            cost = grown.cost
-            for row in self._rows(grown):
-                assert row.judgement is not None
-                rows.append(Judged(row.trajectory, replace(row.judgement, cost=cost)))
-                cost = Cost()
-        return rows
+        """Clean paths with labels and rationales; what a tree cost stands in its first row.
+
+        `harvest` has the cost of trees without a row as well, and why they have none.
+        """
+        return self.harvest(problems, separator).rows
+
+    def harvest(self, problems: Sequence[Problem], separator: str = "\n\n") -> Harvest:
+        """The rows with all that was asked for them."""
+        return sum((self._harvest(grown) for grown in self.grow(problems, separator)), Harvest())
+
+    def _harvest(self, grown: GroundedTree) -> Harvest:
+        rows = charged(list(self._rows(grown)), grown.cost)
+        barren = () if rows else ((grown.tree.problem, grown.barren),)
+        return Harvest(rows, grown.cost, barren, grown.rollouts, grown.unfinished)
 
     def _plan(self, tree: Tree) -> Plan[GroundedTree]:
-        grown, builder, top = GroundedTree(tree), TreeBuilder(tree), graded(top_of(tree))
-        while grown.rounds < self.rounds and not ungradable(tree.problem):
+        grown = GroundedTree(tree, silence=ungradable(tree.problem))
+        builder, top = TreeBuilder(tree), graded(top_of(tree))
+        while grown.rounds < self.rounds and grown.silence is None:
             found = [len(grown.paths(right)) >= self.wanted for right in (True, False)]
             node = None if all(found) else self._selected(grown, -1, -1 if found[0] else 1)
             if node is None:
@@ -131,6 +151,9 @@ class GroundedTrees:
             (estimate,) = yield [Probe(prefix, self.children)]
             grown.rounds += 1
             grown.expanded.add(node)
+            grown.rollouts += estimate.tally.rollouts
+            grown.unfinished += estimate.tally.unfinished
+            grown.silence = estimate.failure if node < 0 else None
             for rollout in estimate.rollouts:
                 if rollout.completion.finish == "end" and rollout.completion.steps:
                     self._enter(grown, builder, node, prefix, rollout)

@@ -6,23 +6,54 @@ with its parent and hangs it one level higher: new examples without one more gen
 noise, for the parent loses a child.
 
     score of a node = right leaves / leaves below it; a leaf that is no finished answer counts as wrong
+
+A node of which nobody can say, for all that was asked below it failed or was cut at max_tokens, has the reason and no score.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from footfall.answers import grade
 from footfall.label.tally import ungradable
-from footfall.label.trees import top_of
+from footfall.label.trees import score_nodes, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory, Tree
 
-__all__ = ["balanced_nodes", "compress", "expand", "merge_steps", "merged_pairs", "score_nodes", "tree_samples"]
+__all__ = [
+    "Expansion",
+    "balanced_nodes",
+    "compress",
+    "expand",
+    "expansion",
+    "merge_steps",
+    "merged_pairs",
+    "score_nodes",
+    "tree_samples",
+]
+
+
+@dataclass
+class Expansion:
+    """Full trees, what they cost, and what became of the steps that were asked for."""
+
+    trees: list[Tree]
+    cost: Cost = field(default_factory=Cost)
+    silences: dict[int, str] = field(default_factory=dict)
+    """Why a tree, by its place, has no node."""
+    written: int = 0
+    unfinished: int = 0
+    """So many of the written steps were cut at max_tokens."""
+
+    def add(self, completions: Sequence[Completion]) -> None:
+        """Count completions in."""
+        self.cost += Cost.total(completion.cost for completion in completions)
+        self.written += sum(completion.finish != "error" for completion in completions)
+        self.unfinished += sum(completion.finish == "length" for completion in completions)
 
 
 def merge_steps(first: Step, second: Step, separator: str) -> Step:
@@ -44,19 +75,48 @@ def expand(
 
     The tree of a problem without a reference answer stays empty.
     """
-    trees = [Tree(problem, separator=separator) for problem in problems]
+    grown = expansion(problems, policy, branch, depth, params, separator)
+    return grown.trees, grown.cost
+
+
+def expansion(
+    problems: Sequence[Problem],
+    policy: Policy,
+    branch: int = 5,
+    depth: int = 5,
+    params: SamplingParams = SamplingParams(temperature=0.1),
+    separator: str = "\n\n",
+) -> Expansion:
+    """The same trees with all that is known of them, and why some are empty."""
+    found = Expansion([Tree(problem, separator=separator) for problem in problems])
     params = replace(params, until="step")
-    open_nodes = [(tree, -1) for tree in trees if not ungradable(tree.problem)]
-    cost = Cost()
+    reasons = ((t, ungradable(problem)) for t, problem in enumerate(problems))
+    found.silences = {t: reason for t, reason in reasons if reason is not None}
+    open_nodes = [(t, -1) for t in range(len(problems)) if t not in found.silences]
     for _ in range(depth):
-        prefixes = [top_of(tree) if node < 0 else tree.trajectory(node) for tree, node in open_nodes]
+        prefixes = [_prefix(found.trees[t], node) for t, node in open_nodes]
         sampled = _next_steps(policy, prefixes, branch, params)
-        cost += Cost.total(completion.cost for row in sampled for completion in row)
-        grown = [_add_children(tree, node, row) for (tree, node), row in zip(open_nodes, sampled, strict=True)]
-        open_nodes = [(tree, child) for (tree, _), row in zip(open_nodes, grown, strict=True) for child in row]
-    for tree in trees:
+        going_on = []
+        for (t, node), row in zip(open_nodes, sampled, strict=True):
+            found.add(row)
+            going_on += [(t, child) for child in _add_children(found.trees[t], node, row)]
+            if not found.trees[t].nodes:
+                found.silences[t] = _silence(row)
+        open_nodes = going_on
+    for tree in found.trees:
         score_nodes(tree)
-    return trees, cost
+    return found
+
+
+def _prefix(tree: Tree, node: int) -> Trajectory:
+    return top_of(tree) if node < 0 else tree.trajectory(node)
+
+
+def _silence(completions: Sequence[Completion]) -> str:
+    """Why samples without a step say nothing of what they follow."""
+    if any(completion.finish != "error" for completion in completions):
+        return "no next step was written"
+    return f"all {len(completions)} next steps failed: {completions[-1].error}"
 
 
 def _next_steps(
@@ -83,7 +143,7 @@ def _next_steps(
 
 
 def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> list[int]:
-    """Put the written steps below `node`; those that can go on. A node after which every call failed says so.
+    """Put the written steps below `node`; those that can go on. A node after which nothing came says so.
 
     Most models end a text with nothing more to say: where no sample adds a step and one ends, the node is the end.
     """
@@ -92,7 +152,8 @@ def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> l
         if completion.finish == "error" or not completion.steps:
             continue
         tree.tokenizer = tree.tokenizer or completion.tokenizer
-        child = tree.add(node, completion.steps[0], terminal=completion.finish == "end")
+        meta = {"cut": True} if completion.finish == "length" else {}
+        child = tree.add(node, completion.steps[0], terminal=completion.finish == "end", meta=meta)
         if completion.finish == "end":
             tree.update(child, value=float(bool(grade(tree.trajectory(child)).correct)))
         elif completion.finish == "step":
@@ -100,28 +161,10 @@ def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> l
     finishes = [completion.finish for completion in completions]
     if node >= 0 and "end" in finishes and not tree.children(node):
         tree.update(node, terminal=True, value=float(bool(grade(tree.trajectory(node)).correct)))
-    elif node >= 0 and finishes and all(finish == "error" for finish in finishes):
-        tree.update(node, meta={**tree.nodes[node].meta, "failure": completions[-1].error})
+    elif node >= 0 and completions and not tree.children(node):
+        silence = _silence(completions)
+        tree.update(node, meta={**tree.nodes[node].meta, "failure": silence})
     return going_on
-
-
-def score_nodes(tree: Tree) -> None:
-    """Value every node by its leaves, in place; a terminal node keeps its outcome.
-
-    A leaf that is one only because every call after it failed is not counted; a node with no other leaf has no value.
-    """
-    right: defaultdict[int, float] = defaultdict(float)
-    leaves: defaultdict[int, int] = defaultdict(int)
-    inner = {node.parent for node in tree.nodes}
-    for i, node in enumerate(tree.nodes):
-        if i not in inner and "failure" not in node.meta:
-            won = (node.value or 0.0) if node.terminal else 0.0
-            for above in (-1, *tree.path(i)):
-                right[above] += won
-                leaves[above] += 1
-    for i in range(len(tree.nodes)):
-        tree.update(i, value=right[i] / leaves[i] if leaves[i] else None)
-    tree.value = right[-1] / leaves[-1] if leaves[-1] else None
 
 
 def compress(tree: Tree, generator: np.random.Generator, share: float = 0.5, min_children: int = 4) -> Tree:
@@ -165,24 +208,31 @@ def _merged_end(prefix: Trajectory) -> Trajectory:
     return replace(prefix, id=f"{prefix.id}+{len(prefix.steps)}", steps=(*prefix.steps[:-2], merged))
 
 
-def _sample(trajectory: Trajectory, value: float, judge: str) -> Judged:
+def _sample(trajectory: Trajectory, value: float | None, judge: str, reason: str | None = None) -> Judged:
     n = len(trajectory.steps)
-    failures = (*["valued in another row"] * (n - 1), None) if n > 1 else ()
+    failures = (*["valued in another row"] * (n - 1), reason) if n > 1 or reason is not None else ()
     return Judged(trajectory, Judgement(trajectory.id, (*[None] * (n - 1), value), judge, failures=failures))
 
 
 def tree_samples(
-    trees: Sequence[Tree], judge: str = "hrm-hnc", nodes: Sequence[Sequence[int]] | None = None
+    trees: Sequence[Tree],
+    judge: str = "hrm-hnc",
+    nodes: Sequence[Sequence[int]] | None = None,
+    silent: bool = False,
 ) -> list[Judged]:
     """Each node's last step with its score and, from depth 2 on, the merged pair with the same score; no sample twice.
 
-    Give a tree and its compressed copy together for their union; `nodes` are those to take of each tree (else all).
+    Give a tree and its compressed copy together for their union; `nodes` are those to take of each tree (else all). With
+    `silent` also each node without a score, once, with the reason.
     """
-    found: dict[tuple[str, float], Judged] = {}
+    found: dict[tuple[str, float | None], Judged] = {}
     for t, tree in enumerate(trees):
         for i in range(len(tree.nodes)) if nodes is None else nodes[t]:
             trajectory, value = tree.trajectory(i), tree.nodes[i].value
             if value is None:
+                if silent:
+                    reason = str(tree.nodes[i].meta.get("failure", "not scored"))
+                    found.setdefault((trajectory.key, None), _sample(trajectory, None, judge, reason))
                 continue
             views = [trajectory] if len(trajectory.steps) < 2 else [trajectory, _merged_end(trajectory)]
             for view in views:

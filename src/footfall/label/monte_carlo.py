@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.label.tally import Tally, drawn, finished, of_answered
+from footfall.label.tally import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judgement, Trajectory
@@ -106,13 +106,13 @@ class MonteCarlo:
     def _judgement(self, trace: Trajectory, tallies: dict[str, Tally], charged: set[str]) -> Judgement:
         values: list[float | None] = []
         failures: list[str | None] = []
-        counts: list[Tally | None] = []
+        tallied: list[Tally | None] = []
         cost = Cost()
         estimate = soft_estimate if self.estimate == "soft" else hard_estimate
         for k in range(1, _completed(trace) + 1):
             key = trace.prefix(k).key
             tally = tallies.get(key)
-            counts.append(tally)
+            tallied.append(tally)
             if tally is None:
                 values.append(None)
                 failures.append("after the first error")
@@ -127,17 +127,12 @@ class MonteCarlo:
             stopped = self.until == "first-error" and 0 in values
             values.append(None if stopped else float(bool(trace.correct)))
             failures.append("after the first error" if stopped else None)
-            counts.append(None)
-        aspects = {
-            "successes": tuple(None if c is None else float(c.successes) for c in counts),
-            "rollouts": tuple(None if c is None else float(c.rollouts) for c in counts),
-            "unfinished": tuple(None if c is None else float(c.unfinished) for c in counts),
-        }
+            tallied.append(None)
         return Judgement(
             trajectory_id=trace.id,
             values=tuple(values),
             judge=self.name,
-            aspects=aspects,
+            aspects=counts(tallied),
             failures=tuple(failures) if any(failures) else (),
             cost=cost,
         ).check(trace)

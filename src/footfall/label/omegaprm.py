@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from footfall.label.binary_search import search
-from footfall.label.probing import Estimate, Plan, Probe, Prober, Rollout, together
+from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, graded, ungradable
-from footfall.label.trees import TreeBuilder, node_rows, note_value, top_of
+from footfall.label.trees import Harvest, TreeBuilder, charged, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Problem, Trajectory, Tree
 
@@ -76,6 +76,19 @@ class _Growth:
     states: dict[int, Candidates] = field(default_factory=dict)
     searches: int = 0
     rollouts: int = 0
+    answered: int = 0
+    unfinished: int = 0
+    silence: str | None = None
+    """Why the rollouts of the problem itself say nothing, if they do."""
+
+    @property
+    def barren(self) -> str:
+        """Why no node has a value."""
+        if self.silence is not None:
+            return self.silence
+        never = "never solved: no rollout is right, so there is no first error to search for"
+        always = "always solved: no rollout is wrong, so there is no error to search for"
+        return {0.0: never, 1.0: always}.get(self.builder.tree.value or 0.0, "no rollout has steps to search")
 
 
 @dataclass(frozen=True)
@@ -112,31 +125,38 @@ class OmegaPRM:
 
         The tree of a problem without a reference answer stays empty, and costs nothing.
         """
-        prober = Prober(self.policy, self.params)
-        plans = [self._plan(Tree(problem, separator=separator)) for problem in problems]
         return [
-            Grown(growth.builder.tree, growth.searches, growth.rollouts, cost)
-            for growth, cost in ((each.result, each.cost) for each in together(plans, prober))
+            Grown(each.result.builder.tree, each.result.searches, each.result.rollouts, each.cost)
+            for each in self._grown(problems, separator)
         ]
 
     def collect(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Judged]:
-        """Process data from problems alone: a row for each valued node of their trees, valued at its last step.
+        """Process data from problems alone: a row for each probed node of their trees, valued at its last step.
 
-        The cost of a tree stands in its first row.
+        The cost of a tree stands in its first row; `harvest` has that of trees without a row as well.
         """
-        rows = []
-        for tree, _, _, cost in self.grow(problems, separator):
-            for trajectory, judgement in node_rows(tree, self.name):
-                rows.append(Judged(trajectory, judgement and replace(judgement, cost=cost)))
-                cost = Cost()
-        return rows
+        return self.harvest(problems, separator).rows
+
+    def harvest(self, problems: Sequence[Problem], separator: str = "\n\n") -> Harvest:
+        """The rows with all that was asked for them. A node whose rollouts say nothing has a row with the reason."""
+        return sum((self._harvest(each) for each in self._grown(problems, separator)), Harvest())
+
+    def _harvest(self, done: Done[_Growth]) -> Harvest:
+        growth, tree = done.result, done.result.builder.tree
+        rows = charged(node_rows(tree, self.name, silent=True), done.cost)
+        barren = () if rows else ((tree.problem, growth.barren),)
+        return Harvest(rows, done.cost, barren, growth.answered, growth.unfinished)
+
+    def _grown(self, problems: Sequence[Problem], separator: str) -> list[Done[_Growth]]:
+        plans = [self._plan(Tree(problem, separator=separator)) for problem in problems]
+        return together(plans, Prober(self.policy, self.params))
 
     def _plan(self, tree: Tree) -> Plan[_Growth]:
-        growth = _Growth(TreeBuilder(tree))
-        if ungradable(tree.problem):
+        growth = _Growth(TreeBuilder(tree), silence=ungradable(tree.problem))
+        if growth.silence is not None:
             return growth
         (estimate,) = yield [Probe(graded(top_of(tree)), self.rollouts)]
-        tree.value = estimate.value
+        tree.value, growth.silence = estimate.value, estimate.failure
         self._enter(growth, -1, estimate)
         while growth.searches < self.searches and (self.budget is None or growth.rollouts < self.budget):
             chosen = self.select(list(growth.states.values()))
@@ -182,6 +202,8 @@ class OmegaPRM:
         A rollout cut at max_tokens is no candidate: nobody knows whether it holds an error.
         """
         growth.rollouts += estimate.tally.asked
+        growth.answered += estimate.tally.rollouts
+        growth.unfinished += estimate.tally.unfinished
         mc = estimate.value
         rollouts = [rollout for rollout in estimate.rollouts if rollout.completion.steps]
         if rollouts and growth.builder.tree.tokenizer is None:

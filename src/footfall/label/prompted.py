@@ -1,9 +1,10 @@
 """Language models asked about steps: an ensemble of prompts, with the reference in view, and second thoughts.
 
-One question a trace, answered by a list of 0 and 1 (AURORA, arXiv 2502.11520), or one question a step, answered by Yes or
-No. The prompts of an ensemble differ in whether the reply reasons first, shows an example or repeats the task; each is
-sampled `n` times (self-consistency), and all replies vote. Reverse verification puts the reference answer into the
-question. A meta-critique puts every critique back to the model and drops those it then finds unsound.
+One question a trace, answered by a list of 0 and 1 (AURORA, arXiv 2502.11520) or by the index of the first bad step
+(VersaPRM, arXiv 2502.06737), or one question a step, answered by Yes or No. The prompts of an ensemble differ in whether the
+reply reasons first, shows an example or repeats the task; each is sampled `n` times (self-consistency), and all replies vote.
+Reverse verification puts the reference answer into the question. A meta-critique puts every critique back to the model and
+drops those it then finds unsound.
 
 A reply that cannot be read has no vote. A step without a single vote has no label, and the reason of the first reply.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from footfall.label.votes import Tie, cut_after_error, read_verdict, read_verdicts, vote
 from footfall.policy.protocol import Policy, SamplingParams
@@ -23,7 +24,10 @@ from footfall.types import Cost, Judgement, Message, Trajectory, content_key
 if TYPE_CHECKING:  # these load torch
     from footfall.reward.generative.asking import Asker, Reply, Request
 
-__all__ = ["NO_REFERENCE", "PROMPTS", "PromptedJudge", "prompted"]
+__all__ = ["FIRST_ERROR", "NO_REFERENCE", "PROMPTS", "Form", "PromptedJudge", "prompted", "read_first_error"]
+
+Form = Literal["trace", "step", "first-error"]
+"""What is asked: a verdict on each step of a trace at once, on one step at a time, or where the first bad one is."""
 
 NO_REFERENCE = "There is no reference answer for this question."
 
@@ -47,6 +51,15 @@ STEP_PROMPT = (
     f"\\boxed{{{{Yes}}}} or \\boxed{{{{No}}}}.\n\n{_INPUT}"
 )
 """The question for a single step, after all steps before it."""
+FIRST_ERROR = (
+    "Below are a question of any field, its reference answer if one is known, and a student's steps, numbered from 0. A step "
+    "is good if it is correct, can be checked, belongs to the question and brings it forward; it is okay if it is correct but "
+    "repeats something or brings little; it is bad if it is incorrect, cannot be checked, is beside the question or leads away "
+    "from the answer. Trust the reference answer, but name no step bad only because of what comes after it. Go through the "
+    "steps in order, think about each, and end your reply with the index of the first bad step in a box, or with "
+    f"\\boxed{{{{-1}}}} if no step is bad.\n\n{_INPUT}"
+)
+"""The question for the first bad step (VersaPRM's good, okay and bad steps, in words of our own)."""
 META = (
     "Here are a question, a student's steps and a critique of them. Is the critique sound, and do its verdicts follow from "
     "it? End your reply with \\boxed{{Yes}} or \\boxed{{No}}.\n\n" + _INPUT + "\n\n[Critique]\n{critique}"
@@ -67,9 +80,9 @@ class PromptedJudge:
     """Any instruct model as a judge without training. One batch of questions for all traces, one more for `meta`."""
 
     policy: Policy
-    form: Literal["trace", "step"] = "trace"
+    form: Form = "trace"
     prompts: tuple[str, ...] = ("reason",)
-    """Names in `PROMPTS`; only for whole traces."""
+    """Names in `PROMPTS`; only for the form `trace`."""
     n: int = 1
     """Samples of each question."""
     reference: bool = True
@@ -77,10 +90,12 @@ class PromptedJudge:
     meta: bool = False
     tie: Tie = "wrong"
     cut: bool = True
-    """Steps after the first wrong one are wrong."""
+    """Steps after the first wrong one are wrong. `False`: as they are voted; in the form `first-error` nobody has voted."""
     params: SamplingParams = SamplingParams(temperature=0.0, max_tokens=2048)
 
     def __post_init__(self) -> None:
+        if self.form not in get_args(Form):
+            raise ValueError(f"form={self.form!r}: a form is one of {', '.join(get_args(Form))}")
         unknown = [name for name in self.prompts if name not in PROMPTS]
         if unknown or not self.prompts:
             raise ValueError(f"no prompt is called {unknown[:1] or ''}; there are {', '.join(PROMPTS)}")
@@ -91,12 +106,20 @@ class PromptedJudge:
 
     @property
     def name(self) -> str:
-        texts = [PROMPTS[name] for name in self.prompts] if self.form == "trace" else [STEP_PROMPT]
         p = self.params
-        key = content_key(texts, META if self.meta else "", [p.temperature, p.top_p, p.top_k, p.max_tokens, p.seed])[:8]
-        how = "+".join(self.prompts) if self.form == "trace" else "per-step"
+        key = content_key(
+            self._texts, META if self.meta else "", [p.temperature, p.top_p, p.top_k, p.max_tokens, p.seed]
+        )[:8]
+        how = {"trace": "+".join(self.prompts), "step": "per-step", "first-error": "first-error"}[self.form]
         rules = f"n={self.n},reference={self.reference},meta={self.meta},tie={self.tie},cut={self.cut}"
         return f"prompted({self.policy.name},{how},{rules},{key})"
+
+    @property
+    def _texts(self) -> list[str]:
+        """The questions that are put about a trace or a step."""
+        if self.form == "trace":
+            return [PROMPTS[name] for name in self.prompts]
+        return [STEP_PROMPT if self.form == "step" else FIRST_ERROR]
 
     def forget(self) -> None:
         """Drop what the policy has cached."""
@@ -120,14 +143,17 @@ class PromptedJudge:
 
     def _ask(self, units: Sequence[tuple[Trajectory, int]]) -> list[list[_Vote]]:
         """All votes on each unit: a trace (k = 0) or its step k."""
-        texts = [PROMPTS[name] for name in self.prompts] if self.form == "trace" else [STEP_PROMPT]
-        asked = [(unit, _filled(text, *unit, self.reference)) for unit in units for text in texts]
+        texts = self._texts
+        asked = [(unit, self._filled(text, unit)) for unit in units for text in texts]
         replies = self._put([question for _, question in asked], self.n)
         flat = [(unit, self._read(unit, reply)) for (unit, _), row in zip(asked, replies, strict=True) for reply in row]
         if self.meta:
             flat = self._second_thoughts(flat)
         size = len(texts) * self.n
         return [[said for _, said in flat[i * size : (i + 1) * size]] for i in range(len(units))]
+
+    def _filled(self, text: str, unit: tuple[Trajectory, int], critique: str = "") -> str:
+        return _filled(text, *unit, self.reference, critique, first=0 if self.form == "first-error" else 1)
 
     def _put(self, questions: Sequence[str], n: int) -> list[list[Reply]]:
         from footfall.reward.generative.asking import Request
@@ -144,6 +170,8 @@ class PromptedJudge:
         if k:
             verdict = read_verdict(reply.text)
             read: tuple[int, ...] | str = verdict if isinstance(verdict, str) else (verdict,)
+        elif self.form == "first-error":
+            read = read_first_error(reply.text, len(trajectory.steps))
         else:
             read = read_verdicts(reply.text, len(trajectory.steps))
         if isinstance(read, str):
@@ -154,9 +182,7 @@ class PromptedJudge:
         self, votes: Sequence[tuple[tuple[Trajectory, int], _Vote]]
     ) -> list[tuple[tuple[Trajectory, int], _Vote]]:
         """Ask of every critique that was read whether it is sound; one that is not, or not clearly, has no vote."""
-        questions = [
-            _filled(META, *unit, self.reference, said.text) for unit, said in votes if said.verdicts is not None
-        ]
+        questions = [self._filled(META, unit, said.text) for unit, said in votes if said.verdicts is not None]
         replies = iter(self._put(questions, 1))
         checked = []
         for unit, said in votes:
@@ -180,12 +206,16 @@ class PromptedJudge:
         failures: list[str | None] = []
         for votes in units:
             read = [said.verdicts for said in votes if said.verdicts is not None]
-            size = n if self.form == "trace" else 1
+            size = 1 if self.form == "step" else n
             labels += vote(read, self.tie) if read else [None] * size
             counts += [float(len(read))] * size
             reason = next((said.reason for said in votes if said.reason), None)
             failures += ["the votes are tied" if read else reason] * size
         values = cut_after_error(labels) if self.cut else labels
+        if self.form == "first-error" and not self.cut and 0 in labels:
+            error = labels.index(0) + 1
+            values = [*labels[:error], *[None] * (n - error)]
+            failures[error:] = ["after the first error"] * (n - error)
         told = tuple(None if value is not None else reason for value, reason in zip(values, failures, strict=True))
         return Judgement(
             trajectory.id,
@@ -203,10 +233,10 @@ class PromptedJudge:
         return tuple(texts) if self.form == "step" else (*[None] * (n - 1), *texts)
 
 
-def _filled(text: str, trajectory: Trajectory, k: int, reference: bool, critique: str = "") -> str:
-    """A prompt for a trace, or for its step k."""
+def _filled(text: str, trajectory: Trajectory, k: int, reference: bool, critique: str = "", first: int = 1) -> str:
+    """A prompt for a trace, or for its step k; the steps are numbered from `first` on."""
     steps = trajectory.steps[:k] if k else trajectory.steps
-    numbered = "\n".join(f"Step {i}: {step.text.strip()}" for i, step in enumerate(steps, 1))
+    numbered = "\n".join(f"Step {i}: {step.text.strip()}" for i, step in enumerate(steps, first))
     known = trajectory.problem.answer if reference else None
     return text.format(
         n=len(steps), k=k, question=trajectory.problem.text, steps=numbered, critique=critique,
@@ -214,10 +244,18 @@ def _filled(text: str, trajectory: Trajectory, k: int, reference: bool, critique
     )  # fmt: skip
 
 
+def read_first_error(text: str, steps: int) -> tuple[int, ...] | str:
+    """The index in the last box as verdicts, 0 from that step on and all 1 for -1; a reason if it names no step."""
+    from footfall.reward.generative.first_error import read_index
+
+    index = read_index(text, steps)
+    return index if isinstance(index, str) else tuple(int(index < 0 or k < index) for k in range(steps))
+
+
 @register("labeller", "prompted")
 def prompted(
     policy: Policy,
-    form: Literal["trace", "step"] = "trace",
+    form: Form = "trace",
     prompts: str = "reason",
     n: int = 1,
     reference: bool = True,
@@ -230,7 +268,7 @@ def prompted(
 ) -> PromptedJudge:
     """A language model asked about every step; prompts with commas between (or `all`) vote (AURORA's labels).
 
-    One sample is greedy; several are drawn at temperature 1.
+    One sample is greedy; several are drawn at temperature 1. The form `first-error` is VersaPRM's.
     """
     names = tuple(PROMPTS) if prompts == "all" else tuple(name.strip() for name in prompts.split(","))
     heat = (0.0 if n == 1 else 1.0) if temperature is None else temperature

@@ -7,6 +7,9 @@ policy may read: the problem (without its reference answer), the steps, their to
 in the middle of a step. A shard is written whole or not at all, so a process killed in the middle loses at most the chunk it
 was sampling, and readers and writers in other processes see complete shards only. Two processes that miss the same rollout
 at the same moment both sample it; they get the same one. Failed calls are not kept: the next request tries them again.
+
+Replies that were asked for anew are an edition, which the shard's name ends in (00c1…-EDITION.parquet): who asks for an
+edition finds nothing else, and who asks for none finds the last one first.
 """
 
 from __future__ import annotations
@@ -15,19 +18,21 @@ import os
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from footfall.formats import FormatError, read_parquet, write_parquet
 from footfall.policy.protocol import Completion, Finish, Policy, SamplingParams
 from footfall.policy.resuming import Resumable
+from footfall.policy.runs import Run, kind_by_kind, runs_of, sample_runs
 from footfall.types import Cost, Problem, Trajectory, content_key
 
-__all__ = ["Counts", "RolloutStore", "StoredPolicy", "prefix_address", "runs_of"]
+__all__ = ["Counts", "RolloutStore", "StoredPolicy", "prefix_address"]
 
 _SHARDS_IN_MEMORY = 32
 _NO_PROBLEM = Problem("rollout", "")
-_Ask: TypeAlias = Callable[[Sequence[Trajectory], int, SamplingParams, int], list[list[Completion]]]
+_Ask: TypeAlias = Callable[[Sequence[Run], SamplingParams], list[list[Completion]]]
 
 
 def prefix_address(prefix: Trajectory, unfinished: bool = False) -> str:
@@ -40,20 +45,6 @@ def prefix_address(prefix: Trajectory, unfinished: bool = False) -> str:
     read = [problem.domain, problem.images, problem.tools, problem.tables, problem.documents, problem.meta]
     ids = None if prefix.tokenizer is None else [prefix.tokenizer, [step.token_ids for step in prefix.steps]]
     return content_key(prefix.key, prompt, read, ids, *(["unfinished"] if unfinished else []))
-
-
-def runs_of(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ascending indices as (first, how many): 0, 1, 4 gives (0, 2) and (4, 1)."""
-    first = size = 0
-    for index in indices:
-        if size and index == first + size:
-            size += 1
-            continue
-        if size:
-            yield first, size
-        first, size = index, 1
-    if size:
-        yield first, size
 
 
 class _Place(NamedTuple):
@@ -74,9 +65,10 @@ class _Book:
 class RolloutStore:
     """A folder of completions. Holds an index of each book it was asked for, and the last few shards, in memory."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: str | os.PathLike[str], edition: str = "") -> None:
+        self.folder, self.edition = Path(folder), edition
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(f"{self.folder} is a file; a rollout store needs a folder")
         self._books: dict[str, _Book] = {}
         self._shards: OrderedDict[tuple[str, str], list[Completion]] = OrderedDict()
 
@@ -97,19 +89,20 @@ class RolloutStore:
             return
         known = self._book(book)
         rows = [_row(address, completion) for address, completion in kept]
-        shard = f"{content_key([row.id for row in rows])[:16]}.parquet"
-        (self.folder / book).mkdir(exist_ok=True)
+        edition = f"-{self.edition}" if self.edition else ""
+        shard = f"{content_key([row.id for row in rows])[:16]}{edition}.parquet"
+        (self.folder / book).mkdir(parents=True, exist_ok=True)
         write_parquet(self.folder / book / shard, rows, "trajectory")
         self._index(known, shard, [row.id for row in rows])
         self._remember(book, shard, [completion for _, completion in kept])
 
     def refresh(self, book: str) -> None:
-        """Take in the shards that other processes have written meanwhile."""
+        """Take in the shards that other processes have written meanwhile, of this edition if there is one."""
         known = self._book(book)
         folder = self.folder / book
         names = sorted(path.name for path in folder.glob("*.parquet")) if folder.is_dir() else []
-        for name in names:
-            if name not in known.seen:
+        for name in sorted(names, key=_edition, reverse=True):
+            if name not in known.seen and self.edition in ("", _edition(name)):
                 self._index(known, name, _ids(folder / name))
 
     def _book(self, book: str) -> _Book:
@@ -137,6 +130,10 @@ class RolloutStore:
         self._shards[book, shard] = rows
         while len(self._shards) > _SHARDS_IN_MEMORY:
             self._shards.popitem(last=False)
+
+
+def _edition(shard: str) -> str:
+    return shard.removesuffix(".parquet").partition("-")[2]
 
 
 def _row(address: str, completion: Completion) -> Trajectory:
@@ -226,60 +223,57 @@ class StoredPolicy:
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions for each prefix; equal prefixes in one request are sampled once, and charged once."""
-        addresses = [prefix_address(prefix) for prefix in prefixes]
-        return self._complete(self.inner.sample, prefixes, addresses, n, params, first)
+        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
+        """The same where each prefix may want other samples."""
+        addresses = [prefix_address(run.prefix) for run in runs]
+        return self._complete(partial(sample_runs, self.inner), runs, addresses, params)
 
     def _resume(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """The same for prefixes that end in the middle of a step."""
         addresses = [prefix_address(prefix, unfinished=True) for prefix in prefixes]
-        return self._complete(cast(Resumable, self.inner).resume, prefixes, addresses, n, params, first)
+        ask = partial(kind_by_kind, cast(Resumable, self.inner).resume)
+        return self._complete(ask, [Run(prefix, n, first) for prefix in prefixes], addresses, params)
 
     def _complete(
-        self,
-        ask: _Ask,
-        prefixes: Sequence[Trajectory],
-        addresses: Sequence[str],
-        n: int,
-        params: SamplingParams,
-        first: int,
+        self, ask: _Ask, runs: Sequence[Run], addresses: Sequence[str], params: SamplingParams
     ) -> list[list[Completion]]:
         book = self.store.book(self.name + self.form, params)
-        distinct = dict(zip(addresses, prefixes, strict=True))
-        wanted = range(first, first + n)
-        found = {address: self.store.get(book, address, wanted) for address in distinct}
-        if any(len(have) < n for have in found.values()):
+        wanted: defaultdict[str, set[int]] = defaultdict(set)
+        for address, run in zip(addresses, runs, strict=True):
+            wanted[address].update(run.indices)
+        found = {address: self.store.get(book, address, indices) for address, indices in wanted.items()}
+        if any(len(have) < len(wanted[address]) for address, have in found.items()):
             self.store.refresh(book)
-            found = {address: self.store.get(book, address, wanted) for address in distinct}
-        fresh = self._ask_missing(ask, book, distinct, found, wanted, params)
-        return [[self._charged(a, i, fresh, found) for i in wanted] for a in addresses]
+            found = {address: self.store.get(book, address, indices) for address, indices in wanted.items()}
+        prefixes = {address: run.prefix for address, run in zip(addresses, runs, strict=True)}
+        lacking = [
+            (address, Run(prefixes[address], n, first))
+            for address, indices in wanted.items() for first, n in runs_of(sorted(indices - set(found[address])))
+        ]  # fmt: skip
+        fresh = self._ask_missing(ask, book, lacking, params)
+        return [
+            [self._charged(address, i, fresh, found) for i in run.indices]
+            for address, run in zip(addresses, runs, strict=True)
+        ]
 
     def _ask_missing(
-        self,
-        ask: _Ask,
-        book: str,
-        prefixes: dict[str, Trajectory],
-        found: dict[str, dict[int, Completion]],
-        wanted: range,
-        params: SamplingParams,
+        self, ask: _Ask, book: str, lacking: Sequence[tuple[str, Run]], params: SamplingParams
     ) -> dict[tuple[str, int], Completion]:
-        """Ask for what is not there, those that lack the same samples together, and keep it chunk by chunk."""
-        lacking: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-        for address in prefixes:
-            for run in runs_of(i for i in wanted if i not in found[address]):
-                lacking[run].append(address)
+        """Ask for what is not there, and keep it chunk by chunk; where nothing could be kept, nothing is asked for."""
+        if lacking:
+            self.store.folder.mkdir(parents=True, exist_ok=True)
         fresh: dict[tuple[str, int], Completion] = {}
-        for (first, n), addresses in lacking.items():
-            size = max(1, self.chunk // n)
-            for start in range(0, len(addresses), size):
-                part = addresses[start : start + size]
-                if self.afresh:
-                    self.forget()
-                sampled = ask([prefixes[address] for address in part], n, params, first)
-                written = [(a, completion) for a, row in zip(part, sampled, strict=True) for completion in row]
-                self.store.put(book, written)
-                fresh.update({(address, completion.index): completion for address, completion in written})
+        for part in _chunks(lacking, self.chunk):
+            if self.afresh:
+                self.forget()
+            sampled = ask([run for _, run in part], params)
+            written = [(a, completion) for (a, _), row in zip(part, sampled, strict=True) for completion in row]
+            self.store.put(book, written)
+            fresh.update({(address, completion.index): completion for address, completion in written})
         return fresh
 
     def _charged(
@@ -302,3 +296,17 @@ class StoredPolicy:
         if self.charge == "always":
             return completion
         return replace(completion, cost=Cost(cached_tokens=cost.prompt_tokens + cost.cached_tokens))
+
+
+def _chunks(lacking: Sequence[tuple[str, Run]], most: int) -> Iterator[list[tuple[str, Run]]]:
+    """Parts of at most so many completions; a single run that has more stays whole."""
+    part: list[tuple[str, Run]] = []
+    size = 0
+    for address, run in lacking:
+        if part and size + run.n > most:
+            yield part
+            part, size = [], 0
+        part.append((address, run))
+        size += run.n
+    if part:
+        yield part

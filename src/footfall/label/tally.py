@@ -11,7 +11,7 @@ from footfall.answers import grade
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Judge, Judgement, Problem, Trajectory
 
-__all__ = ["Tally", "drawn", "finished", "graded", "of_answered", "ungradable"]
+__all__ = ["Tally", "counts", "drawn", "finished", "graded", "of_answered", "ungradable"]
 
 F = TypeVar("F", bound=Callable[..., list[Judgement]])
 
@@ -54,6 +54,18 @@ class Tally:
     def hopeless(self) -> bool:
         """Rolled out, and never to the right answer."""
         return self.rollouts > 0 and self.successes == 0 and self.silence is None
+
+
+def counts(tallies: Sequence[Tally | None]) -> dict[str, tuple[float | None, ...]]:
+    """The aspects that a judgement by rollouts has: what was counted at each step, `None` where nothing was asked.
+
+    By them a summary knows what was cut, and whether rollouts said anything at all.
+    """
+    return {
+        "successes": tuple(None if tally is None else float(tally.successes) for tally in tallies),
+        "rollouts": tuple(None if tally is None else float(tally.rollouts) for tally in tallies),
+        "unfinished": tuple(None if tally is None else float(tally.unfinished) for tally in tallies),
+    }
 
 
 def ungradable(problem: Problem) -> str | None:

@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, together
 from footfall.label.tally import finished, graded, ungradable
-from footfall.types import Cost, Json, Judged, Judgement, Step, Trajectory, Tree
+from footfall.types import Cost, Json, Judged, Judgement, Problem, Step, Trajectory, Tree
 
-__all__ = ["TreeBuilder", "leaf_rows", "node_rows", "note_value", "top_of", "tree_of", "trees_of", "value_trees"]
+__all__ = [
+    "Harvest",
+    "TreeBuilder",
+    "charged",
+    "leaf_rows",
+    "node_rows",
+    "note_value",
+    "score_nodes",
+    "top_of",
+    "tree_of",
+    "trees_of",
+    "value_trees",
+]
+
+_CUT = "all that follows was cut before its end: raise max_tokens"
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """The rows of trees, and what rows cannot tell: all that was asked for, and the problems that have no row at all."""
+
+    rows: list[Judged] = field(default_factory=list)
+    cost: Cost = field(default_factory=Cost)
+    """Of all trees, those without a row included."""
+    barren: tuple[tuple[Problem, str], ...] = ()
+    """The problems without a row, and why."""
+    rollouts: int = 0
+    unfinished: int = 0
+    """So many of them were cut at max_tokens."""
+
+    def __add__(self, other: Harvest) -> Harvest:
+        return Harvest(
+            self.rows + other.rows,
+            self.cost + other.cost,
+            self.barren + other.barren,
+            self.rollouts + other.rollouts,
+            self.unfinished + other.unfinished,
+        )
+
+
+def charged(rows: Sequence[Judged], cost: Cost) -> list[Judged]:
+    """The rows with the cost of all in the first."""
+    first = [Judged(trace, said and replace(said, cost=cost)) for trace, said in rows[:1]]
+    return [*first, *rows[1:]]
 
 
 class TreeBuilder:
@@ -105,14 +149,46 @@ def note_value(tree: Tree, node: int, estimate: Estimate) -> None:
     tree.update(node, value=estimate.value, meta=meta)
 
 
+def score_nodes(tree: Tree) -> None:
+    """Value every node by its leaves, in place; a terminal node keeps its outcome.
+
+    score = right leaves / leaves below; a leaf that is no finished answer is a wrong one. A leaf is not counted if it is one
+    only because every call after it failed (`failure` in its meta); one cut at max_tokens (`cut`) is a wrong one beside
+    others. A node with no other leaf has no value, for nobody can say; its meta holds the reason.
+    """
+    right: defaultdict[int, float] = defaultdict(float)
+    leaves: defaultdict[int, int] = defaultdict(int)
+    told: set[int] = set()
+    silences: dict[int, str] = {}
+    for i in tree.leaves():
+        node, above = tree.nodes[i], (-1, *tree.path(i))
+        cut = "cut" in node.meta
+        for k in above if cut or "failure" not in node.meta else ():
+            right[k] += (node.value or 0.0) if node.terminal else 0.0
+            leaves[k] += 1
+        if cut or "failure" in node.meta:
+            silences |= {k: _CUT if cut else str(node.meta["failure"]) for k in above if k not in silences}
+        else:
+            told.update(above)
+    for i, node in enumerate(tree.nodes):
+        if i in told:
+            tree.update(i, value=right[i] / leaves[i])
+        else:
+            tree.update(i, value=None, meta={**node.meta, "failure": silences[i]})
+    tree.value = right[-1] / leaves[-1] if -1 in told else None
+
+
 def leaf_rows(tree: Tree, judge: str) -> list[Judged]:
     """One row for each leaf: a whole trace, valued at each step whose node has a value."""
     return [_row(tree, tree.path(leaf), judge, first=0) for leaf in tree.leaves()]
 
 
-def node_rows(tree: Tree, judge: str) -> list[Judged]:
-    """One row for each node with a value, valued at its last step alone: no example occurs twice."""
-    valued = [i for i, node in enumerate(tree.nodes) if node.value is not None]
+def node_rows(tree: Tree, judge: str, silent: bool = False) -> list[Judged]:
+    """One row for each node with a value, valued at its last step alone: no example occurs twice.
+
+    With `silent` also one for each node that was asked for in vain: its last step has the reason instead of a value.
+    """
+    valued = [i for i, node in enumerate(tree.nodes) if node.value is not None or (silent and "failure" in node.meta)]
     return [_row(tree, path, judge, first=len(path) - 1) for path in map(tree.path, valued)]
 
 

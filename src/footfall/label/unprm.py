@@ -36,6 +36,10 @@ Measure = Literal["entropy", "log-sum"]
 Order = Literal["uncertainty", "delta", "sequential", "binary"]
 """The last two need no log-probabilities: step by step, and by bisection. They are what the method is compared with."""
 _TEMPERATURE = 5.0
+_NO_LOGPROBS = (
+    "the trace's tokens have no log-probabilities to order probes by: label traces that `footfall sample` wrote, or take an "
+    "order that needs none (order=sequential or order=binary)"
+)
 
 
 def step_uncertainty(logprobs: Sequence[float], measure: Measure = "entropy") -> float:
@@ -151,11 +155,10 @@ class Uncertain:
     def _plan(self, trace: Trajectory) -> Plan[_Found]:
         if trace.correct:
             return _Found(-1)
-        if not finished(trace):
-            return _Found(None, failure="the trace states no answer, so its last step has no outcome")
+        failure = self.refusal(trace)
+        if failure is not None:
+            return _Found(None, failure=failure)
         course = self._course(trace)
-        if isinstance(course, str):
-            return _Found(None, failure=course)
         top = trace.prefix(0)
         (problem,) = yield [Probe(top, self.draws)]
         budget = rollout_budget([rollout.correct for rollout in problem.rollouts], self.enough)
@@ -166,14 +169,23 @@ class Uncertain:
         start = self._value([r for r in problem.rollouts if r.completion.index >= self.draws])
         return (yield from self._probe(trace, course, start, budget))
 
-    def _course(self, trace: Trajectory) -> Generator[int, bool, int] | str:
-        """Where to probe; all steps but the last, whose outcome is known. Or why nobody can say."""
+    def refusal(self, trace: Trajectory) -> str | None:
+        """Why a graded trace cannot be labelled, whatever its rollouts show; `None` if it can."""
+        if trace.correct:
+            return None
+        if not finished(trace):
+            return "the trace states no answer, so its last step has no outcome"
+        if self.order in ("delta", "uncertainty") and not all(step.logprobs for step in trace.steps):
+            return _NO_LOGPROBS
+        return None
+
+    def _course(self, trace: Trajectory) -> Generator[int, bool, int]:
+        """Where to probe; all steps but the last, whose outcome is known."""
         before_last = len(trace.steps) - 1
         if self.order == "binary":
             return bisect(before_last)
-        uncertain = [0.0] * len(trace.steps) if self.order == "sequential" else _uncertainties(trace, self.measure)
-        if isinstance(uncertain, str):
-            return uncertain
+        known = [step.logprobs or () for step in trace.steps]
+        uncertain = [step_uncertainty(each, self.measure) if each else 0.0 for each in known]
         return _in_turn([i for i in probe_order(uncertain, self.order) if i < before_last], before_last)
 
     def _probe(
@@ -196,11 +208,13 @@ class Uncertain:
         """v of these rollouts, or why there is none."""
         if not rollouts:
             return "all rollouts failed"
+        if all(rollout.completion.finish == "length" for rollout in rollouts):
+            return f"all {len(rollouts)} rollouts were cut before their end: raise max_tokens"
         weights = []
         for rollout in rollouts:
             tokens = [step.logprobs for step in rollout.completion.steps]
             if self.weighted and (not tokens or None in tokens):
-                return "the policy gives no log-probabilities to weigh its rollouts by; use weighted=False"
+                return "the policy gives no log-probabilities to weigh rollouts by; use weighted=False (--set weighted=false)"
             flat = [logprob for step in tokens for logprob in step or ()]
             weights.append(math.exp(sum(flat) / len(flat)) if self.weighted and flat else 1.0)
         return weighted_value(weights, [rollout.correct for rollout in rollouts])
@@ -213,15 +227,6 @@ class Uncertain:
             return Judgement(trace.id, nothing, self.name, failures=(failure,) * n, cost=done.cost)
         values = tuple(float(error < 0 or k < error) for k in range(n))
         return Judgement(trace.id, values, self.name, aspects={"probes": (float(probes),) * n}, cost=done.cost)
-
-
-def _uncertainties(trace: Trajectory, measure: Measure) -> list[float] | str:
-    found = []
-    for k, step in enumerate(trace.steps, 1):
-        if not step.logprobs:
-            return f"step {k} has no token log-probabilities; label traces as they were sampled"
-        found.append(step_uncertainty(step.logprobs, measure))
-    return found
 
 
 @register("labeller", "unprm")

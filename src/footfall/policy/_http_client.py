@@ -197,7 +197,7 @@ _TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HT
 
 _BAD_FIELD = (
     "the server does not take one of the fields sent: try neutral=False or logprobs=False; in chat mode a prefix "
-    "with steps needs continue_final_message (vLLM, SGLang), otherwise use mode='completions'"
+    "with steps needs continue_final_message (vLLM, SGLang), otherwise use mode='completions' (--mode completions)"
 )
 _FIXES = {
     400: _BAD_FIELD,

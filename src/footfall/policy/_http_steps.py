@@ -97,7 +97,9 @@ def _whole(begun: Step, step: Step) -> Step:
     return replace(step, logprobs=logprobs, token_ids=ids)
 
 
-_EMPTY_STEP = "if the chat template drops a trailing separator, use step_stop='cut' or mode='completions'"
+_EMPTY_STEP = (
+    "if the chat template drops a trailing separator, use step_stop='cut' or mode='completions' (--mode completions)"
+)
 
 
 def pieces(text: str, separator: str, start: int = 0) -> list[Piece]:

@@ -17,6 +17,7 @@ from footfall.policy._engine import Engine, Generated, Request
 from footfall.policy._slots import Slots, SlotView
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
+from footfall.policy.runs import Run
 from footfall.registry import register
 from footfall.types import Cost, Step, Trajectory, content_key
 
@@ -71,7 +72,11 @@ class TorchPolicy:
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
         """`n` completions a prefix; all prefixes advance in one batch."""
-        return self._write(prefixes, n, params, first, [None] * len(prefixes))
+        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
+        """The same where each prefix may want other samples."""
+        return self._write(runs, params, [None] * len(runs))
 
     def resume(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
@@ -82,29 +87,31 @@ class TorchPolicy:
                 raise ValueError(
                     f"trajectory {prefix.id!r} has no unfinished step of this model's own tokens to go on with"
                 )
-        return self._write(prefixes, n, params, first, [prefix.steps[-1] for prefix in prefixes])
+        return self._write(
+            [Run(prefix, n, first) for prefix in prefixes], params, [prefix.steps[-1] for prefix in prefixes]
+        )
 
     def _write(
-        self, prefixes: Sequence[Trajectory], n: int, params: SamplingParams, first: int, begun: Sequence[Step | None]
+        self, runs: Sequence[Run], params: SamplingParams, begun: Sequence[Step | None]
     ) -> list[list[Completion]]:
         """`begun` are the steps that prefixes end in the middle of."""
-        requests, readers = [], []
-        for prefix, step in zip(prefixes, begun, strict=True):
-            encoded = encode(self.tokenizer, prefix, self.template)
-            splitter = self._splitter(prefix.separator)
-            stops = _closes(splitter, step) if params.until == "step" else None
-            for index in range(first, first + n):
-                seed = sample_seed(params, prefix, index)
+        requests = []
+        for run, step in zip(runs, begun, strict=True):
+            encoded = encode(self.tokenizer, run.prefix, self.template)
+            stops = _closes(self._splitter(run.prefix.separator), step) if params.until == "step" else None
+            for index in run.indices:
+                seed = sample_seed(params, run.prefix, index)
                 requests.append(Request(encoded.ids, seed, params.max_tokens, encoded.prompt_length, stops))
-                readers.append((splitter, step))
-        splitters = {splitter for splitter, _ in readers}
+        splitters = [self._splitter(separator) for separator in {run.prefix.separator for run in runs}]
         watched = frozenset().union(*(s.closing for s in splitters)) if params.until == "step" else frozenset()
-        written = self.engine.generate(requests, params, watched, keep=params.until == "step")
-        completions = [
-            self._completion(generated, splitter, first + i % n, step)
-            for i, (generated, (splitter, step)) in enumerate(zip(written, readers, strict=True))
+        written = iter(self.engine.generate(requests, params, watched, keep=params.until == "step"))
+        return [
+            [
+                self._completion(next(written), self._splitter(run.prefix.separator), index, step)
+                for index in run.indices
+            ]
+            for run, step in zip(runs, begun, strict=True)
         ]
-        return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
         """Log-probabilities of the options' first tokens right after each prefix, from float32 logits."""

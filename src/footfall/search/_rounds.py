@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from footfall.label.rollouts import runs_of
+from footfall.label.rollouts import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.policy.runs import Run, runs_of, sample_runs
+from footfall.search._pace import Pace
 from footfall.search._running import Running, Unit
 from footfall.search.method import Ask, Expand, Score
 from footfall.types import Cost, Judge, Judgement, Trajectory
@@ -56,17 +58,18 @@ class Rounds:
     policies: Mapping[str, Policy]
     judges: Mapping[str, Judge]
     params: SamplingParams
+    pace: Pace = field(default_factory=Pace)
 
     def run(self, live: Sequence[Running]) -> None:
         """Advance every search by what its budget has room for."""
-        granted = [(search, self._grant(search)) for search in live]
+        granted = [(search, self._grant(search, len(live))) for search in live]
         readings = self._write(granted) + self._asked(granted)
         self._judge([reading for reading in readings if reading.search.request is not None])
         for search, _ in granted:
             search.advance()
 
-    def _grant(self, search: Running) -> list[Unit]:
-        """The units of this round; none if the search was told that its budget is spent."""
+    def _grant(self, search: Running, sharing: int) -> list[Unit]:
+        """The units of this round, which so many searches share; none if this one was told that its budget is spent."""
         search.advance()
         limit = search.board.account.spent() if search.request is not None else None
         if limit is not None:
@@ -74,18 +77,30 @@ class Rounds:
             return []
         if search.request is None:
             return []
-        room = search.board.account.units(*self._worst(search.request))
-        size = len(search.todo) if room is None else room
+        size = search.aim()
+        account = search.board.account
+        room = account.units(*self._worst(search, search.request))
+        if room is not None:
+            size = min(size, room)
+        if (seconds := account.left().get("seconds")) is not None:
+            size = min(size, self.pace.fits(self._kinds(search, search.request), seconds / sharing))
         units, search.todo = search.todo[:size], search.todo[size:]
         search.touched = True
         return units
 
-    def _worst(self, request: Expand | Score | Ask) -> tuple[int, bool]:
+    def _worst(self, search: Running, request: Expand | Score | Ask) -> tuple[int, bool]:
         """The most tokens that a unit can generate, and whether it is judged too."""
         if isinstance(request, Score):
             return 0, True
-        most: int = request.params.get("max_tokens", self.params.max_tokens)
+        most: int = search.params(request).get("max_tokens", self.params.max_tokens)
         return most, isinstance(request, Expand) and request.score
+
+    def _kinds(self, search: Running, request: Expand | Score | Ask) -> list[Hashable]:
+        """What a unit consists of, as the pace knows it."""
+        if isinstance(request, Score):
+            return [_judging(request.judge, request.partial)]
+        kinds: list[Hashable] = [_writing(request.policy, search.until)]
+        return kinds + ([_judging(request.judge, False)] if isinstance(request, Expand) and request.score else [])
 
     def _write(self, granted: Sequence[tuple[Running, list[Unit]]]) -> list[_Reading]:
         """Sample, put the samples where they belong, and say which are to be judged."""
@@ -110,7 +125,7 @@ class Rounds:
                 call, address = of[id(search), unit.slot, unit.sample]
                 if (
                     written[call][address].finish == "length"
-                    and call.params.max_tokens < self._worst(search.request)[0]
+                    and call.params.max_tokens < self._worst(search, search.request)[0]
                 ):
                     search.board.account.closed = "tokens"
                 readings += self._take(search, unit, written[call], address)
@@ -119,36 +134,34 @@ class Rounds:
 
     def _params(self, search: Running, request: Expand | Ask) -> SamplingParams:
         """A whole solution is cut where the budget ends; a step may be finished."""
-        params = replace(self.params, **request.params, until=request.until)
+        params = replace(self.params, **search.params(request), until=search.until)
         left = search.board.account.left().get("tokens")
-        if left is None or request.until == "step":
+        if left is None or search.until == "step":
             return params
         return replace(params, max_tokens=min(params.max_tokens, int(left)))
 
     def _sample(
         self, call: _Call, wanted: Mapping[_Address, Trajectory], searches: Mapping[int, Running]
     ) -> dict[_Address, Completion]:
-        """Each sample once, those with the same run of indices together."""
+        """Each sample once, all in one call."""
         policy = _named(self.policies, call.role, "policy", "helpers")
         indices: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
         prefixes: dict[tuple[int, str], Trajectory] = {}
         for address, prefix in wanted.items():
             indices[address[:2]].append(address.sample)
             prefixes[address[:2]] = prefix
-        groups: defaultdict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
-        for place, of_prefix in indices.items():
-            for run in runs_of(sorted(of_prefix)):
-                groups[run].append(place)
-        found: dict[_Address, Completion] = {}
-        for (first, n), places in groups.items():
+        runs = [
+            (place, Run(prefixes[place], n, first))
+            for place, of_prefix in indices.items() for first, n in runs_of(sorted(of_prefix))
+        ]  # fmt: skip
 
-            def sample(part: Sequence[tuple[int, str]], first: int = first, n: int = n) -> list[list[Completion]]:
-                return policy.sample([prefixes[place] for place in part], n, call.params, first=first)
+        def sample(part: Sequence[tuple[tuple[int, str], Run]]) -> list[list[Completion]]:
+            return sample_runs(policy, [run for _, run in part], call.params)
 
-            rows = _apart(sample, places, [searches[place[0]] for place in places])
-            for place, row in zip(places, rows, strict=True):
-                found.update({_Address(*place, c.index): c for c in row or ()})
-        return found
+        kind, owners = _writing(call.role, call.params.until), [searches[address.search] for address in wanted]
+        with self.pace.timed(kind, owners, lambda: _made(policy)):
+            rows = _apart(sample, runs, [searches[place[0]] for place, _ in runs])
+        return {_Address(*place, c.index): c for (place, _), row in zip(runs, rows, strict=True) for c in row or ()}
 
     def _take(
         self, search: Running, unit: Unit, written: dict[_Address, Completion], address: _Address
@@ -156,8 +169,9 @@ class Rounds:
         """Give a sample to who asked for it. Who asks for the same one twice in a round pays once."""
         completion = replace(written[address], cost=_timeless(written[address].cost))
         written[address] = replace(completion, cost=Cost())
-        search.board.account.write(completion.cost)
         request = search.request
+        assert isinstance(request, Expand | Ask)
+        search.board.account.write(completion.cost, self.policies[request.policy].name)
         if not isinstance(request, Expand):
             search.replies[unit.slot].append(completion)
             return []
@@ -166,6 +180,7 @@ class Rounds:
         node = search.board.place(parent, completion, self.policies[request.policy].name, request.meta)
         if node is None:
             return []
+        search.wrote(node, completion.cost)
         search.replies[unit.slot].append(node)
         return [_reading(search, node, request.judge)] if request.score else []
 
@@ -186,15 +201,16 @@ class Rounds:
         for (role, partial), group in groups.items():
             judge = _named(self.judges, role, "judge", "judges")
             read = getattr(judge, "judge_partial", judge.judge) if partial else judge.judge
-            for reading, said in zip(
-                group, _apart(_checked(judge, read), group, [r.search for r in group]), strict=True
-            ):
+            owners = [reading.search for reading in group]
+            with self.pace.timed(_judging(role, partial), owners):
+                found = _apart(_checked(judge, read), group, owners)
+            for reading, said in zip(group, found, strict=True):
                 if said is not None:
                     self._hear(reading, said)
 
     def _hear(self, reading: _Reading, said: Judgement) -> None:
         board = reading.search.board
-        board.account.read(said.cost)
+        board.account.read(said.cost, said.judge)
         if reading.slot is not None:
             reading.search.replies[reading.slot] = said
         if reading.node is not None:
@@ -204,13 +220,26 @@ class Rounds:
             board.note("scored", (reading.node,), "" if reading.role == "judge" else reading.role, said.values[-1:])
 
 
+def _made(policy: Policy) -> int | None:
+    """How many samples a policy with a store has made so far; `None` if nobody counts."""
+    return policy.counts.misses if isinstance(policy, StoredPolicy) else None
+
+
+def _writing(role: str, until: str) -> Hashable:
+    return "writing", role, until
+
+
+def _judging(role: str, partial: bool) -> Hashable:
+    return "judging", role, partial
+
+
 def _tell(search: Running, before: Sequence[int]) -> None:
     """Write down which children each node has got in this round."""
     request = search.request
     if isinstance(request, Expand):
         for node, children, old in zip(request.nodes, search.replies, before, strict=True):
             if len(children) > old:
-                search.board.note("expanded", (node, *children[old:]), f"until {request.until}, by {request.policy}")
+                search.board.note("expanded", (node, *children[old:]), f"until {search.until}, by {request.policy}")
 
 
 def _reading(

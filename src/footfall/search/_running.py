@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from footfall.search.board import Board
 from footfall.search.choosing import chosen_index
-from footfall.search.method import BudgetSpent, Choice, Course, Expand, Request, Score
-from footfall.types import Trajectory
+from footfall.search.method import Ask, BudgetSpent, Choice, Course, Expand, Request, Score
+from footfall.types import Cost, Trajectory
 
 __all__ = ["Running", "Unit"]
 
 _PATIENCE = 100
 """How often a method that goes on asking is told that the budget is spent before it is stopped."""
+_HALF, _LATE = 0.5, 0.75
+"""When this part of the budget is spent and nothing has ended, one path is written to its end; then all that go on."""
+_STEPS = 8
+"""A solution is guessed to want as many steps more: if no more are left to pay for, one path is written to its end sooner."""
 
 
 class Unit(NamedTuple):
@@ -37,11 +42,17 @@ class Running:
     replies: list[Any] = field(default_factory=list)
     """What came of the request so far, one entry an item: a list of samples, or a judgement."""
     touched: bool = False
+    until: Literal["step", "end"] = "step"
+    """How far this round writes, see `aim`."""
     choice: Choice | None = None
     failure: str | None = None
     stopped: str | None = None
     _drawn: dict[tuple[str, str], int] = field(default_factory=dict)
     _told: int = 0
+    _brought: set[int] = field(default_factory=set)
+    """Nodes that were written to the end though a step was asked for."""
+    _longest: int = 0
+    """Tokens of a step."""
 
     def begin(self) -> None:
         self._step(None)
@@ -50,6 +61,43 @@ class Running:
         """Answer the request if all of it is done."""
         while self.request is not None and not self.todo:
             self._step(self.replies)
+
+    def aim(self) -> int:
+        """How many units of the request to write next, and how far (`until`).
+
+        A method that goes breadth first may spend all on beginnings. So if no path has ended by itself when half of the
+        budget is spent, the next step asked for becomes a whole solution; when a quarter is left, all of them do.
+        """
+        request = self.request
+        self.until = "step" if request is None or isinstance(request, Score) else request.until
+        if not _spreads(request) or not self._must_end():
+            return len(self.todo)
+        self.until = "end"
+        return len(self.todo) if self.board.account.share() >= _LATE else 1
+
+    def params(self, request: Expand | Ask) -> Mapping[str, Any]:
+        """The sampling parameters that differ; the length of a fragment is none where a whole solution is written."""
+        whole = self.until != request.until
+        return {name: value for name, value in request.params.items() if not whole or name != "max_tokens"}
+
+    def _must_end(self) -> bool:
+        """Whether it is time to bring paths to their end. Not if the method does, nor if whole solutions are cut."""
+        account = self.board.account
+        share = account.share()
+        few = account.left().get("tokens", math.inf) < _STEPS * self._longest
+        if (share < _HALF and not few) or (share < _LATE and self._brought):
+            return False
+        finishes = {node: self.board.finish(node) for node in self.board.ends()}
+        own = (node for node, finish in finishes.items() if finish == "end" and node not in self._brought)
+        return next(own, None) is None and not any(finishes.get(node) == "length" for node in self._brought)
+
+    def wrote(self, node: int, cost: Cost) -> None:
+        """Take note of a node that was written as `aim` says."""
+        if _spreads(self.request):
+            if self.until == "end":
+                self._brought.add(node)
+            else:
+                self._longest = max(self._longest, cost.generated_tokens)
 
     def spend(self, limit: str) -> None:
         """Nothing is left: send what is done of the request, or tell the method."""
@@ -95,6 +143,10 @@ class Running:
         return Choice(None if winner is None else ends[winner], ends, [None] * len(ends))
 
     def _end(self, choice: Choice) -> None:
+        self.stopped = self.stopped or self.board.account.closed  # a solution was cut where the budget ends
+        nothing = choice.answer is None and not any(self.board.finish(node) == "end" for node in choice.candidates)
+        if self.stopped and nothing and self.board.ends():
+            choice = self._fallback()  # what was brought to its end, and given up for a beginning that scores higher
         self.request, self.choice = None, choice
         at = [i for i, node in enumerate(choice.candidates) if node == choice.node]
         scores = [choice.scores[i] for i in at[:1]] if choice.scores else []
@@ -126,3 +178,13 @@ class Running:
         index = self._drawn.get((role, key), 0)
         self._drawn[role, key] = index + 1
         return index
+
+
+def _spreads(request: Request | None) -> bool:
+    """Whether it asks the policy for next steps of solutions: no lookahead, and no helper's word."""
+    return (
+        isinstance(request, Expand)
+        and request.until == "step"
+        and request.policy in ("policy", "resuming")
+        and request.meta.get("role") != "lookahead"
+    )

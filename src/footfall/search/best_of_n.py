@@ -1,7 +1,7 @@
 """Best-of-N and votes: draw N whole solutions, score each by a judge, and choose (card: best-of-n).
 
 The baseline of all search. Every sampled candidate is kept in the result with its judgement, so that another rule, another
-aggregation or a smaller N costs no new sample (`footfall.search.curve`).
+aggregation or a smaller N costs no new sample (`footfall.search.curve`). A majority vote asks no judge, though there be one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class BestOf:
         return self.rule != "majority"
 
     def search(self, board: Board) -> Course:
-        """Draw, judge if there is a judge, choose."""
+        """Draw, judge if the rule asks for scores, choose."""
         drawn: list[list[int]] = [[]]
         with suppress(BudgetSpent):
-            drawn = yield from board.expand([ROOT], self.n, "end", score=board.judged)
+            drawn = yield from board.expand([ROOT], self.n, "end", score=self.judged)
         return board.choose(drawn[0], self.rule, self.aggregation, with_lost=True)
 
 
@@ -56,7 +56,7 @@ class BestOf:
 class BestOfN:
     """Policy, judge and method in one: samples `n` solutions a problem and returns one answer.
 
-    `majority` alone needs no judge.
+    `majority` alone needs no judge, and asks none.
     """
 
     policy: Policy
@@ -98,5 +98,5 @@ def weighted_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
 
 @register("searcher", "majority")
 def majority_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
-    """Majority vote (self-consistency): the most frequent answer; a judge is not needed."""
+    """Majority vote (self-consistency): the most frequent answer; a judge is not asked."""
     return BestOf(n, "majority", aggregation)

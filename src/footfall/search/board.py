@@ -24,7 +24,7 @@ class Board:
 
     def __init__(self, problem: Problem, separator: str, account: Account, seed: int, judged: bool) -> None:
         self.problem, self.account, self.judged = problem, account, judged
-        """`judged`: whether there is a judge."""
+        """`judged`: whether there is a judge and the method needs it."""
         self.tree = Tree(problem, separator=separator)
         self.decisions: list[Decision] = []
         self.rng = np.random.default_rng(int(content_key("search", seed, problem.id, problem.text)[:16], 16))
@@ -56,7 +56,8 @@ class Board:
         """For each node its new children, `n` of them unless calls failed or the budget ran out on the way.
 
         With `until="end"` a child is the last node of a chain. A child that is the node itself says that the writer had
-        nothing to add: the node has ended. Further keywords are sampling parameters (`temperature=0`).
+        nothing to add: the node has ended. When the budget is half spent and nothing has ended, a step may come as a whole
+        solution (`footfall.search._running`). Further keywords are sampling parameters (`temperature=0`).
         """
         found: list[list[int]] = yield Expand(nodes, n, until, score, params, policy, judge, meta or {})
         return found

@@ -3,17 +3,19 @@
 A budget is hard. Tokens are those that a policy generates and those that a judge reads or writes; prompt tokens are in the
 cost but not in the budget, since how many have to be read depends on what a cache happens to hold. Work is granted in units
 (one sample, with its judging where both are asked for together), as many at once as fit in the worst case and one at
-least: so no more is overspent than by the unit in flight.
+least: so no more is overspent than by the unit in flight. Seconds have no worst case; `footfall.search._pace` guesses how
+many units fit in them from those before.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from footfall.types import Cost
 
-__all__ = ["Account", "Budget", "tokens_of"]
+__all__ = ["Account", "Budget", "tokens_of", "uncounted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Budget:
     seconds: float | None = None
     """Wall clock since the search began; where it ends differs from run to run."""
     flops: float | None = None
+    """As the policy and the judge count them; one that counts none for its tokens is refused."""
 
     def __post_init__(self) -> None:
         for name, limit in self.limits().items():
@@ -44,6 +47,11 @@ def tokens_of(cost: Cost) -> int:
     return cost.generated_tokens + cost.scored_tokens
 
 
+def uncounted(who: str) -> str:
+    """What to say of a policy or a judge that does not count FLOPs."""
+    return f"{who} counts no FLOPs, so a budget of FLOPs cannot hold; give a budget of tokens instead (--budget-tokens)"
+
+
 @dataclass(slots=True)
 class Account:
     """One problem's spending."""
@@ -51,32 +59,38 @@ class Account:
     budget: Budget
     policy: Cost = field(default_factory=Cost)
     judge: Cost = field(default_factory=Cost)
-    started: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
     closed: str | None = None
     """The limit at which the last sample was cut: what is left would not pay for another."""
     _widest: Cost = field(default_factory=Cost)
     """The most that judging one trace has taken so far, field by field."""
     _flops_a_token: float = 0.0
     _judged: bool = False
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
 
     @property
     def total(self) -> Cost:
         return self.policy + self.judge
 
-    def write(self, cost: Cost) -> None:
+    def write(self, cost: Cost, who: str = "the policy") -> None:
         """Charge one sample."""
         self.policy += cost
-        self._learn_rate(cost)
+        self._learn_rate(cost, who)
 
-    def read(self, cost: Cost) -> None:
+    def read(self, cost: Cost, who: str = "the judge") -> None:
         """Charge one judgement."""
         self.judge += cost
         self._judged = True
         self._widest = Cost(*(max(getattr(self._widest, f.name), getattr(cost, f.name)) for f in fields(Cost)))
-        self._learn_rate(cost)
+        self._learn_rate(cost, who)
 
-    def _learn_rate(self, cost: Cost) -> None:
+    def _learn_rate(self, cost: Cost, who: str) -> None:
         if tokens_of(cost):
+            if self.budget.flops is not None and not cost.flops:
+                raise ValueError(uncounted(who))
             self._flops_a_token = max(self._flops_a_token, cost.flops / tokens_of(cost))
 
     def spent(self) -> str | None:
@@ -89,13 +103,21 @@ class Account:
         now = {
             "tokens": tokens_of(used),
             "calls": used.calls,
-            "seconds": time.monotonic() - self.started,
+            "seconds": self.clock() - self._started,
             "flops": used.flops,
         }
         return {name: limit - now[name] for name, limit in self.budget.limits().items()}
 
+    def share(self) -> float:
+        """The part of the budget that is spent, 0 to 1 or a bit more, of the limit that is nearest."""
+        limits = self.budget.limits()
+        return max((1 - left / limits[name] for name, left in self.left().items()), default=0.0)
+
     def units(self, max_tokens: int, judged: bool) -> int | None:
-        """How many units may be in flight at once; `None` if any number. `max_tokens` is 0 for judging alone."""
+        """How many units may be in flight at once; `None` if any number. `max_tokens` is 0 for judging alone.
+
+        Seconds are left out: how many units they have room for, the round's `Pace` says.
+        """
         left = {name: room for name, room in self.left().items() if name != "seconds"}
         if not left:
             return None
@@ -103,6 +125,8 @@ class Account:
             return 1  # nobody knows yet what this judge takes for a trace
         reads = tokens_of(self._widest)
         tokens = max_tokens + (reads + max_tokens if judged and reads else 0)
+        if tokens and "flops" in left and not self._flops_a_token:
+            return 1  # nor what a token takes
         worst = {
             "tokens": float(tokens),
             "calls": (1.0 if max_tokens else 0.0) + (self._widest.calls if judged else 0),

@@ -112,7 +112,7 @@ class Method(Protocol):
 
     @property
     def judged(self) -> bool:
-        """Whether it needs a judge."""
+        """Whether it needs a judge. If not, none is asked, though there be one."""
         ...
 
     def search(self, board: Board) -> Course:

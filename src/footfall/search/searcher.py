@@ -9,15 +9,17 @@ fails the problems whose call it was, no others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.policy.resuming import resuming
+from footfall.search._pace import Pace
 from footfall.search._rounds import Rounds
 from footfall.search._running import Running
 from footfall.search.board import Board
-from footfall.search.budget import Account, Budget
+from footfall.search.budget import Account, Budget, uncounted
 from footfall.search.method import Choice, Method
 from footfall.types import Judge, Judged, Problem, SearchResult
 
@@ -30,26 +32,32 @@ class Searcher:
 
     policy: Policy
     judge: Judge | None
+    """Not asked by a method that needs none."""
     method: Method
     budget: Budget = field(default_factory=Budget)
     """Of each problem."""
     params: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0.8, max_tokens=2048))
-    """`until` is the method's to say. A `max_tokens` not far above a step's length keeps batches large under a budget."""
+    """`until` is the method's to say. A `max_tokens` not far above a solution's length keeps batches large under a budget."""
     separator: str = "\n\n"
     """What the policy puts after each step."""
     helpers: Mapping[str, Policy] = field(default_factory=dict)
     judges: Mapping[str, Judge] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    """What a budget of seconds is measured by."""
 
     def __post_init__(self) -> None:
         if self.judge is None and self.method.judged:
             raise ValueError(f"{self.method.name} needs a judge")
+        for policy in (self.policy, *self.helpers.values()):
+            if self.budget.flops is not None and not getattr(policy, "counts_flops", True):
+                raise ValueError(uncounted(policy.name))
 
     def solve(self, problems: Sequence[Problem]) -> list[SearchResult]:
         """One result a problem, in order."""
         searches = [self._begin(problem) for problem in problems]
         judges = {**({} if self.judge is None else {"judge": self.judge}), **self.judges}
         policies = {"policy": self.policy, "resuming": resuming(self.policy), **self.helpers}
-        rounds = Rounds(policies, judges, self.params)
+        rounds = Rounds(policies, judges, self.params, Pace(self.clock))
         live = [search for search in searches if search.request is not None]
         while live:
             rounds.run(live)
@@ -57,7 +65,8 @@ class Searcher:
         return [_result(search) for search in searches]
 
     def _begin(self, problem: Problem) -> Running:
-        board = Board(problem, self.separator, Account(self.budget), self.params.seed, self.judge is not None)
+        judged = self.judge is not None and self.method.judged  # whose answer needs no judge asks none
+        board = Board(problem, self.separator, Account(self.budget, clock=self.clock), self.params.seed, judged)
         running = Running(board, self.method.search(board), getattr(self.method, "aggregation", "last"))
         running.begin()
         return running

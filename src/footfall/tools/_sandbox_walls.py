@@ -1,8 +1,8 @@
 """The walls: the bubblewrap command line for a bare Python, and starting it.
 
 The process sees a read-only root that holds Python, its shared libraries and the packages asked for, a small private /tmp, no
-/proc, no network, no environment. As root no user namespace is used: the kernel does not limit root's processes, so the boot
-code turns into a user id that nobody else has.
+/proc, no network, no terminal, no environment. As root no user namespace is used: the kernel does not limit root's processes,
+so the boot code turns into a user id that nobody else has.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from footfall.tools import _sandbox_seccomp
+from footfall.tools._sandbox_memory import OPEN_FILES
 from footfall.tools._sandbox_watch import Limits, Watch
 
 __all__ = ["SandboxError", "Start", "why_no_walls"]
@@ -29,7 +30,7 @@ __all__ = ["SandboxError", "Start", "why_no_walls"]
 SETUP_SECONDS = 60.0
 """A backstop for a busy machine; the program's own time begins when the walls stand."""
 _SHARED_MEMORY_BYTES = 1 << 20
-_OPEN_FILES = 64
+_PENDING_SIGNALS = 256
 _SYSTEM_LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/etc/ld.so.cache")
 _ENVIRONMENT = {"LANG": "C.UTF-8", "HOME": "/tmp", "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
 _FLAGS = ("-S", "-s", "-B", "-X", "utf8")
@@ -130,8 +131,8 @@ def _rlimits(limits: Limits, walls: bool, cpu_limited: bool) -> dict[str, list[i
     chosen = {
         "RLIMIT_AS": [memory, memory],
         "RLIMIT_FSIZE": [disk, disk],
-        "RLIMIT_NOFILE": [_OPEN_FILES, _OPEN_FILES],
-        "RLIMIT_CORE": [0, 0],
+        "RLIMIT_NOFILE": [OPEN_FILES, OPEN_FILES],
+        "RLIMIT_CORE": [1, 1],  # none, and none for a handler of the host either, which 0 would still start
         "RLIMIT_MEMLOCK": [0, 0],
         "RLIMIT_MSGQUEUE": [0, 0],
     }
@@ -139,6 +140,7 @@ def _rlimits(limits: Limits, walls: bool, cpu_limited: bool) -> dict[str, list[i
         chosen["RLIMIT_CPU"] = [limits.cpu_seconds, limits.cpu_seconds + 1]
     if walls:  # without a namespace the kernel would count all processes of the caller's user
         chosen["RLIMIT_NPROC"] = [limits.processes + 1] * 2  # one is bubblewrap's own
+        chosen["RLIMIT_SIGPENDING"] = [_PENDING_SIGNALS] * 2  # timers count as well
     return chosen
 
 
@@ -164,7 +166,16 @@ def _bubblewrap(limits: Limits, packages: Mapping[str, Path], filters: int) -> l
         command += ["--ro-bind", str(folder), f"/packages/{folder.name}"]
         libraries = folder.with_name(f"{name}.libs")  # where wheels put their shared libraries
         command += ["--ro-bind-try", str(libraries), f"/packages/{libraries.name}"]
-    command += ["--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
+    command += [
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/dev/pts",
+        "--remount-ro",
+        "/dev/pts",
+    ]  # no terminals: much kernel, little use
+    command += ["--dev-bind", "/dev/full", "/dev/zero"]  # gives zeros as well, but no shared memory that nothing counts
+    command += ["--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
     command += ["--perms", "1777", "--size", str(limits.disk_mb << 20), "--tmpfs", "/tmp", "--chdir", "/tmp"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     if _sandbox_seccomp.program() is not None:

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import IO
+
+from footfall.tools._sandbox_memory import holds_more_than, tree
 
 __all__ = ["Limits", "Result", "Watch"]
 
@@ -24,7 +25,7 @@ _DRAIN_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use. `memory_mb` holds for each process and for all of them together."""
+    """What one program may use. `memory_mb` holds for all processes together, with what the kernel keeps for them."""
 
     seconds: float = 5
     cpu_seconds: int = 5
@@ -217,12 +218,10 @@ class Watch:
 
     def _look(self) -> str | None:
         """The limit of all processes together that is passed, if one is."""
-        tree = _tree(self.process.pid)
-        if len(tree) > self.limits.processes + 3:  # bubblewrap has up to three of its own
+        pids = tree(self.process.pid)
+        if len(pids) > self.limits.processes + 3:  # bubblewrap has up to three of its own
             return "processes"
-        most = self.limits.memory_mb << 20
-        over = sum(map(_resident_bytes, tree)) > most and sum(map(_own_bytes, tree)) > most
-        return "memory" if over else None
+        return "memory" if holds_more_than(self.limits.memory_mb << 20, pids) else None
 
 
 def _signal_name(number: int) -> str | None:
@@ -231,35 +230,3 @@ def _signal_name(number: int) -> str | None:
     except ValueError:
         return None
     return "cpu" if name == "SIGXCPU" else name
-
-
-def _tree(root: int) -> list[int]:
-    """The process and all that descend from it; one entry where the system does not tell."""
-    found: list[int] = []
-    todo = [root]
-    while todo and len(found) < 10_000:
-        pid = todo.pop()
-        found.append(pid)
-        try:
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                todo += map(int, (task / "children").read_text().split())
-        except OSError:
-            continue  # it ended meanwhile
-    return found
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _own_bytes(pid: int) -> int:
-    """Memory with shared pages split among those who share them: forked copies count once. Slower to find out."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return _resident_bytes(pid)
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

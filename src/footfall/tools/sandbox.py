@@ -63,7 +63,8 @@ class Sandbox:
     def _start(self) -> Start:
         reason = why_no_walls()
         if reason is not None and not self.allow_unsandboxed:
-            raise SandboxError(f"code is not run without a sandbox: {reason}; or pass allow_unsandboxed=True")
+            how = "allow_unsandboxed=True (--set allow_unsandboxed=true)"
+            raise SandboxError(f"code is not run without a sandbox: {reason}; or pass {how}")
         return Start(self.limits, self.packages, walls=reason is None)
 
     def _run(self, job: str, payload: Mapping[str, object], stdin: str, files: Mapping[str, str]) -> Result:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,24 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import footfall
 from footfall.loading import pick_device, quiet
-from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.step_head import StepHeadModel
+from footfall.train._run_folder import CHECKPOINTS, MODEL, close_run, find_canary, make_plan, open_run, training_facts
 from footfall.train.config import TrainConfig
-from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
-from footfall.train.decontaminate import Overlap, find_overlaps, normalise
+from footfall.train.data import DataReport, Example, make_examples, split_by_problem
+from footfall.train.decontaminate import find_overlaps, normalise
 from footfall.train.metrics import evaluate
 from footfall.train.objectives import Objective, make_objective
 from footfall.train.trainer import Progress, StepTrainer, callbacks_for, last_checkpoint, training_arguments
 from footfall.types import Cost, Judged, Problem
 
 __all__ = ["TrainResult", "train_prm"]
-
-CANARY_FROM = 64
-"""Examples among which the canary's pair is looked for."""
-PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -100,12 +93,9 @@ def train_prm(
     """
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
-    name = backbone.step_config.backbone if isinstance(backbone, StepHeadModel) else str(backbone)
     objective = make_objective(config.objective, config.objective_options)
-    plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
-    plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
-    plan["config"] = json.loads(json.dumps(config.to_dict()))
-    finished = _open(out, plan, resume)
+    plan = make_plan(rows, held_out, backbone, objective, config)
+    finished = open_run(out, plan, resume)
     if finished is not None:
         return TrainResult.from_dict(finished, out)
     if config.batch_size % objective.together:
@@ -116,9 +106,10 @@ def train_prm(
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     _refuse_nothing_to_learn(train, objective)
-    model.step_config = replace(model.step_config, training=_facts(rows, objective, plan["data"], config))
+    model.step_config = replace(model.step_config, training=training_facts(rows, objective, plan["data"], config))
     trainer, seconds, done = _fit(model, objective, config, train, held, out / CHECKPOINTS, progress)
-    tokens = train_report.tokens * trainer.state.global_step / _updates(len(train), config) * config.epochs
+    updates = trainer.state.global_step
+    tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
     result = TrainResult(
         folder=out / MODEL,
         metrics=evaluate(model, held, objective) if held else {},
@@ -126,14 +117,12 @@ def train_prm(
         train=train_report,
         held_out=held_report,
         contaminated=dropped,
-        updates=trainer.state.global_step,
-        tokens_per_second=tokens * done / max(1, trainer.state.global_step) / max(seconds, 1e-9),
-        cost=Cost(
-            scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=trainer.state.global_step
-        ),
+        updates=updates,
+        tokens_per_second=tokens * done / max(1, updates) / max(seconds, 1e-9),
+        cost=Cost(scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=updates),
         held_out_curve=_curve(trainer, "eval_loss"),
     )
-    _close(out, model, _canary(model, held + train, objective), config, result)
+    close_run(out, model, find_canary(model, held + train, objective), config, result.to_dict())
     return result
 
 
@@ -150,46 +139,14 @@ def _decontaminate(
     overlaps = find_overlaps((row.trajectory.problem for row in rows), against)
     bad = {overlap.train_id for overlap in overlaps}
     clean = [row for row in rows if row.trajectory.problem.id not in bad]
+    dropped = len(rows) - len(clean)
     if bad and config.contaminated == "error":
-        raise ValueError(_contamination(overlaps, len(rows) - len(clean)))
-    return clean, len(rows) - len(clean)
-
-
-def _contamination(overlaps: Sequence[Overlap], rows: int) -> str:
-    first = overlaps[0]
-    return (
-        f"{rows} training rows are about evaluation problems, e.g. problem {first.train_id!r} matches {first.eval_id!r} "
-        f'({first.kind}, overlap {first.overlap:.2f}); remove them, or use contaminated="drop"'
-    )
-
-
-def _open(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
-    """The stored result of a finished run with this plan, or None with `out` ready for work."""
-    if out.exists() and not resume:
-        for name in (MODEL, CHECKPOINTS, f"{MODEL}.partial"):
-            shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, RESULT):
-            (out / name).unlink(missing_ok=True)
-    stored = out / PLAN
-    if stored.is_file():
-        known = json.loads(stored.read_text(encoding="utf-8"))
-        if known != plan:
-            different = sorted(k for k in {*known, *plan} if known.get(k) != plan.get(k))
-            raise ValueError(
-                f"{out} holds a run with other {', '.join(different)}; choose another folder, or resume=False to start over"
-            )
-        if (out / RESULT).is_file() and (out / MODEL / CONFIG_FILE).is_file():
-            finished: dict[str, Any] = json.loads((out / RESULT).read_text(encoding="utf-8"))
-            return finished
-    out.mkdir(parents=True, exist_ok=True)
-    _write_json(stored, plan)
-    return None
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+        first = overlaps[0]
+        raise ValueError(
+            f"{dropped} training rows are about evaluation problems, e.g. problem {first.train_id!r} matches "
+            f'{first.eval_id!r} ({first.kind}, overlap {first.overlap:.2f}); remove them, or use contaminated="drop"'
+        )
+    return clean, dropped
 
 
 def _split(
@@ -282,16 +239,6 @@ def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) 
         )
 
 
-def _facts(rows: Sequence[Judged], objective: Objective, key: str, config: TrainConfig) -> dict[str, Any]:
-    return {
-        "labels_by": sorted({row.judgement.judge for row in rows if row.judgement is not None}),
-        "objective": objective.name,
-        "data": key,
-        "seed": config.seed,
-        "separators": sorted({row.trajectory.separator for row in rows}),
-    }
-
-
 def _updates(examples: int, config: TrainConfig) -> int:
     return math.ceil(math.ceil(examples / config.batch_size) / config.accumulation) * config.epochs
 
@@ -330,37 +277,3 @@ def _flops(model: StepHeadModel, tokens: float) -> float:
     """2 forward and 2 backward a parameter and token, and 2 more for each one that is trained."""
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return (4.0 * model.size + 2.0 * trained) * tokens
-
-
-def _canary(model: StepHeadModel, examples: Sequence[Example], objective: Objective) -> Canary:
-    """The good step valued highest and the bad step valued lowest among the first examples, with their traces.
-
-    Kept as text without the sampled ids, so that the tokenizer is checked too. A model that puts them the wrong way
-    round is stored without the pair: what it says is then only compared with itself.
-    """
-    examples = examples[:CANARY_FROM]
-    scores = model.score([e.reading for e in examples])
-    places = [
-        (value, Place(n, k), objective.is_good(e.labels[k]))
-        for n, e in enumerate(examples) for k, value in enumerate(scores[n]) if e.mask[k]
-    ]  # fmt: skip
-    good = max((p for p in places if p[2]), default=None)
-    bad = min((p for p in places if not p[2]), default=None)
-    if good is None or bad is None:
-        return make_canary(model, [examples[places[0][1].trace].trajectory])
-    traces = [examples[good[1].trace].trajectory, examples[bad[1].trace].trajectory]
-    canary = make_canary(model, traces)
-    pair = Place(0, good[1].step), Place(1, bad[1].step)
-    in_order = canary.value(pair[0]) > canary.value(pair[1])
-    return replace(canary, good=pair[0], bad=pair[1]) if in_order else canary
-
-
-def _close(out: Path, model: StepHeadModel, canary: Canary, config: TrainConfig, result: TrainResult) -> None:
-    """The finished model appears at once; checkpoints are needed no more."""
-    partial = out / f"{MODEL}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.rmtree(out / MODEL, ignore_errors=True)
-    model.save(partial, canary=canary, merge=config.merge_lora)
-    partial.replace(out / MODEL)
-    _write_json(out / RESULT, result.to_dict())
-    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)

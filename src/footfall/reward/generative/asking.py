@@ -169,7 +169,7 @@ def _tokenizer(policy: Policy) -> Any:
     if policy.tokenizer is None:
         raise ValueError(
             f"{policy.name} is asked for completions, which have no chat turns; "
-            "use mode='chat', or give the model's folder as tokenizer"
+            "use mode='chat' (--mode chat), or give the model's folder as tokenizer"
         )
     return policy.tokenizer
 
