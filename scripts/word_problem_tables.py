@@ -1,6 +1,6 @@
 """What docs/results.md shows of `scripts/word_problems.py`: tables of `docs/word_problems.json`, the facts of all stages.
 
-python -m scripts.word_problem_tables runs/words docs/word_problems.json    # gather the facts of a run
+python -m scripts.word_problem_tables docs/word_problems.json runs/words [runs/words-1]    # a run, and others by other seeds
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ Facts = Mapping[str, Any]
 STAGES = ("policy", "label", *(f"prm-{labels}" for labels in LABELS), "evaluate", "search")
 
 
-def gathered(folder: Path) -> dict[str, Any]:
-    """The facts of all stages of a run."""
-    return {stage: json.loads((folder / stage / "facts.json").read_text(encoding="utf-8")) for stage in STAGES}
+def gathered(folder: Path, *others: Path) -> dict[str, Any]:
+    """The facts of all stages of a run, and of the stages that runs with other seeds have."""
+    facts: dict[str, Any] = {}
+    for stage in STAGES:
+        file = folder / stage / "facts.json"
+        if file.is_file():
+            facts[stage] = json.loads(file.read_text(encoding="utf-8"))
+    return facts | ({"others": [gathered(other) for other in others]} if others else {})
 
 
 def percent(figures: Sequence[float], sign: bool = False) -> str:
@@ -62,6 +67,19 @@ def votes(facts: Facts) -> str:
     return markdown(["rule", "accuracy", "− majority", *SETS], rows, 1)
 
 
+def seeds(facts: Facts) -> str:
+    """The weighted vote against the majority vote at 16 samples, and the two PRMs against each other, by seed."""
+    rows = []
+    for run in (facts, *facts.get("others", ())):
+        found = run["evaluate"]
+        apart = [percent(found[labels]["at 16"]["weighted, min − majority"], sign=True) for labels in LABELS]
+        between = percent(found[f"weighted, min: {LABELS[1]} − {LABELS[0]}"], sign=True)
+        majority = percent(found[LABELS[0]]["at 16"]["majority"])
+        rows.append([str(found["seed"]), str(sum(found["problems"].values())), majority, *apart, between])
+    head = ["seed", "problems", "majority", *(f"weighted by {labels} − majority" for labels in LABELS)]
+    return markdown([*head, f"{LABELS[1]} − {LABELS[0]}"], rows, 1)
+
+
 def searches(facts: Facts) -> str:
     """Methods at each width: accuracy, difference from the majority vote of that width, tokens written and judged."""
     found = facts["search"]
@@ -70,23 +88,25 @@ def searches(facts: Facts) -> str:
     for width in widths:
         there = [name for name in ("majority", *METHODS) if f"{name} {width}" in found]
         rows += [[name, str(width), *_searched(found[f"{name} {width}"])] for name in there]
-    return markdown(["method", "N", "accuracy", "− majority", "tokens written", "tokens judged", "seconds"], rows, 1)
+    head = ["method", "N", "problems", "accuracy", "− majority", "tokens written", "tokens judged", "seconds"]
+    return markdown(head, rows, 1)
 
 
 def _searched(one: Facts) -> list[str]:
     apart = percent(one["− majority"], sign=True) if "− majority" in one else ""
     return [
-        percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}", f"{one['seconds']:.0f}",
+        str(len(one["right"])), percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}", f"{one['seconds']:.0f}",
     ]  # fmt: skip
 
 
 BLOCKS: dict[str, Callable[[Facts], str]] = {
     "words-labels": labelled,
     "words-votes": votes,
+    "words-seeds": seeds,
     "words-search": searches,
 }
 
 
 if __name__ == "__main__":
-    run, to = map(Path, sys.argv[1:3])
-    to.write_text(json.dumps(gathered(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    to, *runs = map(Path, sys.argv[1:])
+    to.write_text(json.dumps(gathered(*runs), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
