@@ -31,6 +31,7 @@ from footfall.policy._gguf import load_gguf
 from footfall.policy._sampling import draw, uniform
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
 from footfall.policy.protocol import Completion, Policy, SamplingParams, sample_seed
+from footfall.policy.runs import Run, sample_runs
 from footfall.policy.torch_policy import TorchPolicy, load_model
 from footfall.reward.judge import StepHeadJudge
 from footfall.reward.step_head import StepHeadModel
@@ -84,9 +85,11 @@ class Timed:
     def sample(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
+        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
         with self.clock.running():
-            rows: list[list[Completion]] = self.inner.sample(prefixes, n, params, first)
-        return rows
+            return sample_runs(self.inner, runs, params)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         with self.clock.running():
@@ -105,8 +108,11 @@ class Rereading:
     def sample(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
+        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
         """In order of length, so that a batch has little padding."""
-        asked = [(prefix, index) for prefix in prefixes for index in range(first, first + n)]
+        asked = [(run.prefix, index) for run in runs for index in run.indices]
         ids = [encode(self.like.tokenizer, prefix, self.like.template).ids for prefix, _ in asked]
         order = sorted(range(len(asked)), key=lambda i: len(ids[i]))
         found: dict[int, Completion] = {}
@@ -116,8 +122,8 @@ class Rereading:
             written = self._write([ids[i] for i in part], seeds, params, asked[part[0]][0].separator)
             for i, tokens in zip(part, written, strict=True):
                 found[i] = self._completion(tokens, len(ids[i]), asked[i], params)
-        done = [found[i] for i in range(len(asked))]
-        return [done[i : i + n] for i in range(0, len(done), n)]
+        done = iter(found[i] for i in range(len(asked)))
+        return [[next(done) for _ in run.indices] for run in runs]
 
     @torch.inference_mode()
     def _write(
@@ -263,6 +269,8 @@ def main() -> None:
     ours, theirs = (min(found, key=lambda side: side.seconds) for found in zip(*sides, strict=True))
     pairs = list(zip(ours.results, theirs.results, strict=True))
     same = sum(x.chosen is not None and y.chosen is not None and x.chosen.text == y.chosen.text for x, y in pairs)
+    if failed := [r for side in (ours, theirs) for r in side.results if any(d.what == "failed" for d in r.decisions)]:
+        raise SystemExit(f"{len(failed)} searches failed, e.g. {failed[0].failure}")
     fast, slow = told(ours), told(theirs)
     result = {
         "problems": len(problems), "n": args.n, "expansions": args.expansions, "ours": fast, "rereading": slow,

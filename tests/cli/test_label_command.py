@@ -242,10 +242,10 @@ def test_a_prover_is_a_policy_in_one_word(server: Server, capsys: pytest.Capture
 
 def test_a_server_that_hangs_leaves_its_steps_unlabelled(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.behave(faults=[{"kind": "stall", "match": "bad"}])
-    found = label(capsys, server, "--timeout", "0.3", "--retries", "0")
+    found = label(capsys, server, "--timeout", "1.5", "--retries", "0")
     assert labels(found) == [[1.0, 1.0], [None, 0.0]], "the outcome of a finished trace needs no rollout"
     ((reason, count),) = found["unlabelled"].items()
-    assert count == 1 and "all 2 rollouts failed" in reason and "0.3 s" in reason
+    assert count == 1 and "all 2 rollouts failed" in reason and "1.5 s" in reason
 
 
 @pytest.mark.parametrize("kind", ["truncated", "drop", "500"])
