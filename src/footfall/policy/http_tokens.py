@@ -1,0 +1,184 @@
+"""A server as a writer of tokens: greedy texts in ids, and what its model thought before each of them (for EDU-PRM).
+
+One request gives both, for it asks for the 20 likeliest tokens in every place. With p of those and r = 1 - Σ p of all others
+
+    H = -Σ p ln p - r ln r
+
+takes the others for one token: a lower bound on the entropy, since telling them apart only adds to it. A place where the second
+likeliest token is not known by its id is taken for one where nobody could go on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from footfall.encoding import Tokenizer, fingerprint
+from footfall.policy._http_client import AttemptError, Outcome, run_in_thread
+from footfall.policy._http_jobs import Job
+from footfall.policy._http_likeliest import IDS_IN_WORDS, Told, read_told
+from footfall.policy._splitting import StepSplitter
+from footfall.policy.http import HttpPolicy
+from footfall.policy.protocol import Completion, SamplingParams
+from footfall.types import Cost, Step, Trajectory
+
+__all__ = ["HttpTokens", "TopTokens", "entropy_of"]
+
+_NO_TOKEN = -1
+
+
+class TopTokens(NamedTuple):
+    """What a server told of the place before each token of a text; places that it was given count as sure."""
+
+    entropy: tuple[float, ...]
+    """In nats, at least."""
+    second: tuple[int, ...]
+    """The likeliest token but the one that was written; -1 where it is not known."""
+    second_logprob: tuple[float, ...]
+
+
+def entropy_of(logprobs: Sequence[float]) -> float:
+    """In nats, of the likeliest tokens' log-probabilities, with all other tokens taken for one: at least so much it is."""
+    listed = [math.exp(each) for each in logprobs]
+    rest = 1.0 - sum(listed)
+    return -sum(p * math.log(p) for p in (*listed, rest) if p > 0)
+
+
+class HttpTokens:
+    """Writes greedily, and keeps books by problem: what was spent on each, and why a problem's text could not be written."""
+
+    def __init__(self, policy: HttpPolicy, separator: str = "\n") -> None:
+        if policy.tokenizer is None or policy.mode != "completions" or not policy.logprobs:
+            raise ValueError("a server writes in tokens in completions mode with logprobs and its model's tokenizer")
+        self.policy, self.separator = policy, separator
+        self.tokenizer: Tokenizer = policy.tokenizer
+        self.vocabulary = fingerprint(self.tokenizer)
+        self.spent: defaultdict[str, Cost] = defaultdict(Cost)
+        """By the problem's id."""
+        self.failures: dict[str, str] = {}
+        """The first of each problem; nothing more is asked for it."""
+        self._thoughts: dict[tuple[str, tuple[int, ...]], TopTokens] = {}
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
+        """The greedy rest of each text, as one step; what failed says so, and so do all later ones of that problem."""
+        due = [i for i, prefix in enumerate(prefixes) if prefix.problem.id not in self.failures]
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
+        asked = self._ask([replace(prefixes[i], separator="") for i in due], params)
+        outcomes = dict(zip(due, asked, strict=True))
+        return [self._kept(prefix, outcomes.get(i)) for i, prefix in enumerate(prefixes)]
+
+    def thoughts(self, trajectories: Sequence[Trajectory]) -> list[TopTokens]:
+        """What the model thought while it finished these very texts; once for each."""
+        found = []
+        for each in trajectories:
+            ids = _ids_of(each)
+            found.append(self._thoughts.pop((each.problem.id, ids), None) or _sure(len(ids)))
+        return found
+
+    def ends(self, token: int) -> bool:
+        """Whether nothing may be written after this token: it is special, or none at all."""
+        return token == _NO_TOKEN or token == self.tokenizer.eos_token_id or not self._decoded([token], skip=True)
+
+    def text(self, ids: Sequence[int]) -> str:
+        return self._decoded(ids)
+
+    def in_lines(self, trajectory: Trajectory) -> Trajectory:
+        """A text that is cut anywhere, cut into its lines."""
+        ids = _ids_of(trajectory)
+        logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
+        return replace(trajectory, steps=self._splitter.split(ids, logprobs), separator=self.separator)
+
+    def _ask(self, prefixes: Sequence[Trajectory], params: SamplingParams) -> list[tuple[Outcome[Told], float]]:
+        """Each answer, and its share of the seconds that all took together."""
+        if not prefixes:
+            return []
+        model, started = self.policy.served_model, time.perf_counter()
+        form, read = self.policy._form, partial(self._read, url=self.policy.server.url)
+        plain = [form.next_token_question(Job(i, prefix, (0,)), params, model) for i, prefix in enumerate(prefixes)]
+        asked = [(each._replace(body={**IDS_IN_WORDS, **(each.body or {})}), read) for each in plain]
+        outcomes = run_in_thread(lambda: self.policy._run(asked))
+        share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
+        return [(outcome, outcome.seconds * share) for outcome in outcomes]
+
+    def _read(self, payload: object, url: str) -> Told:
+        told = read_told(payload, url, self._by_text.get)
+        own = len(told.ids) - bool(told.stopped and told.ids and self.ends(told.ids[-1]))
+        spelled = {_bare(self._decoded(told.ids[:own], skip)) for skip in (False, True)}
+        if _bare(told.text) not in spelled:
+            raise AttemptError(
+                f"the server's tokens do not spell its text: is the tokenizer that of {self.name}?", again=False
+            )
+        return told._replace(ids=told.ids[:own], logprobs=told.logprobs[:own], likeliest=told.likeliest[:own])
+
+    def _kept(self, prefix: Trajectory, asked: tuple[Outcome[Told], float] | None) -> Completion:
+        problem, begun = prefix.problem.id, _ids_of(prefix)
+        if asked is None:
+            return Completion((), "error", error=self.failures[problem])
+        (outcome, seconds), told = asked, asked[0].value
+        cost = Cost(calls=outcome.calls, seconds=seconds)
+        if told is not None and told.usage is not None:
+            cost += Cost(told.usage.prompt_tokens, told.usage.cached_tokens, told.usage.generated_tokens)
+        self.spent[problem] += cost
+        if told is None or not (begun or told.ids):
+            self.failures[problem] = outcome.error or "the server wrote nothing"
+            return Completion((), "error", error=self.failures[problem], cost=cost)
+        self._thoughts[problem, begun + told.ids] = _after(len(begun), told)
+        step = Step(self.text(told.ids), token_ids=told.ids, logprobs=told.logprobs)
+        finish = "end" if told.stopped else "length"
+        return Completion((step,) if told.ids else (), finish, 0, self.vocabulary, cost=cost)
+
+    def _decoded(self, ids: Sequence[int], skip: bool = False) -> str:
+        decode = self.tokenizer.decode
+        return str(decode(list(ids), skip_special_tokens=skip, clean_up_tokenization_spaces=False))
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        """The tokens that alone have their text."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for token in self.tokenizer.get_vocab().values():
+            found[self._decoded([token])].append(token)
+        return {text: tokens[0] for text, tokens in found.items() if len(tokens) == 1}
+
+    @cached_property
+    def _splitter(self) -> StepSplitter:
+        return StepSplitter(self.tokenizer, max(self.tokenizer.get_vocab().values()) + 1, self.separator)
+
+
+def _after(begun: int, told: Told) -> TopTokens:
+    """Of a whole text, of which the first `begun` tokens were given."""
+    entropy = tuple(entropy_of([value for _, value in place]) for place in told.likeliest)
+    seconds = [_second(own, place) for own, place in zip(told.ids, told.likeliest, strict=True)]
+    before = _sure(begun)
+    return TopTokens(
+        before.entropy + entropy,
+        before.second + tuple(token for token, _ in seconds),
+        before.second_logprob + tuple(value for _, value in seconds),
+    )
+
+
+def _second(own: int, place: Sequence[tuple[int | None, float]]) -> tuple[int, float]:
+    others = [(value, token) for token, value in place if token != own]
+    value, token = max(others, key=lambda each: each[0], default=(-math.inf, None))
+    return (_NO_TOKEN if token is None else token), value
+
+
+def _sure(count: int) -> TopTokens:
+    return TopTokens((0.0,) * count, (_NO_TOKEN,) * count, (-math.inf,) * count)
+
+
+def _ids_of(trajectory: Trajectory) -> tuple[int, ...]:
+    return tuple(i for step in trajectory.steps for i in step.token_ids or ())
+
+
+def _bare(text: str) -> str:
+    """Without what tokenizers do differently at the ends: the blank before a first word, and halves of characters."""
+    return text.strip("\ufffd").lstrip()
