@@ -7,7 +7,6 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,13 +85,6 @@ TRACES = [
 
 
 BABBLE = "I would rather talk about the weather."
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server") / "log.jsonl")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ def trace(id: str, *steps: str) -> Trajectory:
 
 
 TRACES = [trace("a", "3 - 4 = -1.", "So \\boxed{-1}."), trace("b", "3 - 4 = 1.", "Then 2.", "So \\boxed{1}.")]
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server") / "log.jsonl")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

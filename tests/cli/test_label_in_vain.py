@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ LEA = trace("Lea", "9", "Take one.", "So it is 9.")
 """The server never finds this answer."""
 STALLED = {"faults": [{"kind": "stall", "match": "Bob"}]}
 BROKEN = {"faults": [{"kind": "500", "match": "Bob"}]}
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server") / "log.jsonl")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

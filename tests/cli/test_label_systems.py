@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +68,6 @@ def test_a_judge_in_the_place_of_people_labels_up_to_the_first_error() -> None:
 
 
 # The command
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server") / "log.jsonl")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@
 It prints its port, answers as a function of prompt and seed alone, and appends one line of JSON to LOG for each sampling
 request it took and for each it answered. `POST /control`, or SETTINGS as JSON, sets how it behaves. The faults are a list of
 `{"kind", "times", "match"}`, each for the first `times` attempts of every request whose prompt holds `match`.
+
+With a `vocabulary`, a list of texts by id, it reads prompts of ids, writes in those tokens, tells their ids and, if asked for
+more than one, the two likeliest tokens in each place: `doubts` maps texts of tokens to those that it nearly wrote instead.
 """
 
 from __future__ import annotations
@@ -53,6 +56,20 @@ def solve(prompt: str, seed: int) -> str:
 def tokens_of(text: str) -> list[str]:
     """Words with their leading space; the separator hangs on the word before it, as BPE vocabularies like it."""
     return [piece for piece in text.replace(" ", "\0 ").replace("\n\n", "\n\n\0").split("\0") if piece]
+
+
+def spelled(text: str, vocabulary: list[str]) -> list[int]:
+    """The text in the longest tokens of a vocabulary that fit, from left to right."""
+    ids: list[int] = []
+    while text:
+        ids.append(
+            max(
+                (i for i, own in enumerate(vocabulary) if own and text.startswith(own)),
+                key=lambda i: len(vocabulary[i]),
+            )
+        )
+        text = text[len(vocabulary[ids[-1]]) :]
+    return ids
 
 
 class Loopback:
@@ -104,7 +121,7 @@ class Loopback:
         if path not in ("/v1/completions", "/v1/chat/completions"):
             return await send(writer, 404, {"detail": "Not Found"})
         request = json.loads(body)
-        prompt = prompt_of(request)
+        prompt = prompt_of(request, self.settings.get("vocabulary"))
         name = f"{request['seed']}|{prompt}"
         self.attempts[name] += 1
         self.in_flight += 1
@@ -194,7 +211,8 @@ class Loopback:
         write = solve if self.settings.get("solve") else write_text
         text = self.settings.get("text") or write(prompt, request["seed"] + k)
         finish, stop = "stop", None
-        tokens = [*tokens_of(text), EOS]
+        vocabulary: list[str] = self.settings.get("vocabulary") or []
+        tokens = [*([vocabulary[i] for i in spelled(text, vocabulary)] if vocabulary else tokens_of(text)), EOS]
         if request["max_tokens"] < len(tokens):
             tokens, finish = tokens[: request["max_tokens"]], "length"
             text = "".join(tokens)
@@ -207,8 +225,8 @@ class Loopback:
         choice: dict[str, Any] = {"index": k, "finish_reason": finish}
         if not self.settings.get("no_stop_reason"):
             choice["stop_reason"] = stop
-        if request.get("return_token_ids"):
-            choice["token_ids"] = [len(token) for token in tokens]
+        if request.get("return_token_ids") and not self.settings.get("no_ids"):
+            choice["token_ids"] = [vocabulary.index(token) if vocabulary else len(token) for token in tokens]
         if chat:
             choice["message"] = {"role": "assistant", "content": text}
             rows = [{"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)]
@@ -216,14 +234,32 @@ class Loopback:
         else:
             choice["text"] = text
             table = {"tokens": tokens, "token_logprobs": values}
-            choice["logprobs"] = table if request.get("logprobs") is not None else None
+            if vocabulary and request.get("logprobs", 0) > 1:
+                table |= self.likeliest(tokens, bool(request.get("return_tokens_as_token_ids")))
+            told = request.get("logprobs") is not None and not self.settings.get("no_logprobs")
+            choice["logprobs"] = table if told else None
         return choice
 
+    def likeliest(self, tokens: list[str], in_ids: bool) -> dict[str, Any]:
+        """Sure of a token (0.98, and 0.01 for another), or torn between two (0.5 and 0.25)."""
+        vocabulary, doubts = self.settings["vocabulary"], self.settings.get("doubts", {})
+        name = (
+            (lambda token: f"token_id:{vocabulary.index(token)}") if in_ids and not self.settings.get("texts") else str
+        )
+        rows = [
+            {name(token): -0.6931, name(doubts[token]): -1.3863} if token in doubts
+            else {name(token): -0.0202, name("!"): -4.6052}
+            for token in tokens
+        ]  # fmt: skip
+        return {"tokens": [name(token) for token in tokens], "top_logprobs": rows}
 
-def prompt_of(request: dict[str, Any]) -> str:
+
+def prompt_of(request: dict[str, Any], vocabulary: list[str] | None = None) -> str:
     if "messages" in request:
         return "".join(f"<{turn['role']}>{turn['content']}" for turn in request["messages"])
     prompt = request["prompt"]
+    if vocabulary and not isinstance(prompt, str):
+        return "".join(vocabulary[i] for i in prompt)
     return prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
 
 
