@@ -84,7 +84,11 @@ def _branched(leaves: int, limit: int, usual: _Usual) -> Plan:
     first = _volume(1, length, usual.prompt)
     low = _volume(1, length / LENGTH_SLACK, usual.prompt)
     expected = first + _volume(leaves - 1, length / 2, usual.prompt + length / 2)
-    return Plan(low, expected, _volume(leaves, limit, usual.prompt + limit))
+    # A solution goes on from another one, at most a whole completion further; a model in this process reads it all once more.
+    high = Volume()
+    for k in range(leaves):
+        high += _volume(1, limit, usual.prompt + (2 * k + 1) * limit)
+    return Plan(low, expected, high + Volume(cached=high.prompt * (leaves - 1) / leaves))
 
 
 def _simulated(method: GroundedTrees, usual: _Usual) -> Plan:

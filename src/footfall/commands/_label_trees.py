@@ -17,7 +17,7 @@ import numpy as np
 
 from footfall.commands._judges import without_seconds
 from footfall.commands._options import PolicyOptions
-from footfall.commands._parts import call_factory, open_policy
+from footfall.commands._parts import call_factory, open_policy, served_tokenizer
 from footfall.label.binary_search import BinarySearch
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.grounded_tree import GroundedTrees
@@ -27,10 +27,10 @@ from footfall.label.tally import drawn, ungradable
 from footfall.label.trees import Harvest, charged
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.store import Run
-from footfall.types import Judge, Judged, Problem, Trajectory, Tree, content_key
+from footfall.types import Cost, Judge, Judged, Problem, Trajectory, Tree, content_key
 
 if TYPE_CHECKING:
-    from footfall.policy.torch_policy import TorchPolicy
+    from footfall.policy.http import HttpPolicy
 
 __all__ = ["GROWERS", "Grower", "grower", "harvested", "tree_search", "without_answer"]
 
@@ -59,7 +59,7 @@ def tree_search(judge: Judge, searches: int) -> OmegaPRM:
 
 @dataclass(frozen=True)
 class _Branching:
-    """EDU-PRM's trees; they are written by a model in this process, whose rollouts go through no store."""
+    """EDU-PRM's trees. What is written goes through no store, which would not keep what the writer thought."""
 
     trees: EntropyTrees
 
@@ -70,11 +70,40 @@ class _Branching:
     def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
         found = Harvest()
         for each in replace(self.trees, separator=separator or "\n").grow(problems):
-            problem, rows = each.tree.problem, charged(each.rows(self.name), each.cost)
-            barren = () if rows else ((problem, ungradable(problem) or "no solution was written"),)
-            leaves = [each.tree.nodes[leaf] for leaf in each.tree.leaves()]
-            found += Harvest(rows, each.cost, barren, len(leaves), sum("cut" in leaf.meta for leaf in leaves))
+            found += _of_tree(each.tree, each.rows(self.name), each.cost)
         return found
+
+
+@dataclass(frozen=True)
+class _ServedBranching:
+    """The same over a server, which counts by itself what it is asked; a problem of which a request failed has no tree."""
+
+    trees: EntropyTrees
+    policy: HttpPolicy
+
+    @property
+    def name(self) -> str:
+        return self.trees.name
+
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
+        from footfall.policy.http_tokens import HttpTokens
+
+        writer = HttpTokens(self.policy, separator or "\n")
+        found = Harvest()
+        for each in replace(self.trees, policy=writer).grow(problems):
+            cost, reason = writer.spent(each.tree.problem), writer.failure(each.tree.problem)
+            if reason is None:
+                found += _of_tree(each.tree, each.rows(self.name), cost)
+            else:
+                found += Harvest(cost=cost, barren=((each.tree.problem, reason),))
+        return found
+
+
+def _of_tree(tree: Tree, rows: Sequence[Judged], cost: Cost) -> Harvest:
+    """The rows of one tree; its leaves count as rollouts."""
+    barren = () if rows else ((tree.problem, ungradable(tree.problem) or "no solution was written"),)
+    leaves = [tree.nodes[leaf] for leaf in tree.leaves()]
+    return Harvest(charged(rows, cost), cost, barren, len(leaves), sum("cut" in leaf.meta for leaf in leaves))
 
 
 @dataclass(frozen=True)
@@ -104,13 +133,22 @@ class _Hierarchical:
         return compress(tree, np.random.default_rng([self.params.seed, own]), self.share)
 
 
-def _edu_prm(policy: TorchPolicy, trees: int, threshold: float = 1.0, max_tokens: int = 512) -> _Branching:
+def _edu_prm(
+    policy: Policy, trees: int, threshold: float = 1.0, max_tokens: int = 512
+) -> _Branching | _ServedBranching:
+    from footfall.policy.http import HttpPolicy
+
+    if isinstance(policy, HttpPolicy):
+        from footfall.policy.http_tokens import HttpTokens
+
+        served_tokenizer("edu-prm", policy)
+        return _ServedBranching(EntropyTrees(HttpTokens(policy), trees, threshold, max_tokens), policy)
     from footfall.policy.torch_policy import TorchPolicy
 
     if not isinstance(policy, TorchPolicy):
         raise ValueError(
-            "edu-prm reads the whole distribution before every token, of which a server tells the likeliest few only: it needs "
-            "a model in this process as --policy (embedded, a folder or a hub id)"
+            "edu-prm reads the distribution before every token: it needs a model in this process as --policy (embedded, a "
+            "folder or a hub id), or a server with --tokenizer"
         )
     return _Branching(EntropyTrees(policy, trees, threshold, max_tokens))
 

@@ -57,6 +57,9 @@ class PolicyOptions:
     """A system message for that server, in chat mode."""
     template: str | None = None
     """What that server is sent in completions mode: a text with {prompt} in it and {steps} at its end."""
+    tokenizer: str | None = None
+    """Folder with the tokenizer of that server's model, for completions mode: prompts then go as token ids, and the ids that
+    the server writes are kept (vLLM), as adaptivestep and edu-prm need."""
     api_key_env: str | None = None
     """Environment variable that holds the server's key."""
     timeout: float | None = None

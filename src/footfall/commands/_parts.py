@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from footfall.commands._options import Drawing, PolicyOptions, given
 from footfall.commands._values import check_values
@@ -17,7 +17,20 @@ from footfall.policy.protocol import Policy
 from footfall.registry import load, parts
 from footfall.types import Cost, content_key
 
-__all__ = ["Opener", "call_factory", "found_in_words", "make_part", "open_policy", "separator_of", "settings"]
+if TYPE_CHECKING:
+    from footfall.encoding import Tokenizer
+    from footfall.policy.http import HttpPolicy
+
+__all__ = [
+    "Opener",
+    "call_factory",
+    "found_in_words",
+    "make_part",
+    "open_policy",
+    "separator_of",
+    "served_tokenizer",
+    "settings",
+]
 
 _NAMED_BY = {
     "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder)",
@@ -202,6 +215,16 @@ def _open(options: PolicyOptions) -> Policy:
         name, asked = "torch", {"path": name, **asked}
     policy: Policy = make_part("policy", name, asked)
     return policy
+
+
+def served_tokenizer(method: str, policy: HttpPolicy) -> Tokenizer:
+    """The tokenizer of a server's model, for a method that goes on from ids; an error says which flag names it."""
+    if policy.tokenizer is None:
+        raise ValueError(
+            f"{method} goes on in the middle of a line, from token ids: over a server it needs --tokenizer FOLDER, that of the "
+            "server's model, in completions mode"
+        )
+    return policy.tokenizer
 
 
 def separator_of(options: PolicyOptions) -> str:

@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from footfall.commands._parts import call_factory
+from footfall.commands._parts import call_factory, served_tokenizer
+from footfall.encoding import Tokenizer, fingerprint
 from footfall.lab.catalogue import catalogue
 from footfall.label.rollouts import StoredPolicy
 from footfall.policy.protocol import Policy, SamplingParams
@@ -69,20 +70,30 @@ def _adaptivestep(
 ) -> Judge:
     from footfall.label.adaptive_step import AdaptiveStep
     from footfall.label.monte_carlo import MonteCarlo
+    from footfall.policy.http import HttpPolicy
+
+    writer = policy.inner if isinstance(policy, StoredPolicy) else policy
+    completer, tokenizer = (
+        (policy, served_tokenizer("adaptivestep", writer))
+        if isinstance(writer, HttpPolicy)
+        else _from_ids(policy, writer)
+    )
+    rates = MonteCarlo(completer, rollouts, estimate, until, params=params)
+    return AdaptiveStep(rates, tokenizer, fingerprint(tokenizer), share)
+
+
+def _from_ids(policy: Policy, writer: Policy) -> tuple[Policy, Tokenizer]:
+    """The policy, a model in this process, as one that goes on in the middle of a line."""
     from footfall.policy.any_cut import AnyCut
     from footfall.policy.torch_policy import TorchPolicy
 
-    writer = policy.inner if isinstance(policy, StoredPolicy) else policy
     if not isinstance(writer, TorchPolicy):
         raise ValueError(
             "adaptivestep goes on in the middle of a line, from token ids: it needs a model in this process as --policy "
-            "(embedded, a folder or a hub id), the one that wrote the traces"
+            "(embedded, a folder or a hub id) or a server with --tokenizer, the one that wrote the traces"
         )
-    completer: Policy = AnyCut(writer)
-    if isinstance(policy, StoredPolicy):
-        completer = policy.around(completer, ":any-cut")
-    rates = MonteCarlo(completer, rollouts, estimate, until, params=params)
-    return AdaptiveStep(rates, writer.tokenizer, writer.vocabulary, share)
+    completer = AnyCut(writer)
+    return (policy.around(completer, ":any-cut") if isinstance(policy, StoredPolicy) else completer), writer.tokenizer
 
 
 BUILT: dict[str, Callable[..., Judge]] = {

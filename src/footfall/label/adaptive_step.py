@@ -2,8 +2,9 @@
 
     a step ends after each token whose probability was below τ, the quantile of all tokens of the given traces at `share`
 
-Such a step ends anywhere, so the completer goes on from token ids: it is a model in this process, and the one that wrote the
-traces, or one with its vocabulary.
+Such a step ends anywhere, so the completer goes on from token ids: it is a model in this process, or a server that is sent
+ids, and the one that wrote the traces, or one with its vocabulary. A trace that does not hold the ids and log-probabilities of
+all its tokens stays as it is and has no labels.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from footfall.encoding import Tokenizer
+from footfall.label.estimate import Plan, TokenCount, planned
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.probing import forget
 from footfall.segment.confidence import confidence, confidence_threshold
@@ -20,13 +22,15 @@ from footfall.types import Judgement, Trajectory
 
 __all__ = ["AdaptiveStep"]
 
+_NO_IDS = "does not hold the ids and log-probabilities of the tokens of --policy"
+
 
 @dataclass(frozen=True)
 class AdaptiveStep:
     """A judge of traces that it has cut anew (`prepared`): the rates of success after each of their steps."""
 
     rates: MonteCarlo
-    """Over a policy that goes on after a prefix cut anywhere (`footfall.policy.any_cut`)."""
+    """Over a policy that goes on after a prefix cut anywhere (`footfall.policy.any_cut`, or a server that is sent ids)."""
     tokenizer: Tokenizer
     vocabulary: str
     share: float = 0.02
@@ -42,20 +46,41 @@ class AdaptiveStep:
 
     def prepared(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """The traces in steps of confidence; the threshold is that of all of them together."""
-        for trace in trajectories:
-            if trace.tokenizer != self.vocabulary or any(not s.token_ids or not s.logprobs for s in trace.steps):
-                raise ValueError(
-                    f"trajectory {trace.id!r} does not hold the ids and log-probabilities of the tokens of --policy, where "
-                    "adaptivestep cuts: label the trajectories.parquet that `footfall sample` wrote with the same model in "
-                    "this process"
-                )
-        found = [p for trace in trajectories for step in trace.steps for p in step.logprobs or ()]
+        whole = [trace for trace in trajectories if self.refusal(trace) is None]
+        if trajectories and not whole:
+            raise ValueError(
+                f"trajectory {trajectories[0].id!r} {_NO_IDS}, where adaptivestep cuts, nor does any other: label the "
+                "trajectories.parquet that `footfall sample` wrote with the same model, in this process or over the same "
+                "server with the same --tokenizer (and --step-end none, which keeps all ids)"
+            )
+        found = [p for trace in whole for step in trace.steps for p in step.logprobs or ()]
         cut = confidence(confidence_threshold(found, self.share))
-        return [recut(trace, cut, self.tokenizer) for trace in trajectories]
+        return [trace if self.refusal(trace) else recut(trace, cut, self.tokenizer) for trace in trajectories]
+
+    def refusal(self, trace: Trajectory) -> str | None:
+        """Why a trace cannot be cut anew and labelled; `None` if it can."""
+        known = trace.tokenizer == self.vocabulary and all(step.token_ids and step.logprobs for step in trace.steps)
+        return (
+            None if known else f"the trace {_NO_IDS}; `footfall sample --step-end none` keeps all that the server tells"
+        )
+
+    def planned(self, trajectories: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
+        """What the rollouts of those traces take that can be labelled."""
+        return planned(self.rates, [trace for trace in trajectories if self.refusal(trace) is None], tokens)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return self.rates.judge(trajectories)
+        refused = [self.refusal(trace) for trace in trajectories]
+        said = iter(self.rates.judge([t for t, why in zip(trajectories, refused, strict=True) if why is None]))
+        return [
+            next(said) if why is None else _unlabelled(trace, self.rates.name, why)
+            for trace, why in zip(trajectories, refused, strict=True)
+        ]
 
     def forget(self) -> None:
         """Drop what the completer has cached."""
         forget(self.rates)
+
+
+def _unlabelled(trace: Trajectory, judge: str, reason: str) -> Judgement:
+    count = len(trace.steps)
+    return Judgement(trace.id, (None,) * count, judge, failures=(reason,) * count)

@@ -46,7 +46,9 @@ def read_told(payload: object, url: str, id_of: Callable[[str], int | None]) -> 
         )
     likeliest = tuple(tuple((_id(name, id_of), value) for name, value in place) for place in places)
     usage = reply.usage
-    return Told(choice.text, choice.finish == "stop", _ids(choice, payload, url, id_of), choice.logprobs, likeliest, usage)
+    return Told(
+        choice.text, choice.finish == "stop", _ids(choice, payload, url, id_of), choice.logprobs, likeliest, usage
+    )
 
 
 def _ids(choice: Choice, payload: object, url: str, id_of: Callable[[str], int | None]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from footfall.encoding import Tokenizer, fingerprint
 from footfall.policy._http_client import AttemptError, Outcome, run_in_thread
@@ -25,11 +25,12 @@ from footfall.policy._http_likeliest import IDS_IN_WORDS, Told, read_told
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.types import Cost, Step, Trajectory
+from footfall.types import Cost, Problem, Step, Trajectory
 
 __all__ = ["HttpTokens", "TopTokens", "entropy_of"]
 
 _NO_TOKEN = -1
+_Key: TypeAlias = tuple[str, str]
 
 
 class TopTokens(NamedTuple):
@@ -58,19 +59,25 @@ class HttpTokens:
         self.policy, self.separator = policy, separator
         self.tokenizer: Tokenizer = policy.tokenizer
         self.vocabulary = fingerprint(self.tokenizer)
-        self.spent: defaultdict[str, Cost] = defaultdict(Cost)
-        """By the problem's id."""
-        self.failures: dict[str, str] = {}
-        """The first of each problem; nothing more is asked for it."""
-        self._thoughts: dict[tuple[str, tuple[int, ...]], TopTokens] = {}
+        self._spent: defaultdict[_Key, Cost] = defaultdict(Cost)
+        self._failures: dict[_Key, str] = {}
+        self._thoughts: dict[tuple[_Key, tuple[int, ...]], TopTokens] = {}
 
     @property
     def name(self) -> str:
         return self.policy.name
 
+    def spent(self, problem: Problem) -> Cost:
+        """What the server counted for this problem so far."""
+        return self._spent[_key(problem)]
+
+    def failure(self, problem: Problem) -> str | None:
+        """Why a text of this problem could not be written; nothing more is asked for it then."""
+        return self._failures.get(_key(problem))
+
     def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
         """The greedy rest of each text, as one step; what failed says so, and so do all later ones of that problem."""
-        due = [i for i, prefix in enumerate(prefixes) if prefix.problem.id not in self.failures]
+        due = [i for i, prefix in enumerate(prefixes) if self.failure(prefix.problem) is None]
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
         asked = self._ask([replace(prefixes[i], separator="") for i in due], params)
         outcomes = dict(zip(due, asked, strict=True))
@@ -81,7 +88,7 @@ class HttpTokens:
         found = []
         for each in trajectories:
             ids = _ids_of(each)
-            found.append(self._thoughts.pop((each.problem.id, ids), None) or _sure(len(ids)))
+            found.append(self._thoughts.pop((_key(each.problem), ids), _sure(len(ids))))
         return found
 
     def ends(self, token: int) -> bool:
@@ -120,21 +127,21 @@ class HttpTokens:
         return told._replace(ids=told.ids[:own], logprobs=told.logprobs[:own], likeliest=told.likeliest[:own])
 
     def _kept(self, prefix: Trajectory, asked: tuple[Outcome[Told], float] | None) -> Completion:
-        problem, begun = prefix.problem.id, _ids_of(prefix)
+        problem, begun = _key(prefix.problem), _ids_of(prefix)
         if asked is None:
-            return Completion((), "error", error=self.failures[problem])
+            return Completion((), "error", error=self._failures[problem])
         (outcome, seconds), told = asked, asked[0].value
         cost = Cost(calls=outcome.calls, seconds=seconds)
         if told is not None and told.usage is not None:
             cost += Cost(told.usage.prompt_tokens, told.usage.cached_tokens, told.usage.generated_tokens)
-        self.spent[problem] += cost
+        self._spent[problem] += cost
         if told is None or not (begun or told.ids):
-            self.failures[problem] = outcome.error or "the server wrote nothing"
-            return Completion((), "error", error=self.failures[problem], cost=cost)
+            self._failures[problem] = outcome.error or "the server wrote nothing"
+            return Completion((), "error", error=self._failures[problem], cost=cost)
         self._thoughts[problem, begun + told.ids] = _after(len(begun), told)
         step = Step(self.text(told.ids), token_ids=told.ids, logprobs=told.logprobs)
-        finish = "end" if told.stopped else "length"
-        return Completion((step,) if told.ids else (), finish, 0, self.vocabulary, cost=cost)
+        steps = (step,) if told.ids else ()
+        return Completion(steps, "end" if told.stopped else "length", 0, self.vocabulary, cost=cost)
 
     def _decoded(self, ids: Sequence[int], skip: bool = False) -> str:
         decode = self.tokenizer.decode
@@ -173,6 +180,10 @@ def _second(own: int, place: Sequence[tuple[int | None, float]]) -> tuple[int, f
 
 def _sure(count: int) -> TopTokens:
     return TopTokens((0.0,) * count, (_NO_TOKEN,) * count, (-math.inf,) * count)
+
+
+def _key(problem: Problem) -> _Key:
+    return problem.id, problem.text
 
 
 def _ids_of(trajectory: Trajectory) -> tuple[int, ...]:
