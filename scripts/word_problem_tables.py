@@ -95,7 +95,8 @@ def searches(facts: Facts) -> str:
 def _searched(one: Facts) -> list[str]:
     apart = percent(one["− majority"], sign=True) if "− majority" in one else ""
     return [
-        str(len(one["right"])), percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}", f"{one['seconds']:.0f}",
+        str(len(one["right"])), percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}",
+        f"{one['seconds']:.0f}",
     ]  # fmt: skip
 
 
