@@ -107,7 +107,7 @@ def show_rest(console: Console, lacking: Mapping[str, str], unmeasured: Mapping[
     """What was left out and why, and where the report is."""
     facts(console, {
         **{f"{name} does not apply": why for name, why in lacking.items()},
-        "not measured": ", ".join(unmeasured),
+        **{f"{name} not measured": why for name, why in unmeasured.items()},
         "report": page.with_name("report.json"),
         "page": page,
     })  # fmt: skip

@@ -102,8 +102,8 @@ BUILT: dict[str, Callable[..., Judge]] = {
 """Systems that are more than a labeller with settings. A parameter `prm` or `judge` is a judge, by name or folder."""
 _JUDGES = ("prm", "judge")
 _MISSING = {
-    "prm800k": "its labels are people's (read such data by --format prm800k; `footfall train` takes it as it is). In their "
-    "place it takes a judge: --set judge=NAME or FOLDER, whose labels it keeps up to the first error",
+    "prm800k": "--set judge=NAME or FOLDER, whose labels it keeps up to the first error, in the place of people's (data that "
+    "people labelled is read by --format prm800k, and `footfall train` takes it as it is)",
     "actprm": "--set prm=FOLDER, a PRM of several heads (docs/training.md) that says which traces it is unsure of, and --set "
     "judge=NAME, who labels those, as in --set judge=critic with --policy",
     "ssrm": "--set prm=FOLDER, the PRM whose labels are taken where it is sure (--set confidence=0.8)",
