@@ -100,7 +100,7 @@ def test_a_system_over_a_prm_asks_it(server: Server, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("prm800k",), "its labels are people's (read such data by --format prm800k"),
+        (("prm800k",), "--set judge=NAME or FOLDER, whose labels it keeps"),
         (("ssrm",), "ssrm needs --set prm=FOLDER"),
         (("actprm", "--set", "prm=random"), "actprm needs --set prm=FOLDER, a PRM of several heads"),
         (("actprm", "--set", "prm=random", "judge=always-right"), "tells no spread: train it with several heads"),
