@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from footfall.cli import main
 from footfall.policy.protocol import Completion, SamplingParams
+from footfall.policy.runs import Run
 from footfall.types import Trajectory
 
 POLICIES = {
@@ -32,13 +33,8 @@ POLICIES = {
 
 def watch(policy: Any, log: Path, seconds: float) -> None:
     """Make the class `policy` tell the log what it sampled: process, prefix and sample index, a line each."""
-    sample = policy.sample
 
-    def watched(
-        self: Any, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        time.sleep(seconds)
-        sampled: list[list[Completion]] = sample(self, prefixes, n, params, first)
+    def tell(prefixes: Sequence[Trajectory], sampled: list[list[Completion]]) -> list[list[Completion]]:
         lines = [
             f"{os.getpid()} {prefix.key} {completion.index}\n"
             for prefix, completions in zip(prefixes, sampled, strict=True)
@@ -47,6 +43,25 @@ def watch(policy: Any, log: Path, seconds: float) -> None:
         with log.open("ab", buffering=0) as stream:
             stream.write("".join(lines).encode())  # one write, so that a kill leaves all of it or nothing
         return sampled
+
+    if hasattr(policy, "sample_runs"):  # which `sample` goes through
+        of_runs = policy.sample_runs
+
+        def watched_runs(
+            self: Any, runs: Sequence[Run], params: SamplingParams = SamplingParams()
+        ) -> list[list[Completion]]:
+            time.sleep(seconds)
+            return tell([run.prefix for run in runs], of_runs(self, runs, params))
+
+        policy.sample_runs = watched_runs
+        return
+    sample = policy.sample
+
+    def watched(
+        self: Any, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        time.sleep(seconds)
+        return tell(prefixes, sample(self, prefixes, n, params, first))
 
     policy.sample = watched
 
