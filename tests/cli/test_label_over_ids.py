@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,6 @@ from tests.cli.telling import told
 from tests.policy.served_tokens import DOUBTS, FOLDER, embedded_tokenizer, vocabulary
 
 NAMES = ("a", "b")
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server") / "log.jsonl")
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")

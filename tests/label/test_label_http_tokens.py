@@ -12,7 +12,7 @@ from footfall.encoding import fingerprint
 from footfall.label.edu_prm import EntropyTrees, Grown, TokenWriter
 from footfall.policy._http_likeliest import read_told
 from footfall.policy.http import HttpPolicy, Server, ServerRefusedError
-from footfall.policy.http_tokens import HttpTokens, entropy_of
+from footfall.policy.http_tokens import HttpTokens, least_entropy
 from footfall.types import Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess
 from tests.policy.served_tokens import DOUBTS, embedded_tokenizer, vocabulary
@@ -46,9 +46,9 @@ def grown(by: HttpTokens, **options: Any) -> list[Grown]:
 
 
 def test_the_entropy_of_the_likeliest_tokens_takes_the_others_for_one() -> None:
-    assert entropy_of([math.log(0.5), math.log(0.25)]) == pytest.approx(1.5 * math.log(2))
-    assert entropy_of([0.0]) == 0 == entropy_of([0.0, -1000.0])
-    assert entropy_of([math.log(0.5)]) < entropy_of([math.log(0.5), math.log(0.25)]) < math.log(4)
+    assert least_entropy([math.log(0.5), math.log(0.25)]) == pytest.approx(1.5 * math.log(2))
+    assert least_entropy([0.0]) == 0 == least_entropy([0.0, -1000.0])
+    assert least_entropy([math.log(0.5)]) < least_entropy([math.log(0.5), math.log(0.25)]) < math.log(4)
 
 
 def test_a_text_and_what_was_thought_of_it_are_one_request_in_ids(

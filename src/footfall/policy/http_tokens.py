@@ -25,9 +25,10 @@ from footfall.policy._http_likeliest import IDS_IN_WORDS, Told, read_told
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, SamplingParams
+from footfall.segment.entropy import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
 
-__all__ = ["HttpTokens", "TopTokens", "entropy_of"]
+__all__ = ["HttpTokens", "TopTokens", "least_entropy"]
 
 _NO_TOKEN = -1
 _Key: TypeAlias = tuple[str, str]
@@ -43,11 +44,10 @@ class TopTokens(NamedTuple):
     second_logprob: tuple[float, ...]
 
 
-def entropy_of(logprobs: Sequence[float]) -> float:
+def least_entropy(logprobs: Sequence[float]) -> float:
     """In nats, of the likeliest tokens' log-probabilities, with all other tokens taken for one: at least so much it is."""
     listed = [math.exp(each) for each in logprobs]
-    rest = 1.0 - sum(listed)
-    return -sum(p * math.log(p) for p in (*listed, rest) if p > 0)
+    return entropy_of([*listed, 1.0 - sum(listed)])
 
 
 class HttpTokens:
@@ -162,7 +162,7 @@ class HttpTokens:
 
 def _after(begun: int, told: Told) -> TopTokens:
     """Of a whole text, of which the first `begun` tokens were given."""
-    entropy = tuple(entropy_of([value for _, value in place]) for place in told.likeliest)
+    entropy = tuple(least_entropy([value for _, value in place]) for place in told.likeliest)
     seconds = [_second(own, place) for own, place in zip(told.ids, told.likeliest, strict=True)]
     before = _sure(begun)
     return TopTokens(
