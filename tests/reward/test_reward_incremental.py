@@ -160,6 +160,19 @@ def test_a_trace_takes_the_place_of_what_it_grew_from() -> None:
     assert cache.each_logits([reading(ROOT, C), reading(ROOT, A, C)], 100)[1] == [2, 2]
 
 
+def test_memory_is_held_for_little_more_than_what_is_known(model: Tiny) -> None:
+    """As in a beam search: sixteen traces grow from every round's best, and the room of the others is given back."""
+    cache = PrefixCache(model, 200)
+    best = [ROOT]
+    for round in range(12):
+        grown = [reading(*best, [1 + (7 * round + k) % 40, k % 9, 2]) for k in range(16)]
+        found, _ = cache.each_logits(grown, 1000)
+        same(found, model.each_logits(grown))
+        best = [*best, list(grown[5].ids[-3:])]
+        assert cache._held <= 200 and cache.room <= 2 * 200 + len(grown[0].ids)
+    assert sum(map(len, cache._of_piece.values())) == len(cache._entries)
+
+
 def test_what_follows_the_last_read_is_not_run(model: Tiny) -> None:
     """The end of a chat's turn, say: the next step stands in its place when the trace has grown."""
     cache = PrefixCache(model, 1000)

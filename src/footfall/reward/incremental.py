@@ -5,13 +5,14 @@ or several that differ) takes the keys, values and logits from there and runs on
 lengths share a batch: they are padded on the left and masked, and every token keeps its true position.
 
 What a batch leaves is kept in one piece, all layers together, and its traces point into it: a few large copies instead
-of thousands of small ones. The piece goes when the last of its traces is forgotten.
+of thousands of small ones. A piece of which less than half is needed by traces that are still known is copied
+to a smaller one.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -71,9 +72,18 @@ class PrefixCache:
         """Ids up to a read position -> ids of the entry that begins with them."""
         self._shared_lengths: set[int] = set()
         """Of beginnings that are kept by themselves, as entries that are read nowhere."""
+        self._of_piece: dict[int, set[Ids]] = {}
+        """Address of a piece -> ids of the entries that point into it."""
+
+    @property
+    def room(self) -> int:
+        """Tokens that memory is held for, padding and all."""
+        pieces = [self._entries[next(iter(ids))].kept for ids in self._of_piece.values()]
+        return sum(kept.shape[2] * kept.shape[4] for kept in pieces)
 
     def forget(self) -> None:
         self._entries.clear()
+        self._of_piece.clear()
         self._at.clear()
         self._shared_lengths.clear()
         self._held = 0
@@ -90,18 +100,20 @@ class PrefixCache:
         tokens = [0] * len(wanted)
         self._share({i: reading for reading, i in owner.items()}, tokens, token_budget)
         jobs = {i: self._job(reading) for reading, i in owner.items()}
-        logits: dict[int, Tensor] = {}
-        for i, found in self._run_all(jobs, token_budget):
-            logits[i] = found
-            tokens[i] += jobs[i].new
+        logits = self._run_all(jobs, tokens, token_budget)
+        self._tidy()
         return [logits[owner[reading]] for reading in wanted], tokens
 
-    def _run_all(self, jobs: Mapping[int, _Job], token_budget: int) -> Iterator[tuple[int, Tensor]]:
-        """Each job's logits, in batches of like length."""
+    def _run_all(self, jobs: dict[int, _Job], tokens: list[int], token_budget: int) -> dict[int, Tensor]:
+        """Each job's logits, in batches of like length; a job that is done holds no past any more."""
         places = list(jobs)
+        logits: dict[int, Tensor] = {}
         for group in pack([len(jobs[i].reading.ids) for i in places], token_budget, max_waste=1.0):
-            part = [places[k] for k in group]
-            yield from zip(part, self._run([jobs[i] for i in part]), strict=True)
+            part = {places[k]: jobs.pop(places[k]) for k in group}
+            logits.update(zip(part, self._run(list(part.values())), strict=True))
+            for i, job in part.items():
+                tokens[i] += job.new
+        return logits
 
     def _share(self, readings: Mapping[int, Reading], tokens: list[int], token_budget: int) -> None:
         """Read what several traces that nothing is known of have in common before the first read position of any."""
@@ -112,8 +124,7 @@ class PrefixCache:
             if len(group) > 1:
                 jobs[group[0]] = _Job(Reading(shared, ()), None, 0, ())
                 self._shared_lengths.add(len(shared))
-        for i, _ in self._run_all(jobs, token_budget):
-            tokens[i] += jobs[i].new
+        self._run_all(jobs, tokens, token_budget)
 
     def _job(self, reading: Reading) -> _Job:
         for k in reversed(range(len(reading.positions))):
@@ -196,16 +207,36 @@ class PrefixCache:
                 self._drop(older)
         self._drop(entry.ids)
         self._entries[entry.ids] = entry
+        self._of_piece.setdefault(id(entry.kept), set()).add(entry.ids)
         self._held += len(entry.ids)
         self._at.update(dict.fromkeys(places, entry.ids))
         while self._held > self.tokens and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))
+
+    def _tidy(self) -> None:
+        """Copy what is left of pieces that are mostly empty to smaller ones."""
+        for address, inside in list(self._of_piece.items()):
+            entries = [self._entries[ids] for ids in inside]
+            kept = entries[0].kept
+            first, end = min(e.start for e in entries), max(e.start + len(e.ids) for e in entries)
+            if 2 * len(entries) * (end - first) > kept.shape[2] * kept.shape[4]:
+                continue
+            rows = torch.tensor([entry.row for entry in entries], device=kept.device)
+            smaller = kept[..., first:end, :].index_select(2, rows)
+            for row, entry in enumerate(entries):
+                self._entries[entry.ids] = entry._replace(kept=smaller, row=row, start=entry.start - first)
+            del self._of_piece[address]
+            self._of_piece[id(smaller)] = inside
 
     def _drop(self, ids: Ids) -> None:
         gone = self._entries.pop(ids, None)
         if gone is None:
             return
         self._held -= len(ids)
+        piece = self._of_piece[id(gone.kept)]
+        piece.discard(ids)
+        if not piece:
+            del self._of_piece[id(gone.kept)]
         for position in gone.positions:
             if self._at.get(ids[: position + 1]) == ids:
                 del self._at[ids[: position + 1]]
