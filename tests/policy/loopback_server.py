@@ -6,6 +6,11 @@ It prints its port, answers as a function of prompt and seed alone, and appends 
 request it took and for each it answered. `POST /control`, or SETTINGS as JSON, sets how it behaves. The faults are a list of
 `{"kind", "times", "match"}`, each for the first `times` attempts of every request whose prompt holds `match`.
 
+With `llama_cpp` it answers as llama.cpp's server does: it gives back the chat turn that it goes on with, does not tell the
+token that meets a stop string, counts the first choice only, and says in `__verbose` what stopped that one if it is asked to.
+
+A `lead` comes before its text, unless the prompt ends with it.
+
 With a `vocabulary`, a list of texts by id, it reads prompts of ids, writes in those tokens, tells their ids and, if asked for
 more than one, the two likeliest tokens in each place: `doubts` maps texts of tokens to those that it nearly wrote instead.
 """
@@ -198,6 +203,8 @@ class Loopback:
     def reply(self, request: dict[str, Any], prompt: str) -> dict[str, Any]:
         chat = "messages" in request
         choices = [self.choice(request, prompt, k, chat) for k in range(request.get("n", 1))]
+        if self.settings.get("llama_cpp"):
+            return as_llama_cpp(request, choices, len(prompt.split()))
         reply: dict[str, Any] = {"id": "x", "model": request.get("model"), "choices": choices[::-1]}
         if not self.settings.get("no_usage"):
             n_tokens = sum(
@@ -210,6 +217,8 @@ class Loopback:
     def choice(self, request: dict[str, Any], prompt: str, k: int, chat: bool) -> dict[str, Any]:
         write = solve if self.settings.get("solve") else write_text
         text = self.settings.get("text") or write(prompt, request["seed"] + k)
+        lead = self.settings.get("lead", "")
+        text = text if prompt.endswith(lead) else lead + text
         finish, stop = "stop", None
         vocabulary: list[str] = self.settings.get("vocabulary") or []
         tokens = [*([vocabulary[i] for i in spelled(text, vocabulary)] if vocabulary else tokens_of(text)), EOS]
@@ -252,6 +261,40 @@ class Loopback:
             for token in tokens
         ]  # fmt: skip
         return {"tokens": [name(token) for token in tokens], "top_logprobs": rows}
+
+
+def as_llama_cpp(request: dict[str, Any], choices: list[dict[str, Any]], prompt_tokens: int) -> dict[str, Any]:
+    """The same reply in the shape that llama.cpp gave it in October 2026."""
+    stopped = [choice.pop("stop_reason") for choice in choices]
+    for choice, stop in zip(choices, stopped, strict=True):
+        if choice["logprobs"]:
+            rows = llama_cpp_rows(choice, stop or EOS)
+            choice["logprobs"] = {"content": rows} if any(row["token"] for row in rows) else None
+        turn = request["messages"][-1] if "messages" in request else {}
+        if turn.get("role") == "assistant":
+            choice["message"]["content"] = turn["content"] + choice["message"]["content"]
+    kind = "limit" if choices[0]["finish_reason"] == "length" else "word" if stopped[0] else "eos"
+    written = len((choices[0]["logprobs"] or {"content": ()})["content"]) + (kind == "word")
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": written, "total_tokens": prompt_tokens + written}
+    reply = {"choices": choices, "model": "toy.gguf", "system_fingerprint": "b0-unknown", "usage": usage, "timings": {}}
+    if request.get("verbose"):
+        reply["__verbose"] = {"index": 0, "stop_type": kind, "stopping_word": stopped[0] or ""}
+    return reply
+
+
+def llama_cpp_rows(choice: dict[str, Any], end: str) -> list[dict[str, Any]]:
+    """Its tokens with their ids, without the one that meets a stop string; the end of text is one without text."""
+    table = choice["logprobs"]
+    texts = table.get("tokens") or [row["token"] for row in table["content"]]
+    values = table.get("token_logprobs") or [row["logprob"] for row in table["content"]]
+    if choice["finish_reason"] == "stop" and end != EOS:
+        texts, values = texts[:-1], values[:-1]
+    elif choice["finish_reason"] == "stop":
+        texts[-1] = texts[-1].removesuffix(end)
+    return [
+        {"id": len(text), "token": text, "bytes": list(text.encode()), "logprob": value, "top_logprobs": []}
+        for text, value in zip(texts, values, strict=True)
+    ]
 
 
 def prompt_of(request: dict[str, Any], vocabulary: list[str] | None = None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from footfall.policy._http_jobs import vocabulary
 from footfall.policy._http_steps import Cutter
 from footfall.policy._http_wire import Choice
 from footfall.policy.http import HttpPolicy, http_policy
@@ -100,7 +101,7 @@ def test_with_a_tokenizer_the_fragment_goes_as_the_ids_that_it_was_sampled_with(
             return {"a": 97}
 
     policy = replace(server.policy(), tokenizer=Letters())  # type: ignore[arg-type]
-    known = replace(PREFIX, tokenizer=policy._form.vocabulary).extend([Step("ab", token_ids=(7,), logprobs=(-1.0,))])
+    known = replace(PREFIX, tokenizer=vocabulary(policy)).extend([Step("ab", token_ids=(7,), logprobs=(-1.0,))])
     before = [ord(letter) for letter in "What is 2 + 2?\nso two\n\n"]
     policy.resume([unfinished(known)], 1, LONG)
     assert server.requests()[-1]["prompt"] == [*before, 7]
@@ -120,13 +121,13 @@ def test_with_a_tokenizer_the_fragment_goes_as_the_ids_that_it_was_sampled_with(
 def test_the_end_of_a_step_is_found_wherever_the_fragment_stops(
     fragment: str, text: str, stop: str | None, steps: list[str], finish: str
 ) -> None:
-    cutter = Cutter("\n\n", "step", "reported", False, False, begun=Step(fragment))
+    cutter = Cutter("\n\n", "step", "reported", "", False, begun=Step(fragment))
     written = cutter.read(Choice(text, "stop", True, stop))
     assert ([step.text for step in written.steps], written.finish) == (steps, finish)
 
 
 def test_ids_of_fragment_and_rest_are_one_step() -> None:
     begun = Step("so", token_ids=(4, 5), logprobs=(-1.0, -2.0))
-    cutter = Cutter("\n\n", "step", "reported", False, True, begun)
+    cutter = Cutter("\n\n", "step", "reported", "", True, begun)
     written = cutter.read(Choice(" two", "stop", True, "\n\n", (" two", "\n\n"), (-3.0, -4.0), (6, 7)))
     assert written.steps == (Step("so two", token_ids=(4, 5, 6, 7), logprobs=(-1.0, -2.0, -3.0, -4.0)),)

@@ -47,7 +47,7 @@ def test_every_token_of_a_step_goes_to_that_step_once(tokens: list[str], separat
     text = "".join(tokens)
     logprobs = tuple(-float(i) for i in range(len(tokens)))
     choice = Choice(text, "length", True, None, tuple(tokens), logprobs, tuple(range(len(tokens))))
-    written = Cutter(separator, "end", "reported", False, keep_ids=True).read(choice)
+    written = Cutter(separator, "end", "reported", "", keep_ids=True).read(choice)
     given_out = [value for step in written.steps for value in step.logprobs or ()]
     assert given_out == sorted(set(given_out), reverse=True)
     for step in written.steps:
@@ -57,14 +57,14 @@ def test_every_token_of_a_step_goes_to_that_step_once(tokens: list[str], separat
 
 def test_ids_that_do_not_spell_the_step_are_dropped_but_logprobs_stay() -> None:
     choice = Choice("a.", "stop", True, "\n\n", ("a", ".\n\n\n"), (-1.0, -2.0), (5, 6))
-    written = Cutter("\n\n", "step", "reported", False, keep_ids=True).read(choice)
+    written = Cutter("\n\n", "step", "reported", "", keep_ids=True).read(choice)
     assert written.finish == "step" and written.steps[0].token_ids is None
     assert written.steps[0].logprobs == (-1.0, -2.0)
 
 
 def test_tokens_that_do_not_spell_the_text_leave_no_logprobs_and_say_so() -> None:
     choice = Choice("é!", "stop", True, None, ("\ufffd", "!"), (-1.0, -2.0))
-    written = Cutter("\n\n", "end", "reported", False, keep_ids=False).read(choice)
+    written = Cutter("\n\n", "end", "reported", "", keep_ids=False).read(choice)
     assert written.steps[0].logprobs is None and not written.spelled
 
 

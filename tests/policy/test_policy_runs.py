@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.label.rollouts import StoredPolicy
+from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.embedded import embedded
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.runs import Run, RunSampler, runs_of, sample_runs

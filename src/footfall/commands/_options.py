@@ -22,6 +22,8 @@ _ADDRESS = re.compile(r"https?://[^,]*")
 _PAIRS = re.compile(r",(?=[^,=\s]*=)|,(?=[^,=\s]*$)")
 """The commas in front of KEY=VALUE, and of a last word that is none; others are part of a value."""
 _NUMBERS: dict[str, type[int] | type[float]] = {"timeout": float, "retries": int, "concurrency": int}
+_SWITCHES = ("neutral", "logprobs")
+_TRUTHS = {"true": True, "false": False}
 StepEnd = Literal["auto", "line", "blank-line", "none"]
 
 
@@ -59,7 +61,15 @@ class PolicyOptions:
     """What that server is sent in completions mode: a text with {prompt} in it and {steps} at its end."""
     tokenizer: str | None = None
     """Folder with the tokenizer of that server's model, for completions mode: prompts then go as token ids, and the ids that
-    the server writes are kept (vLLM), as adaptivestep and edu-prm need."""
+    the server writes are kept (vLLM, and llama.cpp's of whole answers), as adaptivestep and edu-prm need."""
+    step_stop: Literal["reported", "cut", "assumed"] | None = None
+    """How one learns that a step, not the answer, ended there. reported: the server says so (vLLM, SGLang, llama.cpp). cut: the
+    text is cut here, which is exact with any server but pays for the tokens thrown away. assumed: it always was a step.
+    None: reported."""
+    neutral: bool | None = None
+    """Whether that server is sent fields beside OpenAI's own, which switch off its own sampling defaults. None: True."""
+    logprobs: bool | None = None
+    """Whether that server is asked for the log-probabilities of its tokens. None: True."""
     api_key_env: str | None = None
     """Environment variable that holds the server's key."""
     timeout: float | None = None
@@ -172,9 +182,15 @@ def policy_in_words(words: str) -> PolicyOptions:
             raise ValueError(
                 f"{words!r}: {pair!r} says nothing of a policy; it takes {', '.join(sorted(known))}, as KEY=VALUE"
             )
-        found[key] = _number(words, key, value) if key in _NUMBERS else value
+        found[key] = _read(words, key, value)
     in_range(found, words)
     return PolicyOptions(policy=name.strip() or None, **found).resolved()
+
+
+def _read(words: str, key: str, value: str) -> float | int | bool | str:
+    if key in _SWITCHES:
+        return _TRUTHS.get(value.lower(), value)
+    return _number(words, key, value) if key in _NUMBERS else value
 
 
 def _number(words: str, key: str, value: str) -> float | int:

@@ -16,7 +16,7 @@ __all__ = ["open_run", "run_folder", "run_settings"]
 
 _NOT_SETTINGS = ("out", "fresh", "json", "store", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
-_LATER = ("system", "template", "tokenizer", "trees")
+_LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees")
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 _POLICIES = ("policy", "helper", "prover")
 """Options that hold policies in words; what these say of the place does not count either."""

@@ -65,7 +65,9 @@ class Server:
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"url={self.url!r} is not a server's address; write e.g. http://localhost:8000/v1")
         if url.userinfo:
-            raise ValueError("the url holds a user name or password; give the key as api_key or by api_key_env instead")
+            raise ValueError(
+                "the url holds a user name or password; give the key as api_key or by api_key_env (--api-key-env) instead"
+            )
         if url.path == "/":
             url = url.copy_with(path="/v1")
         object.__setattr__(self, "url", str(url).rstrip("/"))
@@ -136,7 +138,9 @@ class Session:
     def _last_words(self, failed: AttemptError, attempt: int) -> str:
         words = f"{self._redact(str(failed))} (attempt {attempt} of {self.server.retries + 1})"
         if failed.wait > self.server.longest_wait:
-            words += f"; it asks for a wait of {failed.wait:g} s, longest_wait is {self.server.longest_wait:g} s"
+            words += (
+                f"; it asks for a wait of {failed.wait:g} s, more than {self.server.longest_wait:g} s (longest_wait)"
+            )
         return words
 
     async def _attempt(self, question: Question, attempt: int, parse: Callable[[object], T]) -> T:
@@ -144,10 +148,12 @@ class Session:
         try:
             response, body = await asyncio.wait_for(self._exchange(question, attempt), server.total_timeout)
         except asyncio.TimeoutError:
-            raise AttemptError(f"no whole answer within total_timeout={server.total_timeout:g} s") from None
+            raise AttemptError(
+                f"no whole answer within {server.total_timeout:g} s (total_timeout; --timeout)"
+            ) from None
         except httpx.TimeoutException as error:
-            limits = f"connect_timeout={server.connect_timeout:g} s, read_timeout={server.read_timeout:g} s"
-            raise AttemptError(f"{type(error).__name__}: the server was silent for too long ({limits})") from error
+            limits = f"{server.connect_timeout:g} s to connect, {server.read_timeout:g} s for a word (read_timeout; --timeout)"
+            raise AttemptError(f"{type(error).__name__}: the server was silent for too long: {limits}") from error
         except httpx.TransportError as error:
             raise AttemptError(f"{type(error).__name__}: {error or 'connection lost'}") from error
         self._check_status(question, response, body)
@@ -196,14 +202,16 @@ class Session:
 _TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HTTP 413", re.IGNORECASE)
 
 _BAD_FIELD = (
-    "the server does not take one of the fields sent: try neutral=False or logprobs=False; in chat mode a prefix "
-    "with steps needs continue_final_message (vLLM, SGLang), otherwise use mode='completions' (--mode completions)"
+    "the server does not take one of the fields sent: try neutral=False (--neutral False), logprobs=False (--logprobs False) "
+    "or batch_n=False; in chat mode a prefix with steps needs continue_final_message (vLLM, SGLang, llama.cpp), otherwise "
+    "use mode='completions' (--mode completions)"
 )
+_BAD_KEY = "check api_key, or the variable named by api_key_env (--api-key-env)"
 _FIXES = {
     400: _BAD_FIELD,
-    401: "check api_key, or the variable named by api_key_env",
-    403: "check api_key, or the variable named by api_key_env",
-    404: "check the url (mostly it ends in /v1) and the model's name",
+    401: _BAD_KEY,
+    403: _BAD_KEY,
+    404: "check the url (mostly it ends in /v1) and the model's name (--model)",
     422: _BAD_FIELD,
 }
 

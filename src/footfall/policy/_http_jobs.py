@@ -7,18 +7,24 @@ always give the same question and the same completions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from footfall.encoding import Template, Tokenizer, encode, fingerprint
+from footfall.encoding import Template, encode, fingerprint
 from footfall.policy._http_client import AttemptError, Outcome, Question, ServerRefusedError
-from footfall.policy._http_steps import Cutter, StepStop
-from footfall.policy._http_wire import Mode, Reply, messages, read_reply, sampling_fields
+from footfall.policy._http_steps import Cutter
+from footfall.policy._http_wire import TELL_STOP, Mode, Reply, messages, read_reply, sampling_fields, turn_of
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.types import Cost, Json, Step, Trajectory
 
-__all__ = ["Form", "Job", "among", "check_prefix", "likeliest"]
+if TYPE_CHECKING:
+    from footfall.policy.http import HttpPolicy
+
+__all__ = [
+    "Job", "among", "check_prefix", "check_wording", "completions", "likeliest", "next_token_question", "question", "read",
+    "vocabulary",
+]  # fmt: skip
 
 _PATHS: dict[Mode, str] = {"completions": "/completions", "chat": "/chat/completions"}
 _OWN_FIELDS = frozenset(
@@ -36,104 +42,111 @@ class Job(NamedTuple):
     """The prefix's last step, if it is a fragment to go on with."""
 
 
-@dataclass(frozen=True)
-class Form:
-    """How a policy words its requests and reads the replies. The fields are those of `HttpPolicy`, told of there."""
+def check_wording(policy: HttpPolicy) -> None:
+    """Refuse settings that no request could be made from."""
+    if policy.mode not in _PATHS:
+        raise ValueError(f"mode={policy.mode!r}; there are 'completions' and 'chat'")
+    if policy.template.count("{prompt}") != 1 or not policy.template.endswith("{steps}"):
+        raise ValueError(f"template={policy.template!r} must hold {{prompt}} once and end with {{steps}}")
+    if policy.mode == "completions" and policy.system is not None:
+        raise ValueError("completions mode has no system message; write it into the template (--template)")
+    if policy.mode == "chat" and policy.tokenizer is not None:
+        raise ValueError("chat mode sends text; use mode='completions' (--mode completions) to send token ids")
+    if clash := _OWN_FIELDS & set(policy.extra):
+        raise ValueError(f"extra may not hold {', '.join(sorted(clash))}: the policy itself sets them")
 
-    mode: Mode
-    template: str
-    system: str | None
-    logprobs: bool
-    neutral: bool
-    step_stop: StepStop
-    tokenizer: Tokenizer | None
-    extra: Mapping[str, Json]
 
-    def __post_init__(self) -> None:
-        if self.mode not in _PATHS:
-            raise ValueError(f"mode={self.mode!r}; there are 'completions' and 'chat'")
-        if self.template.count("{prompt}") != 1 or not self.template.endswith("{steps}"):
-            raise ValueError(f"template={self.template!r} must hold {{prompt}} once and end with {{steps}}")
-        if self.mode == "completions" and self.system is not None:
-            raise ValueError("completions mode has no system message; write it into the template")
-        if self.mode == "chat" and self.tokenizer is not None:
-            raise ValueError("chat mode sends text; use mode='completions' to send token ids")
-        if clash := _OWN_FIELDS & set(self.extra):
-            raise ValueError(f"extra may not hold {', '.join(sorted(clash))}: the policy itself sets them")
+def vocabulary(policy: HttpPolicy) -> str | None:
+    """The fingerprint of the tokenizer whose ids are sent and kept."""
+    return None if policy.tokenizer is None else fingerprint(policy.tokenizer)
 
-    @property
-    def vocabulary(self) -> str | None:
-        """The fingerprint of the tokenizer whose ids are sent and kept."""
-        return None if self.tokenizer is None else fingerprint(self.tokenizer)
 
-    def question(self, job: Job, params: SamplingParams, model: str) -> Question:
-        """The request that asks for a job's samples."""
-        # 31 bits: llama.cpp and numpy-based servers take no longer seed.
-        seed = sample_seed(params, job.prefix, job.indices[0]) >> 32
-        body = {"model": model, **self._prompt(job.prefix, job.begun)}
-        body.update(sampling_fields(params, seed, len(job.indices), self.neutral))
-        if params.until == "step" and self.step_stop != "cut":
-            body["stop"] = [job.prefix.separator]
-        if self.logprobs:
-            body.update(self._likeliest_fields(1))
-        if self.logprobs and self.tokenizer is not None:
-            body["return_token_ids"] = True
-        body.update(self.extra)
-        return Question(f"{job.prefix.key[:12]}-{job.position}-{job.indices[0]}", _PATHS[self.mode], body)
+def question(policy: HttpPolicy, job: Job, params: SamplingParams) -> Question:
+    """The request that asks for a job's samples."""
+    # 31 bits: llama.cpp and numpy-based servers take no longer seed.
+    seed = sample_seed(params, job.prefix, job.indices[0]) >> 32
+    body = {"model": policy.served_model, **_prompt(policy, job.prefix, job.begun)}
+    body.update(sampling_fields(params, seed, len(job.indices), policy.neutral))
+    if params.until == "step" and policy.step_stop != "cut":
+        body["stop"] = [job.prefix.separator]
+        if policy.neutral and policy.step_stop == "reported":
+            body.update(TELL_STOP)
+    if policy.logprobs:
+        body.update(_likeliest_fields(policy.mode, 1))
+    if policy.logprobs and policy.tokenizer is not None:
+        body["return_token_ids"] = True
+    body.update(policy.extra)
+    return Question(f"{job.prefix.key[:12]}-{job.position}-{job.indices[0]}", _PATHS[policy.mode], body)
 
-    def next_token_question(self, job: Job, params: SamplingParams, model: str) -> Question:
-        """The same, asking for the 20 likeliest tokens in each place, which `likeliest` then reads."""
-        question = self.question(job, params, model)
-        return question._replace(body={**(question.body or {}), **self._likeliest_fields(20)})
 
-    def _likeliest_fields(self, count: int) -> dict[str, Json]:
-        return {"logprobs": count} if self.mode == "completions" else {"logprobs": True, "top_logprobs": count}
+def next_token_question(policy: HttpPolicy, job: Job, params: SamplingParams) -> Question:
+    """The same, asking for the 20 likeliest tokens in each place, which `likeliest` then reads."""
+    asked = question(policy, job, params)
+    return asked._replace(body={**(asked.body or {}), **_likeliest_fields(policy.mode, 20)})
 
-    def _prompt(self, prefix: Trajectory, begun: Step | None) -> dict[str, Json]:
-        """A fragment is the last thing in the prompt: nothing comes between it and what is written next."""
-        if self.mode == "chat":
-            return messages(prefix, self.system)
-        before, after = self.template.removesuffix("{steps}").split("{prompt}")
-        prompt = before + prefix.problem.text + after
-        if self.tokenizer is None:
-            return {"prompt": prompt + (prefix.text if begun is None else prefix.text.removesuffix(prefix.separator))}
-        asked = replace(prefix, problem=replace(prefix.problem, prompt=prompt))
-        plain = Template("plain", prompt_end="")
-        if begun is None or (begun.token_ids and prefix.tokenizer == self.vocabulary):
-            return {"prompt": encode(self.tokenizer, asked, plain).ids}
-        known = encode(self.tokenizer, asked.prefix(len(asked.steps) - 1), plain).ids
-        return {"prompt": (*known, *self.tokenizer.encode(begun.text, add_special_tokens=False))}
 
-    def reply(self, payload: object, n: int, until: str, url: str) -> Reply:
-        """The answer's `n` choices; `ServerRefusedError` naming the `url` if they do not say where a step ended."""
-        reply = read_reply(payload, self.mode, n)
-        unsaid = any(choice.finish == "stop" and not choice.tells_stop for choice in reply.choices)
-        if unsaid and until == "step" and self.step_stop == "reported":
-            raise ServerRefusedError(
-                f"{url} does not say whether a sample ended at the step's separator or at the end of the "
-                "answer; pass step_stop='cut' (exact, pays for the tokens cut off) or step_stop='assumed'"
-            )
-        return reply
+def _likeliest_fields(mode: Mode, count: int) -> dict[str, Json]:
+    return {"logprobs": count} if mode == "completions" else {"logprobs": True, "top_logprobs": count}
 
-    def completions(
-        self, job: Job, outcome: Outcome[Reply], params: SamplingParams, share: float, tell: Callable[[str], None]
-    ) -> Iterator[Completion]:
-        """The samples of one request; its cost is on the first, so that costs add up. `tell` hears what is amiss."""
-        cost = _cost(outcome, share)
-        unfinished_turn = self.mode == "chat" and bool(job.prefix.steps)
-        keep_ids = self.tokenizer is not None
-        cutter = Cutter(job.prefix.separator, params.until, self.step_stop, unfinished_turn, keep_ids, job.begun)
-        for k, index in enumerate(job.indices):
-            own_cost = cost if k == 0 else Cost()
-            if outcome.value is None:
-                yield Completion((), "error", index, error=outcome.error, cost=own_cost)
-                continue
-            written = cutter.read(outcome.value.choices[k])
-            if not written.spelled:
-                tell("the server's tokens do not spell its text; logprobs of such samples are left out")
-            if outcome.value.usage is None:
-                tell("the server sends no usage; the token counts of its samples are 0")
-            yield Completion(written.steps, written.finish, index, self.vocabulary, written.error, own_cost)
+
+def _prompt(policy: HttpPolicy, prefix: Trajectory, begun: Step | None) -> dict[str, Json]:
+    """A fragment is the last thing in the prompt: nothing comes between it and what is written next."""
+    if policy.mode == "chat":
+        return messages(prefix, policy.system, begun is not None)
+    before, after = policy.template.removesuffix("{steps}").split("{prompt}")
+    prompt = before + prefix.problem.text + after
+    if policy.tokenizer is None:
+        return {"prompt": prompt + turn_of(prefix, begun is not None)}
+    asked = replace(prefix, problem=replace(prefix.problem, prompt=prompt))
+    plain = Template("plain", prompt_end="")
+    if begun is None or (begun.token_ids and prefix.tokenizer == vocabulary(policy)):
+        return {"prompt": encode(policy.tokenizer, asked, plain).ids}
+    known = encode(policy.tokenizer, asked.prefix(len(asked.steps) - 1), plain).ids
+    return {"prompt": (*known, *policy.tokenizer.encode(begun.text, add_special_tokens=False))}
+
+
+def read(policy: HttpPolicy, job: Job, until: str, payload: object) -> Reply:
+    """The answer's choices; `ServerRefusedError` naming the server if they do not say where a step ended."""
+    reply = read_reply(payload, policy.mode, len(job.indices))
+    unsaid = any(choice.finish == "stop" and not choice.tells_stop for choice in reply.choices)
+    if unsaid and until == "step" and policy.step_stop == "reported":
+        raise ServerRefusedError(
+            f"{policy.server.url} does not say whether a sample ended at the step's separator or at the end of the "
+            "answer; pass step_stop='cut' (--step-stop cut; exact, pays for the tokens cut off) or step_stop='assumed' "
+            "(--step-stop assumed)"
+        )
+    return reply
+
+
+def completions(
+    policy: HttpPolicy, job: Job, outcome: Outcome[Reply], params: SamplingParams, share: float
+) -> Iterator[tuple[Completion, Job | None]]:
+    """The samples of one request; its cost is on the first, so that costs add up.
+
+    With a sample that stopped before its step had any text (a blank line more, where steps are lines) goes the job to go on
+    from there, as a model in this process does.
+    """
+    cost = _cost(outcome, share)
+    turn = turn_of(job.prefix, job.begun is not None) if policy.mode == "chat" else ""
+    keep_ids = policy.tokenizer is not None
+    cutter = Cutter(job.prefix.separator, params.until, policy.step_stop, turn, keep_ids, job.begun)
+    for k, index in enumerate(job.indices):
+        own_cost = cost if k == 0 else Cost()
+        if outcome.value is None:
+            yield Completion((), "error", index, error=outcome.error, cost=own_cost), None
+            continue
+        written = cutter.read(outcome.value.choices[k])
+        if not written.spelled:
+            policy.tell_once("the server's tokens do not spell its text; logprobs of such samples are left out")
+        if outcome.value.usage is None:
+            policy.tell_once("the server sends no usage; the token counts of its samples are 0")
+        onwards = None if written.blank is None else _after_blank(job, index, written.blank)
+        yield Completion(written.steps, written.finish, index, vocabulary(policy), written.error, own_cost), onwards
+
+
+def _after_blank(job: Job, index: int, blank: Step) -> Job:
+    before = job.prefix if job.begun is None else job.prefix.prefix(len(job.prefix.steps) - 1)
+    return Job(job.position, before.extend([blank]), (index,), blank)
 
 
 def _cost(outcome: Outcome[Reply], share: float) -> Cost:

@@ -46,18 +46,13 @@ def read_told(payload: object, url: str, id_of: Callable[[str], int | None]) -> 
         )
     likeliest = tuple(tuple((_id(name, id_of), value) for name, value in place) for place in places)
     usage = reply.usage
-    return Told(
-        choice.text, choice.finish == "stop", _ids(choice, payload, url, id_of), choice.logprobs, likeliest, usage
-    )
+    return Told(choice.text, choice.finish == "stop", _ids(choice, url, id_of), choice.logprobs, likeliest, usage)
 
 
-def _ids(choice: Choice, payload: object, url: str, id_of: Callable[[str], int | None]) -> tuple[int, ...]:
+def _ids(choice: Choice, url: str, id_of: Callable[[str], int | None]) -> tuple[int, ...]:
     if choice.token_ids is not None:
         return choice.token_ids
-    rows = _at(payload, "choices", 0, "logprobs", "content")
-    told = [_at(row, "id") for row in rows] if isinstance(rows, list) else []
-    names = told if told and None not in told else list(choice.tokens or ())
-    ids = [_id(name, id_of) for name in names]
+    ids = [_id(name, id_of) for name in choice.tokens or ()]
     if None in ids:
         raise ServerRefusedError(
             f"{url} does not tell the ids of the tokens that it writes (return_token_ids; vLLM and llama.cpp do)"

@@ -30,6 +30,8 @@ class Written(NamedTuple):
     finish: Literal["end", "step", "length", "error"]
     error: str | None = None
     spelled: bool = True
+    blank: Step | None = None
+    """What there is of a step that the separator ended before it had any text: the writer can be asked to go on there."""
 
 
 class Cutter(NamedTuple):
@@ -38,30 +40,42 @@ class Cutter(NamedTuple):
     separator: str
     until: Literal["end", "step"]
     step_stop: StepStop
-    unfinished_turn: bool
-    """The choice goes on with a chat turn; its template may have dropped the last separator, then it comes again."""
+    turn: str
+    """The chat turn that the choice goes on with; its template may have dropped the last separator, then it comes again."""
     keep_ids: bool
     begun: Step | None = None
     """The fragment that the choice goes on with: the first step read is that step, now whole."""
 
     def read(self, choice: Choice) -> Written:
         """The choice as steps. A stop string that the server cut off the text is put back first."""
+        choice, separator = self._without_turn(choice), self.separator
         if self.begun is not None:
-            written = self._replace(begun=None).read(_joined(self.begun, choice))
+            written = self._replace(begun=None, turn="").read(_joined(self.begun, choice))
             return written._replace(steps=(*(_whole(self.begun, s) for s in written.steps[:1]), *written.steps[1:]))
-        separator = self.separator
         at_stop = self._stopped_at_separator(choice)
         text = choice.text.removesuffix(separator) + separator if at_stop else choice.text
-        again = self.unfinished_turn and separator and text.startswith(separator)
+        again = self.turn and separator and text.startswith(separator)
         found = pieces(text, separator, len(separator) if again else 0)
         finish: Literal["end", "step", "length"] = "length" if choice.finish == "length" else "end"
         if self.until == "step" and found and found[0].closed:
             found, finish = found[:1], "step"
         elif at_stop:
-            return Written((), "error", f"the step is empty: the answer begins with {separator!r}; {_EMPTY_STEP}")
-        starts = None if choice.tokens is None else token_starts(text, choice.tokens)
+            reason = f"the step is empty: the answer begins with {separator!r}; {_EMPTY_STEP}"
+            # llama.cpp gives no logprobs at all (null) where a stop string is all that was written.
+            return Written((), "error", reason, blank=Step(text, logprobs=choice.logprobs or ()))
+        # llama.cpp does not tell the token that meets a stop string, which may begin with some of the text.
+        spare = len(text) if at_stop and choice.of_llama_cpp else 0
+        starts = None if choice.tokens is None else token_starts(text, choice.tokens, spare)
         steps = tuple(self._step(choice, text, piece, starts) for piece in found)
         return Written(steps, finish, spelled=choice.tokens is None or starts is not None)
+
+    def _without_turn(self, choice: Choice) -> Choice:
+        """llama.cpp gives the turn back in front of what it wrote; the tokens it tells are those that it wrote."""
+        if not self.turn or not choice.text.startswith(self.turn):
+            return choice
+        known = choice.tokens is not None
+        given_back = token_starts(choice.text, choice.tokens or ()) is None if known else choice.of_llama_cpp
+        return replace(choice, text=choice.text.removeprefix(self.turn)) if given_back else choice
 
     def _stopped_at_separator(self, choice: Choice) -> bool:
         if self.until != "step" or self.step_stop == "cut" or choice.finish != "stop":
@@ -98,7 +112,8 @@ def _whole(begun: Step, step: Step) -> Step:
 
 
 _EMPTY_STEP = (
-    "if the chat template drops a trailing separator, use step_stop='cut' or mode='completions' (--mode completions)"
+    "end steps with what the model puts between them (--step-end), use step_stop='cut' (--step-stop cut) or, if a chat "
+    "template drops the last separator, mode='completions' (--mode completions)"
 )
 
 
@@ -119,8 +134,8 @@ def pieces(text: str, separator: str, start: int = 0) -> list[Piece]:
     return found
 
 
-def token_starts(text: str, tokens: Sequence[str]) -> list[int] | None:
-    """Where each token begins in the text, or `None` if the tokens do not spell it.
+def token_starts(text: str, tokens: Sequence[str], spare: int = 0) -> list[int] | None:
+    """Where each token begins in the text, or `None` if the tokens do not spell it, but for the last `spare` characters.
 
     The last ones may run past the end (eos, the rest of a stop string). A token whose leading space the server dropped
     (SentencePiece vocabularies) is found too; a character broken over several tokens is not.
@@ -136,4 +151,4 @@ def token_starts(text: str, tokens: Sequence[str]) -> list[int] | None:
             cursor += len(rest)
         else:
             return None
-    return starts if cursor >= len(text) else None
+    return starts if cursor >= len(text) - spare else None

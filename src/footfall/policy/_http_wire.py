@@ -2,21 +2,24 @@
 
 Two endpoints are spoken. `completions` sends text (or token ids), `chat` sends messages, where a prefix with steps is
 an unfinished assistant turn: `continue_final_message` and no `add_generation_prompt`, as vLLM and SGLang have it
-(llama.cpp continues a final assistant message anyway).
+(llama.cpp continues a final assistant message anyway, and gives it back in front of what it wrote).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from footfall.policy._http_client import AttemptError
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Json, Trajectory
 
-__all__ = ["NEUTRAL", "Choice", "Mode", "Reply", "Usage", "messages", "model_ids", "read_reply", "sampling_fields"]
+__all__ = [
+    "NEUTRAL", "TELL_STOP", "Choice", "Mode", "Reply", "Usage", "messages", "model_ids", "read_reply", "sampling_fields",
+    "turn_of",
+]  # fmt: skip
 
 Mode = Literal["completions", "chat"]
 V = TypeVar("V")
@@ -29,6 +32,8 @@ NEUTRAL: Mapping[str, Json] = {
     "frequency_penalty": 0.0,
 }
 """Switches off what a server adds by itself: vLLM the model's generation_config, llama.cpp its min_p and top_k."""
+TELL_STOP: Mapping[str, Json] = {"verbose": True}
+"""Makes llama.cpp say in `__verbose` what stopped its first choice; other servers say it anyway, or never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,14 @@ class Choice:
     text: str
     finish: Literal["stop", "length"]
     tells_stop: bool
-    """Whether the server says what stopped the sample at all (vLLM, SGLang do; llama.cpp does not)."""
+    """Whether the server says what stopped the sample at all (vLLM, SGLang do; llama.cpp if asked to, of one sample)."""
     stop: str | None
     """The stop string that was met; `None` is the end of the answer, where `tells_stop`."""
     tokens: tuple[str, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     token_ids: tuple[int, ...] | None = None
+    of_llama_cpp: bool = False
+    """Whether the reply has llama.cpp's `timings`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,12 @@ def sampling_fields(params: SamplingParams, seed: int, n: int, neutral: bool) ->
     return fields
 
 
-def messages(prefix: Trajectory, system: str | None) -> dict[str, Json]:
+def turn_of(prefix: Trajectory, fragment: bool) -> str:
+    """The assistant's turn so far; a last step that is a `fragment` is not ended."""
+    return prefix.text.removesuffix(prefix.separator) if fragment else prefix.text
+
+
+def messages(prefix: Trajectory, system: str | None, fragment: bool = False) -> dict[str, Json]:
     """A chat request's own fields; the steps written so far are an assistant turn to be gone on with."""
     prompt = prefix.problem.prompt
     turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
@@ -80,7 +92,7 @@ def messages(prefix: Trajectory, system: str | None) -> dict[str, Json]:
         turns.insert(0, {"role": "system", "content": system})
     if not prefix.steps:
         return {"messages": turns}
-    turns.append({"role": "assistant", "content": prefix.text})
+    turns.append({"role": "assistant", "content": turn_of(prefix, fragment)})
     return {"messages": turns, "add_generation_prompt": False, "continue_final_message": True}
 
 
@@ -98,11 +110,15 @@ def read_reply(payload: object, mode: Mode, n: int) -> Reply:
     if len(choices) != n or set(indices) != set(range(n)):
         raise AttemptError(f"{n} choices were asked for, the answer has {len(choices)} with the indices {indices}")
     in_order = sorted(zip(indices, choices, strict=True), key=lambda pair: pair[0])
-    read = tuple(_choice(choice, mode) for _, choice in in_order)
-    return Reply(read, _usage(reply.get("usage")))
+    aside = reply.get("__verbose")
+    told = {aside.get("index", 0): aside} if isinstance(aside, dict) else {}
+    read = [_choice(choice, mode, told.get(index, {})) for index, choice in in_order]
+    if "timings" in reply:
+        read = [replace(choice, of_llama_cpp=True) for choice in read]
+    return Reply(tuple(read), _usage(reply.get("usage"), read))
 
 
-def _choice(choice: Mapping[str, object], mode: Mode) -> Choice:
+def _choice(choice: Mapping[str, object], mode: Mode, aside: Mapping[str, object]) -> Choice:
     if mode == "chat":
         message = _get(choice, "message", dict, "choices[]")
         if message.get("content") is None:
@@ -115,18 +131,23 @@ def _choice(choice: Mapping[str, object], mode: Mode) -> Choice:
     finish = choice.get("finish_reason")
     if finish not in ("stop", "length"):
         raise AttemptError(f"choices[].finish_reason is {finish!r}, neither 'stop' nor 'length'")
-    tells_stop, stop = _stop(choice)
+    tells_stop, stop = _stop(choice, aside)
     tokens, logprobs = _logprobs(choice.get("logprobs"), mode)
-    ids = _token_ids(choice.get("token_ids"), tokens)
+    ids = _token_ids(choice.get("token_ids"), tokens) or _row_ids(choice.get("logprobs"))
     return Choice(text, "stop" if finish == "stop" else "length", tells_stop, stop, tokens, logprobs, ids)
 
 
-def _stop(choice: Mapping[str, object]) -> tuple[bool, str | None]:
-    """vLLM's `stop_reason`, SGLang's `matched_stop`: a string is a stop string, null or a token id is the end."""
+def _stop(choice: Mapping[str, object], aside: Mapping[str, object]) -> tuple[bool, str | None]:
+    """vLLM's `stop_reason`, SGLang's `matched_stop`: a string is a stop string, null or a token id is the end.
+
+    llama.cpp says beside the choices that it was a `word`, and which.
+    """
     for key in ("stop_reason", "matched_stop"):
         if key in choice:
             value = choice[key]
             return True, value if isinstance(value, str) else None
+    if "stop_type" in aside:
+        return True, _get(aside, "stopping_word", str, "__verbose") if aside["stop_type"] == "word" else None
     return False, None
 
 
@@ -157,7 +178,16 @@ def _token_ids(found: object, tokens: Sequence[str] | None) -> tuple[int, ...] |
     return ids
 
 
-def _usage(found: object) -> Usage | None:
+def _row_ids(found: object) -> tuple[int, ...] | None:
+    """llama.cpp tells the ids in the rows of its logprobs."""
+    rows = found.get("content") if isinstance(found, dict) else None
+    ids = [row.get("id") if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []
+    known = tuple(i for i in ids if isinstance(i, int))
+    return known if known and len(known) == len(ids) else None
+
+
+def _usage(found: object, choices: Sequence[Choice]) -> Usage | None:
+    """What the server counted. Of several choices llama.cpp counts the first alone, but lists the tokens of all."""
     if found is None:
         return None
     usage = _as(found, dict, "usage")
@@ -165,7 +195,10 @@ def _usage(found: object) -> Usage | None:
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     n_cached = cached if isinstance(cached, int) else 0
     prompt = _get(usage, "prompt_tokens", int, "usage")
-    return Usage(prompt - n_cached, n_cached, _get(usage, "completion_tokens", int, "usage"))
+    generated = _get(usage, "completion_tokens", int, "usage")
+    if len(choices) > 1:
+        generated = max(generated, sum(len(choice.tokens or ()) for choice in choices))
+    return Usage(prompt - n_cached, n_cached, generated)
 
 
 def _number(value: object, where: str) -> float:

@@ -2,7 +2,7 @@
 
 What makes it dependable:
 - one request a sample, each with its own seed, so that sample `index` is the same however many are asked for, as far as
-  the server honours `seed` (vLLM does; SGLang with --enable-deterministic-inference);
+  the server honours `seed` (vLLM and llama.cpp do; SGLang with --enable-deterministic-inference);
 - each (prefix, index) gives exactly one completion, in order. A request that fails after its retries is a completion
   with `finish="error"` and the reason; what can never work (wrong key, model or field) raises `ServerRefusedError`;
 - the server's own sampling defaults are switched off (`neutral`), so that `SamplingParams` says all there is to say.
@@ -17,13 +17,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeVar, cast
 
 from footfall.encoding import Tokenizer, check_round_trip
+from footfall.policy import _http_jobs as jobs
 from footfall.policy._http_client import Outcome, Question, Server, ServerRefusedError, Session, run_in_thread
-from footfall.policy._http_jobs import Form, Job, among, check_prefix, likeliest
 from footfall.policy._http_steps import StepStop
 from footfall.policy._http_wire import Mode, model_ids
 from footfall.policy.protocol import Completion, SamplingParams
@@ -35,6 +35,7 @@ __all__ = ["HttpPolicy", "Server", "ServerRefusedError", "http_policy"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_BLANKS = 3
 
 
 @dataclass(frozen=True)
@@ -51,32 +52,32 @@ class HttpPolicy:
     """Of chat mode: a system message put in front."""
     logprobs: bool = True
     neutral: bool = True
-    """Send the fields that switch off the server's own defaults (top_k, min_p, penalties). Strict servers refuse them."""
+    """Send fields beside the standard ones: those that switch off the server's own defaults (top_k, min_p, penalties), and that
+    which makes llama.cpp say what stopped a step. Strict servers refuse them."""
     step_stop: StepStop = "reported"
     """How `until="step"` learns that the separator, not the end of the answer, stopped a sample. `reported`: the server
-    says so (vLLM, SGLang). `cut`: send no stop string and cut the text here; exact on every server, but pays for the
+    says so (vLLM, SGLang, llama.cpp). `cut`: send no stop string and cut the text here; exact on every server, but pays for the
     tokens thrown away. `assumed`: every stop is a step, so the end of an answer is never noticed."""
     batch_n: bool = False
     """One request with server-side n for each prefix: faster, but which sample an index names then depends on `n` and
     `first`, and the first sample of a request carries the cost of all."""
     tokenizer: Tokenizer | None = None
-    """The model's tokenizer: prompts then go as ids, tokenised step by step, and sampled ids are kept (vLLM)."""
+    """The model's tokenizer: prompts then go as ids, tokenised step by step, and sampled ids are kept (vLLM; of llama.cpp
+    those of whole answers)."""
     extra: Mapping[str, Json] = field(default_factory=dict)
     """Further fields of every request, e.g. `{"chat_template_kwargs": {"enable_thinking": False}}`."""
     counts_flops = False
     """What the server computes it does not say, so a budget of FLOPs is refused."""
-    _form: Form = field(init=False, repr=False, compare=False)
     _accepted: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
     _told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        wording = (self.mode, self.template, self.system, self.logprobs, self.neutral, self.step_stop)
-        object.__setattr__(self, "_form", Form(*wording, self.tokenizer, self.extra))
+        jobs.check_wording(self)
 
     @property
     def name(self) -> str:
         """Model and prompt format. Not the address: a server that moved to another port still writes the same."""
-        form = [self.template if self.mode == "completions" else self.system, self._form.vocabulary]
+        form = [self.template if self.mode == "completions" else self.system, jobs.vocabulary(self)]
         form_key = content_key(form, self.neutral, self.batch_n, dict(self.extra))
         return f"http:{self.served_model}:{self.mode}:{form_key[:8]}"
 
@@ -132,24 +133,32 @@ class HttpPolicy:
         self, runs: Sequence[Run], params: SamplingParams, begun: Sequence[Step | None]
     ) -> list[list[Completion]]:
         """`begun` are the steps that prefixes end in the middle of."""
-        jobs: list[Job] = []
+        asked: list[jobs.Job] = []
         for i, (run, step) in enumerate(zip(runs, begun, strict=True)):
-            check_prefix(run.prefix, params)
+            jobs.check_prefix(run.prefix, params)
             groups = [tuple(run.indices)] if self.batch_n else [(index,) for index in run.indices]
-            jobs += [Job(i, run.prefix, group, step) for group in groups if group]
+            asked += [jobs.Job(i, run.prefix, group, step) for group in groups if group]
         written: list[list[Completion]] = [[] for _ in runs]
-        if not jobs:
-            return written
-        model = self.served_model
+        for job, completions in zip(asked, self._answers(asked, params), strict=True):
+            written[job.position].extend(completions)
+        return written
+
+    def _answers(
+        self, asked: Sequence[jobs.Job], params: SamplingParams, blanks: int = _BLANKS
+    ) -> list[list[Completion]]:
+        """The samples of each job; one that stopped at a separator before it had any text goes on, at most `blanks` times."""
+        if not asked:
+            return []
+        questions = [(jobs.question(self, job, params), partial(jobs.read, self, job, params.until)) for job in asked]
         started = time.perf_counter()
-        read = partial(self._form.reply, until=params.until, url=self.server.url)
-        asked = [(self._form.question(job, params, model), partial(read, n=len(job.indices))) for job in jobs]
-        outcomes = run_in_thread(lambda: self._run(asked))
+        outcomes = run_in_thread(lambda: self._run(questions))
         # Requests overlap: each gets its share of the wall clock, so that the seconds of all add up to it.
         share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            written[job.position].extend(self._form.completions(job, outcome, params, share, self._tell_once))
-        return written
+        answers = zip(asked, outcomes, strict=True)
+        read = [list(jobs.completions(self, job, outcome, params, share)) for job, outcome in answers]
+        onwards = [further for row in read for _, further in row if further is not None]
+        longer = iter(self._answers(onwards, params, blanks - 1) if blanks else [])
+        return [[done if on is None else _joined(done, next(longer, None)) for done, on in row] for row in read]
 
     def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
         """From the 20 likeliest next tokens; an option that is not among them takes the smallest of their logprobs.
@@ -160,15 +169,17 @@ class HttpPolicy:
             raise ValueError(f"the options {', '.join(map(repr, options))} must differ")
         params = SamplingParams(max_tokens=1)
         for prefix in prefixes:
-            check_prefix(prefix, params)
+            jobs.check_prefix(prefix, params)
         if not prefixes or not self.logprobs:
             return [(None,) * len(options) for _ in prefixes]
-        jobs = [Job(i, prefix, (0,)) for i, prefix in enumerate(prefixes)]
-        asked = [(self._form.next_token_question(job, params, self.served_model), likeliest) for job in jobs]
+        asked = [
+            (jobs.next_token_question(self, jobs.Job(i, prefix, (0,)), params), jobs.likeliest)
+            for i, prefix in enumerate(prefixes)
+        ]
         outcomes = run_in_thread(lambda: self._run(asked))
         for reason in {outcome.error for outcome in outcomes if outcome.error is not None}:
-            self._tell_once(f"a question about the next token was not answered: {reason}")
-        return [among(outcome.value or {}, options) for outcome in outcomes]
+            self.tell_once(f"a question about the next token was not answered: {reason}")
+        return [jobs.among(outcome.value or {}, options) for outcome in outcomes]
 
     async def _run(self, asked: Sequence[tuple[Question, Callable[[object], T]]]) -> list[Outcome[T]]:
         """As many workers as requests may be in flight; a worker that waits to retry asks nothing else meanwhile."""
@@ -190,10 +201,16 @@ class HttpPolicy:
                 await asyncio.gather(*workers, return_exceptions=True)
         return [outcomes[i] for i in range(len(asked))]
 
-    def _tell_once(self, note: str) -> None:
+    def tell_once(self, note: str) -> None:
+        """What is amiss with the server's answers, as a warning that comes once."""
         if note not in self._told:
             self._told.add(note)
             log.warning("%s: %s", self.server.url, note)
+
+
+def _joined(blank: Completion, longer: list[Completion] | None) -> Completion:
+    """The longer completion with what the blank one has cost, if there is a longer one."""
+    return blank if longer is None else replace(longer[0], cost=blank.cost + longer[0].cost)
 
 
 @register("policy", "http")

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 from footfall.encoding import Tokenizer, fingerprint
 from footfall.policy._http_client import AttemptError, Outcome, run_in_thread
-from footfall.policy._http_jobs import Job
+from footfall.policy._http_jobs import Job, next_token_question
 from footfall.policy._http_likeliest import IDS_IN_WORDS, Told, read_told
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.http import HttpPolicy
@@ -108,9 +108,9 @@ class HttpTokens:
         """Each answer, and its share of the seconds that all took together."""
         if not prefixes:
             return []
-        model, started = self.policy.served_model, time.perf_counter()
-        form, read = self.policy._form, partial(self._read, url=self.policy.server.url)
-        plain = [form.next_token_question(Job(i, prefix, (0,)), params, model) for i, prefix in enumerate(prefixes)]
+        read = partial(self._read, url=self.policy.server.url)
+        plain = [next_token_question(self.policy, Job(i, prefix, (0,)), params) for i, prefix in enumerate(prefixes)]
+        started = time.perf_counter()
         asked = [(each._replace(body={**IDS_IN_WORDS, **(each.body or {})}), read) for each in plain]
         outcomes = run_in_thread(lambda: self.policy._run(asked))
         share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)

@@ -60,7 +60,7 @@ class Asker:
     """Puts many requests to one policy in one batch."""
 
     def __init__(self, policy: Policy) -> None:
-        # A policy with a rollout store before it (label.rollouts) is asked through the store, as the one behind it reads.
+        # A policy with a rollout store before it (label.stored_policy) is asked through the store, as the one behind it reads.
         writer: Policy = getattr(policy, "inner", policy)
         self._tokenizer = _tokenizer(writer)
         self._writer = writer if self._tokenizer is None else _taking_text(writer)
@@ -123,7 +123,8 @@ class Asker:
         length = len(self._writer.tokenizer.encode(prefix.problem.text, add_special_tokens=False)) + 1
         if limit is None or length + max_tokens <= limit:
             return None
-        return f"the question has {length} tokens and the critique may have {max_tokens}, the context holds {limit}"
+        asked = f"the question has {length} tokens and the critique may have {max_tokens} (max_tokens; --max-tokens)"
+        return f"{asked}, the context holds {limit}"
 
     def _reply(self, request: Request, prefix: Trajectory, completion: Completion) -> Reply:
         if completion.finish == "error":
@@ -169,7 +170,7 @@ def _tokenizer(policy: Policy) -> Any:
     if policy.tokenizer is None:
         raise ValueError(
             f"{policy.name} is asked for completions, which have no chat turns; "
-            "use mode='chat' (--mode chat), or give the model's folder as tokenizer"
+            "use mode='chat' (--mode chat), or give the model's folder as tokenizer (--tokenizer)"
         )
     return policy.tokenizer
 
