@@ -11,7 +11,7 @@ import pytest
 from footfall import cli
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.edu_prm import EntropyTrees
-from footfall.label.hrm_hnc import expand, tree_samples
+from footfall.label.hrm_hnc import FullTrees, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Judged
@@ -72,9 +72,9 @@ def test_full_trees_and_their_compressed_copies(data: str, capsys: pytest.Captur
     words = ["label", "--method", "hrm-hnc", "--policy", "scripted-arithmetic", "--trees", "4", "--set", "depth=3"]
     whole = told(capsys, *words, "share=0", "--data", data, "--out", "runs/whole")
     params = SamplingParams(temperature=0.1)
-    trees, cost = expand([t.problem for t in TRACES], ArithmeticPolicy(), 4, 3, params, TRACES[0].separator)
-    expected = {(row.trajectory.key, row.judgement.values[-1]) for row in tree_samples(trees) if row.judgement}
-    assert found_rows(whole) == expected and whole["cost"]["generated_tokens"] == cost.generated_tokens
+    grown = FullTrees(ArithmeticPolicy(), 4, 3, params).grow([t.problem for t in TRACES], TRACES[0].separator)
+    expected = {(row.trajectory.key, row.judgement.values[-1]) for row in tree_samples(grown.trees) if row.judgement}
+    assert found_rows(whole) == expected and whole["cost"]["generated_tokens"] == grown.cost.generated_tokens
     more = [told(capsys, *words, "share=1", "--data", data, "--chunk", chunk, "--out", chunk) for chunk in ("1", "16")]
     assert found_rows(more[0]) == found_rows(more[1]) > expected, "whatever the chunks, compression adds rows"
 

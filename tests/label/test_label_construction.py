@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from footfall.label.freeprm import freeprm
 from footfall.label.hrm_hnc import (
+    Expansion,
+    FullTrees,
     balanced_nodes,
     compress,
-    expand,
     merge_steps,
     merged_pairs,
     score_nodes,
@@ -34,7 +35,7 @@ from footfall.label.unprm import (
     weighted_value,
 )
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory, Tree
+from footfall.types import Judged, Judgement, Problem, Step, Trajectory, Tree
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.label.scripted_policy import PROBLEM, Scripted, trace
 
@@ -306,15 +307,15 @@ class Levels:
 
 def test_full_trees_grow_level_by_level_for_all_problems_at_once() -> None:
     policy = Levels(ArithmeticPolicy())
-    trees, cost = expand(WORLD.problems(3, seed=1), policy, branch=3, depth=3, separator="\n")
-    assert policy.calls < 3 * len(trees) and cost.calls == sum(len(tree.nodes) for tree in trees)
-    for tree in trees:
+    grown = FullTrees(policy, branch=3, depth=3).grow(WORLD.problems(3, seed=1), "\n")
+    assert policy.calls < 3 * len(grown.trees) and grown.cost.calls == sum(len(tree.nodes) for tree in grown.trees)
+    for tree in grown.trees:
         for i, node in enumerate(tree.nodes):
             assert node.value is not None and 0 <= node.value <= 1
             below = [leaf for leaf in tree.leaves() if i in tree.path(leaf)]
             won = sum(bool(tree.nodes[leaf].terminal and tree.nodes[leaf].value) for leaf in below)
             assert node.value == pytest.approx(won / len(below))
-    assert expand([], policy) == ([], Cost())
+    assert FullTrees(policy).grow([]) == Expansion([])
 
 
 def test_a_node_after_which_every_call_failed_has_no_score_and_no_zero() -> None:
@@ -325,7 +326,7 @@ def test_a_node_after_which_every_call_failed_has_no_score_and_no_zero() -> None
             failed = [[Completion((), "error", i, error="timeout") for i in range(n)] for _ in prefixes]
             return failed if self.calls else super().sample(prefixes, n, params, first=first)
 
-    ((tree,), _) = expand(WORLD.problems(1, seed=1), Failing(ArithmeticPolicy()), branch=2, depth=3, separator="\n")
+    (tree,) = FullTrees(Failing(ArithmeticPolicy()), branch=2, depth=3).grow(WORLD.problems(1, seed=1), "\n").trees
     assert [(node.value, node.meta) for node in tree.nodes] == [
         (None, {"failure": "all 2 next steps failed: timeout"})
     ] * 2

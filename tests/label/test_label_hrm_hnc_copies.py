@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from footfall.label.hrm_hnc import expand
+from footfall.label.hrm_hnc import FullTrees
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Step, Trajectory
 from tests.label.scripted_policy import PROBLEM
@@ -32,10 +32,11 @@ class Repeating:
 
 def test_each_copy_has_samples_of_its_own() -> None:
     policy = Repeating()
-    (tree,), cost = expand([PROBLEM], policy, branch=2, depth=2)
+    grown = FullTrees(policy, branch=2, depth=2).grow([PROBLEM])
+    (tree,) = grown.trees
     assert policy.asked == [(1, 2), (1, 4)], "the two copies are one prefix with four samples"
     assert [tree.nodes[i].value for i in tree.children(-1)] == [1.0, 0.5], "samples 0 and 1, then 2 and 3"
-    assert tree.value == 0.75 and cost.calls == len(tree.nodes) == 6
+    assert tree.value == 0.75 and grown.cost.calls == len(tree.nodes) == 6
 
 
 @dataclass
@@ -49,6 +50,6 @@ class Silent(Repeating):
 
 
 def test_a_text_that_ends_with_nothing_more_to_say_is_graded_where_it_ended() -> None:
-    (tree,), _ = expand([PROBLEM], Silent(), branch=2, depth=3)
+    (tree,) = FullTrees(Silent(), branch=2, depth=3).grow([PROBLEM]).trees
     assert [(node.terminal, node.value) for node in tree.nodes] == [(True, 1.0), (True, 0.0)]
     assert tree.value == 0.5

@@ -14,7 +14,7 @@ from footfall.label.binary_search import BinarySearch, bisect
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import Candidates, OmegaPRM, exploitation, exploration, rollout_length
 from footfall.label.probing import Probe, Prober, Rollout
-from footfall.label.rollouts import StoredPolicy
+from footfall.label.stored_policy import StoredPolicy
 from footfall.label.tally import graded
 from footfall.label.trees import leaf_rows, node_rows, tree_of, trees_of, value_trees
 from footfall.policy.protocol import Completion, SamplingParams

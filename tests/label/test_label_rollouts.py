@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from footfall.formats import FormatError
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.rollouts import RolloutStore, StoredPolicy, prefix_address
+from footfall.label.rollouts import RolloutStore, prefix_address
+from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
 from footfall.types import Cost, Message, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld

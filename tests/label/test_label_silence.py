@@ -10,7 +10,7 @@ import pytest
 from footfall.label.edu_prm import score_fragments
 from footfall.label.grounded import Grounded
 from footfall.label.grounded_tree import GroundedTrees
-from footfall.label.hrm_hnc import expansion, tree_samples
+from footfall.label.hrm_hnc import FullTrees, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.trees import score_nodes
 from footfall.policy.protocol import Completion, SamplingParams
@@ -87,7 +87,8 @@ class Steps:
 
 
 def test_a_cut_leaf_is_a_wrong_one_beside_others_and_unknown_alone() -> None:
-    mixed, lost = (expansion([PROBLEM], Steps(kinds), branch=2, depth=2) for kinds in (("length", "end"), ("length",)))
+    kinds = (("length", "end"), ("length",))
+    mixed, lost = (FullTrees(Steps(each), branch=2, depth=2).grow([PROBLEM]) for each in kinds)
     assert [node.value for node in mixed.trees[0].nodes] == [0.5, 0.5, None, 1.0, None, 1.0]
     assert (mixed.written, mixed.unfinished, mixed.cost.calls) == (6, 2, 6)
     (tree,) = lost.trees
@@ -100,10 +101,11 @@ def test_a_cut_leaf_is_a_wrong_one_beside_others_and_unknown_alone() -> None:
 
 
 def test_a_node_above_failed_calls_alone_has_their_reason() -> None:
-    found = expansion([PROBLEM], Steps(("error",)), branch=2, depth=3)
+    found = FullTrees(Steps(("error",)), branch=2, depth=3).grow([PROBLEM])
     assert {node.meta["failure"] for node in found.trees[0].nodes} == {"all 2 next steps failed: gone"}
     assert found.cost.calls == 6 and not found.silences
-    empty = expansion([PROBLEM, Problem("blind", "?")], Scripted(lambda k, i: "error: gone"), branch=2, depth=3)
+    failing = FullTrees(Scripted(lambda k, i: "error: gone"), branch=2, depth=3)
+    empty = failing.grow([PROBLEM, Problem("blind", "?")])
     assert empty.silences[0] == "all 2 next steps failed: gone" and "no reference answer" in empty.silences[1]
 
 

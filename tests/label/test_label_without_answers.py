@@ -16,7 +16,7 @@ from footfall.label.er_prm import er_prm
 from footfall.label.estimate import planned
 from footfall.label.grounded import Grounded
 from footfall.label.grounded_tree import GroundedTrees
-from footfall.label.hrm_hnc import expand
+from footfall.label.hrm_hnc import FullTrees
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.pav import StepAdvantage
@@ -76,10 +76,11 @@ def test_the_estimate_plans_no_rollouts_for_such_a_trace() -> None:
 def test_trees_of_such_problems_stay_empty_and_cost_nothing() -> None:
     policy = completer()
     (omega,), (grounded,) = OmegaPRM(policy).grow([BLIND.problem]), GroundedTrees(policy).grow([BLIND.problem])
-    (hierarchical,), cost = expand([BLIND.problem], policy)
+    full = FullTrees(policy).grow([BLIND.problem])
+    (hierarchical,) = full.trees
     assert omega.tree.nodes == grounded.tree.nodes == hierarchical.nodes == [] and not policy.asked
     assert omega.tree.value is grounded.tree.value is hierarchical.value is None
-    assert omega.cost == grounded.cost == cost == Cost()
+    assert omega.cost == grounded.cost == full.cost == Cost()
 
 
 def test_a_given_tree_keeps_the_reason_in_its_nodes() -> None:

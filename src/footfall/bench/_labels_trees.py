@@ -11,18 +11,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from footfall.bench._labels_setting import Setting, scripted
 from footfall.bench._labels_words import WordWriter
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.edu_prm import Grown as Branched
-from footfall.label.hrm_hnc import expand
+from footfall.label.hrm_hnc import Expansion, FullTrees
 from footfall.label.omegaprm import Grown, OmegaPRM
 from footfall.label.tally import drawn
 from footfall.label.trees import leaf_rows
-from footfall.policy.protocol import Policy, SamplingParams
-from footfall.types import Cost, Judged, Problem, Trajectory, Tree
+from footfall.types import Cost, Judged, Problem, Trajectory
 
 __all__ = ["OwnTraces", "Paid", "by_lines", "by_segments", "entropy_trees", "full_trees", "search_trees"]
 
@@ -86,26 +85,19 @@ class _Branched:
         return [by_lines(row, self.trees.writer.in_lines(row.trajectory)) for row in rows]
 
 
-class _Expanded(NamedTuple):
-    trees: list[Tree]
-    cost: Cost
-
-
 @dataclass(frozen=True)
 class _Full:
     """HRM's trees."""
 
-    policy: Policy
-    depth: int
-    params: SamplingParams
-    branch: int = 2
+    trees: FullTrees
 
     @property
     def name(self) -> str:
-        return f"hrm-tree({self.policy.name},branch={self.branch},depth={self.depth},{drawn(self.params)})"
+        size = f"branch={self.trees.branch},depth={self.trees.depth}"
+        return f"hrm-tree({self.trees.policy.name},{size},{drawn(self.trees.params)})"
 
-    def grow(self, problems: Sequence[Problem], separator: str) -> list[_Expanded]:
-        return [_Expanded(*expand(problems, self.policy, self.branch, self.depth, self.params, separator))]
+    def grow(self, problems: Sequence[Problem], separator: str) -> list[Expansion]:
+        return [self.trees.grow(problems, separator)]
 
     def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
         trees = [tree for each in self.grow(problems, separator) for tree in each.trees]
@@ -147,7 +139,7 @@ def search_trees(setting: Setting, budget: float) -> OwnTraces:
 
 def full_trees(setting: Setting, budget: float) -> OwnTraces:
     """HRM's trees of the same problems, two steps after every step, so deep."""
-    return _Full(setting.policy, int(budget), setting.params)
+    return _Full(FullTrees(setting.policy, branch=2, depth=int(budget), params=setting.params))
 
 
 def entropy_trees(threshold: float = 1.0) -> Callable[[Setting, float], OwnTraces]:

@@ -26,7 +26,7 @@ from footfall.bench._labels_points import LabelCosts, Plan, Point, World, fronti
 from footfall.bench._labels_setting import Setting
 from footfall.bench._labels_trees import OwnTraces
 from footfall.bench._pool_of_workers import Pool
-from footfall.label.rollouts import StoredPolicy
+from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import SamplingParams
 from footfall.progress import Progress
 from footfall.registry import create, load

@@ -18,6 +18,7 @@ from typing import Any
 
 from footfall.label.estimate import LENGTH_SLACK, Plan, TokenCount, Volume
 from footfall.label.grounded_tree import GroundedTrees
+from footfall.label.hrm_hnc import FullTrees
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.tally import ungradable
 from footfall.types import Trajectory
@@ -55,7 +56,7 @@ def _of_one(method: Any, usual: _Usual) -> Plan | None:
         return _branched(method.trees.leaves, method.trees.max_tokens, usual)
     if isinstance(method, GroundedTrees):
         return _simulated(method, usual)
-    if hasattr(method, "branch"):
+    if isinstance(method, FullTrees):
         return _full(method.branch, method.depth, method.params.max_tokens, usual)
     return None
 

@@ -21,7 +21,7 @@ from footfall.commands._parts import call_factory, open_policy, served_tokenizer
 from footfall.label.binary_search import BinarySearch
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.grounded_tree import GroundedTrees
-from footfall.label.hrm_hnc import compress, expansion, tree_samples
+from footfall.label.hrm_hnc import FullTrees, compress, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.tally import drawn, ungradable
 from footfall.label.trees import Harvest, charged
@@ -107,14 +107,10 @@ def _of_tree(tree: Tree, rows: Sequence[Judged], cost: Cost) -> Harvest:
 
 
 @dataclass(frozen=True)
-class _Hierarchical:
+class _Hierarchical(FullTrees):
     """HRM's full trees together with their compressed copies; a problem's copy does not depend on the others."""
 
-    policy: Policy
-    branch: int
-    depth: int
-    share: float
-    params: SamplingParams
+    share: float = 0.5
 
     @property
     def name(self) -> str:
@@ -122,7 +118,7 @@ class _Hierarchical:
         return f"hrm-hnc({self.policy.name},{size},{drawn(self.params)})"
 
     def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
-        grown = expansion(problems, self.policy, self.branch, self.depth, self.params, separator)
+        grown = self.grow(problems, separator)
         both = [each for tree in grown.trees for each in (tree, self._compressed(tree))]
         rows = charged(tree_samples(both, self.name, silent=True), grown.cost)
         barren = tuple((problems[t], reason) for t, reason in grown.silences.items())
@@ -162,7 +158,7 @@ def _hrm_hnc(
 ) -> _Hierarchical:
     if trees < 1 or depth < 1 or not 0 <= share <= 1:
         raise ValueError("hrm-hnc needs --trees and depth of 1 at least, and a share from 0 to 1")
-    return _Hierarchical(policy, trees, depth, share, params)
+    return _Hierarchical(policy, trees, depth, params, share)
 
 
 def _grounded_prm(

@@ -2,7 +2,8 @@
 
 from footfall.label.estimate import Plan, TokenCount, Volume, count_tokens, planned
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.rollouts import RolloutStore, StoredPolicy
+from footfall.label.rollouts import RolloutStore
+from footfall.label.stored_policy import StoredPolicy
 
 __all__ = [
     "MonteCarlo",

@@ -26,7 +26,7 @@ from footfall.label.grounded import rollout_reward, signs
 from footfall.label.noisy import chance
 from footfall.label.probing import Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, graded, ungradable
-from footfall.label.trees import Harvest, TreeBuilder, charged, top_of
+from footfall.label.trees import Growing, Harvest, top_of
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory, Tree
 
@@ -53,28 +53,20 @@ def rationale(evidence: str | None, verdict: float, right: bool) -> str:
 
 
 @dataclass
-class GroundedTree:
+class GroundedTree(Growing):
     """The tree of one problem. Of each node: the sum of rewards, and what the tool said. -1 is the top."""
 
-    tree: Tree
     expanded: set[int] = field(default_factory=set)
     evidence: dict[int, tuple[float, str | None]] = field(default_factory=dict)
     rounds: int = 0
     cost: Cost = field(default_factory=Cost)
     top_visits: int = 0
-    rollouts: int = 0
-    unfinished: int = 0
-    """So many rollouts were cut at max_tokens, and left out."""
-    silence: str | None = None
-    """Why the rollouts of the problem itself say nothing, if they do."""
 
     @property
     def barren(self) -> str:
         """Why there is no clean path."""
-        if self.silence is not None:
-            return self.silence
         if not self.tree.nodes:
-            return f"no step was written in {self.rollouts} rollouts"
+            return self.silence or f"no step was written in {self.rollouts} rollouts"
         return "every path has a step that the tool refutes although its value is positive"
 
     def reward(self, node: int, reward: float, decay: float) -> None:
@@ -132,31 +124,24 @@ class GroundedTrees:
 
     def harvest(self, problems: Sequence[Problem], separator: str = "\n\n") -> Harvest:
         """The rows with all that was asked for them."""
-        return sum((self._harvest(grown) for grown in self.grow(problems, separator)), Harvest())
-
-    def _harvest(self, grown: GroundedTree) -> Harvest:
-        rows = charged(list(self._rows(grown)), grown.cost)
-        barren = () if rows else ((grown.tree.problem, grown.barren),)
-        return Harvest(rows, grown.cost, barren, grown.rollouts, grown.unfinished)
+        grown = self.grow(problems, separator)
+        return sum((each.harvest(list(self._rows(each)), each.cost, each.barren) for each in grown), Harvest())
 
     def _plan(self, tree: Tree) -> Plan[GroundedTree]:
         grown = GroundedTree(tree, silence=ungradable(tree.problem))
-        builder, top = TreeBuilder(tree), graded(top_of(tree))
         while grown.rounds < self.rounds and grown.silence is None:
             found = [len(grown.paths(right)) >= self.wanted for right in (True, False)]
             node = None if all(found) else self._selected(grown, -1, -1 if found[0] else 1)
             if node is None:
                 break
-            prefix = top if node < 0 else tree.trajectory(node)
+            prefix = graded(top_of(tree)) if node < 0 else tree.trajectory(node)
             (estimate,) = yield [Probe(prefix, self.children)]
             grown.rounds += 1
             grown.expanded.add(node)
-            grown.rollouts += estimate.tally.rollouts
-            grown.unfinished += estimate.tally.unfinished
-            grown.silence = estimate.failure if node < 0 else None
+            grown.count(node, estimate)
             for rollout in estimate.rollouts:
                 if rollout.completion.finish == "end" and rollout.completion.steps:
-                    self._enter(grown, builder, node, prefix, rollout)
+                    self._enter(grown, node, prefix, rollout)
         return grown
 
     def _selected(self, grown: GroundedTree, node: int, sign: int) -> int | None:
@@ -177,9 +162,7 @@ class GroundedTrees:
         below = (self._selected(grown, child, sign) for child in sorted(open_ones, key=rank, reverse=True))
         return next((found for found in below if found is not None), None)
 
-    def _enter(
-        self, grown: GroundedTree, builder: TreeBuilder, node: int, prefix: Trajectory, rollout: Rollout
-    ) -> None:
+    def _enter(self, grown: GroundedTree, node: int, prefix: Trajectory, rollout: Rollout) -> None:
         """Put a rollout under a node: its first step is a child, the rest is the child's simulation."""
         if grown.tree.tokenizer is None and node < 0:
             grown.tree.tokenizer = rollout.completion.tokenizer
@@ -187,7 +170,7 @@ class GroundedTrees:
         grown.cost += said.cost
         start = len(prefix.steps)
         known = len(grown.tree.nodes)
-        path = builder.path(node, rollout.completion.steps)
+        path = grown.builder.path(node, rollout.completion.steps)
         outcome = 1.0 if rollout.correct else -1.0
         verdicts = [*signs(said.values[start:-1]), outcome]
         told = said.rationales[start:] or (None,) * len(path)

@@ -26,10 +26,9 @@ from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory, T
 
 __all__ = [
     "Expansion",
+    "FullTrees",
     "balanced_nodes",
     "compress",
-    "expand",
-    "expansion",
     "merge_steps",
     "merged_pairs",
     "score_nodes",
@@ -63,49 +62,35 @@ def merge_steps(first: Step, second: Step, separator: str) -> Step:
     return Step(first.text + separator + second.text, token_ids=ids, logprobs=logprobs)
 
 
-def expand(
-    problems: Sequence[Problem],
-    policy: Policy,
-    branch: int = 5,
-    depth: int = 5,
-    params: SamplingParams = SamplingParams(temperature=0.1),
-    separator: str = "\n\n",
-) -> tuple[list[Tree], Cost]:
-    """Full trees, level by level: `branch` steps after every open node, for all problems together.
+@dataclass(frozen=True)
+class FullTrees:
+    """Grows full trees, level by level: `branch` steps after every open node, for all problems together."""
 
-    The tree of a problem without a reference answer stays empty.
-    """
-    grown = expansion(problems, policy, branch, depth, params, separator)
-    return grown.trees, grown.cost
+    policy: Policy
+    branch: int = 5
+    depth: int = 5
+    params: SamplingParams = SamplingParams(temperature=0.1)
 
-
-def expansion(
-    problems: Sequence[Problem],
-    policy: Policy,
-    branch: int = 5,
-    depth: int = 5,
-    params: SamplingParams = SamplingParams(temperature=0.1),
-    separator: str = "\n\n",
-) -> Expansion:
-    """The same trees with all that is known of them, and why some are empty."""
-    found = Expansion([Tree(problem, separator=separator) for problem in problems])
-    params = replace(params, until="step")
-    reasons = ((t, ungradable(problem)) for t, problem in enumerate(problems))
-    found.silences = {t: reason for t, reason in reasons if reason is not None}
-    open_nodes = [(t, -1) for t in range(len(problems)) if t not in found.silences]
-    for _ in range(depth):
-        prefixes = [_prefix(found.trees[t], node) for t, node in open_nodes]
-        sampled = _next_steps(policy, prefixes, branch, params)
-        going_on = []
-        for (t, node), row in zip(open_nodes, sampled, strict=True):
-            found.add(row)
-            going_on += [(t, child) for child in _add_children(found.trees[t], node, row)]
-            if not found.trees[t].nodes:
-                found.silences[t] = _silence(row)
-        open_nodes = going_on
-    for tree in found.trees:
-        score_nodes(tree)
-    return found
+    def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> Expansion:
+        """One tree a problem, its nodes scored. That of a problem without a reference answer stays empty."""
+        found = Expansion([Tree(problem, separator=separator) for problem in problems])
+        params = replace(self.params, until="step")
+        reasons = ((t, ungradable(problem)) for t, problem in enumerate(problems))
+        found.silences = {t: reason for t, reason in reasons if reason is not None}
+        open_nodes = [(t, -1) for t in range(len(problems)) if t not in found.silences]
+        for _ in range(self.depth):
+            prefixes = [_prefix(found.trees[t], node) for t, node in open_nodes]
+            sampled = _next_steps(self.policy, prefixes, self.branch, params)
+            going_on = []
+            for (t, node), row in zip(open_nodes, sampled, strict=True):
+                found.add(row)
+                going_on += [(t, child) for child in _add_children(found.trees[t], node, row)]
+                if not found.trees[t].nodes:
+                    found.silences[t] = _silence(row)
+            open_nodes = going_on
+        for tree in found.trees:
+            score_nodes(tree)
+        return found
 
 
 def _prefix(tree: Tree, node: int) -> Trajectory:

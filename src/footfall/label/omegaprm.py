@@ -21,7 +21,7 @@ from typing import NamedTuple
 from footfall.label.binary_search import search
 from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, graded, ungradable
-from footfall.label.trees import Harvest, TreeBuilder, charged, node_rows, note_value, top_of
+from footfall.label.trees import Growing, Harvest, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Problem, Trajectory, Tree
 
@@ -69,26 +69,21 @@ class Candidates:
 
 
 @dataclass
-class _Growth:
-    """The tree of one problem while it grows."""
+class _Growth(Growing):
+    """The tree of one problem while it grows, with the states to search from."""
 
-    builder: TreeBuilder
     states: dict[int, Candidates] = field(default_factory=dict)
     searches: int = 0
-    rollouts: int = 0
-    answered: int = 0
-    unfinished: int = 0
-    silence: str | None = None
-    """Why the rollouts of the problem itself say nothing, if they do."""
+    asked: int = 0
+    """Rollouts, and calls that failed."""
 
     @property
     def barren(self) -> str:
         """Why no node has a value."""
-        if self.silence is not None:
-            return self.silence
         never = "never solved: no rollout is right, so there is no first error to search for"
         always = "always solved: no rollout is wrong, so there is no error to search for"
-        return {0.0: never, 1.0: always}.get(self.builder.tree.value or 0.0, "no rollout has steps to search")
+        otherwise = {0.0: never, 1.0: always}.get(self.tree.value or 0.0, "no rollout has steps to search")
+        return self.silence or otherwise
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ class OmegaPRM:
         The tree of a problem without a reference answer stays empty, and costs nothing.
         """
         return [
-            Grown(each.result.builder.tree, each.result.searches, each.result.rollouts, each.cost)
+            Grown(each.result.tree, each.result.searches, each.result.asked, each.cost)
             for each in self._grown(problems, separator)
         ]
 
@@ -142,23 +137,21 @@ class OmegaPRM:
         return sum((self._harvest(each) for each in self._grown(problems, separator)), Harvest())
 
     def _harvest(self, done: Done[_Growth]) -> Harvest:
-        growth, tree = done.result, done.result.builder.tree
-        rows = charged(node_rows(tree, self.name, silent=True), done.cost)
-        barren = () if rows else ((tree.problem, growth.barren),)
-        return Harvest(rows, done.cost, barren, growth.answered, growth.unfinished)
+        rows = node_rows(done.result.tree, self.name, silent=True)
+        return done.result.harvest(rows, done.cost, done.result.barren)
 
     def _grown(self, problems: Sequence[Problem], separator: str) -> list[Done[_Growth]]:
         plans = [self._plan(Tree(problem, separator=separator)) for problem in problems]
         return together(plans, Prober(self.policy, self.params))
 
     def _plan(self, tree: Tree) -> Plan[_Growth]:
-        growth = _Growth(TreeBuilder(tree), silence=ungradable(tree.problem))
+        growth = _Growth(tree, silence=ungradable(tree.problem))
         if growth.silence is not None:
             return growth
         (estimate,) = yield [Probe(graded(top_of(tree)), self.rollouts)]
-        tree.value, growth.silence = estimate.value, estimate.failure
+        tree.value = estimate.value
         self._enter(growth, -1, estimate)
-        while growth.searches < self.searches and (self.budget is None or growth.rollouts < self.budget):
+        while growth.searches < self.searches and (self.budget is None or growth.asked < self.budget):
             chosen = self.select(list(growth.states.values()))
             if chosen is None:
                 break
@@ -184,7 +177,7 @@ class OmegaPRM:
 
     def _search_rollout(self, growth: _Growth, state: Candidates, rollout: Rollout) -> Plan[None]:
         """Binary search on one wrong rollout; every probed prefix becomes a valued node and may supply candidates."""
-        tree = growth.builder.tree
+        tree = growth.tree
         whole = rollout.completion.after(state.prefix, self.policy.name)
         found = yield from search(whole, self.rollouts, before=len(state.prefix.steps))
         first_error = found.recoverable + (found.failure is None)
@@ -201,17 +194,16 @@ class OmegaPRM:
 
         A rollout cut at max_tokens is no candidate: nobody knows whether it holds an error.
         """
-        growth.rollouts += estimate.tally.asked
-        growth.answered += estimate.tally.rollouts
-        growth.unfinished += estimate.tally.unfinished
+        growth.count(node, estimate)
+        growth.asked += estimate.tally.asked
         mc = estimate.value
         rollouts = [rollout for rollout in estimate.rollouts if rollout.completion.steps]
-        if rollouts and growth.builder.tree.tokenizer is None:
-            growth.builder.tree.tokenizer = rollouts[0].completion.tokenizer
+        if rollouts and growth.tree.tokenizer is None:
+            growth.tree.tokenizer = rollouts[0].completion.tokenizer
         wrong = [rollout for rollout in rollouts if not rollout.correct and rollout.completion.finish == "end"]
         searchable = mc is not None and 0 < mc < 1
         growth.states[node] = Candidates(node, estimate.prefix, mc or 0.0, wrong if searchable else [])
         right = next((rollout for rollout in rollouts if rollout.correct), None)
         if self.leaves and right is not None:
             leaf = growth.builder.path(node, right.completion.steps)[-1]
-            growth.builder.tree.update(leaf, terminal=True, value=1.0)
+            growth.tree.update(leaf, terminal=True, value=1.0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, together
 from footfall.label.tally import finished, graded, ungradable
 from footfall.types import Cost, Json, Judged, Judgement, Problem, Step, Trajectory, Tree
 
 __all__ = [
+    "Growing",
     "Harvest",
     "TreeBuilder",
     "charged",
@@ -77,6 +79,33 @@ class TreeBuilder:
 
 def _place(parent: int, step: Step) -> tuple[object, ...]:
     return parent, step.text, step.action, step.observation, step.agent, step.images
+
+
+@dataclass
+class Growing:
+    """The tree of one problem while it grows by rollouts of its nodes, and what was counted on the way."""
+
+    tree: Tree
+    rollouts: int = 0
+    unfinished: int = 0
+    """So many of them were cut at max_tokens."""
+    silence: str | None = None
+    """Why the rollouts of the problem itself say nothing, if they do."""
+
+    @cached_property
+    def builder(self) -> TreeBuilder:
+        return TreeBuilder(self.tree)
+
+    def count(self, node: int, estimate: Estimate) -> None:
+        """Count the rollouts of a node (-1: the top) in."""
+        self.rollouts += estimate.tally.rollouts
+        self.unfinished += estimate.tally.unfinished
+        self.silence = estimate.failure if node < 0 else self.silence
+
+    def harvest(self, rows: Sequence[Judged], cost: Cost, barren: str) -> Harvest:
+        """The rows with all that was counted; `barren` says why, if there are none."""
+        without = () if rows else ((self.tree.problem, barren),)
+        return Harvest(charged(rows, cost), cost, without, self.rollouts, self.unfinished)
 
 
 def tree_of(trajectories: Sequence[Trajectory]) -> Tree:

@@ -23,7 +23,7 @@ import numpy as np
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import World, WritesWell
-from footfall.label.hrm_hnc import compress, expand, tree_samples
+from footfall.label.hrm_hnc import FullTrees, compress, tree_samples
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Cost, Judged
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ArithmeticPolicy, ArithmeticWorld
@@ -63,9 +63,10 @@ def measure(trial: Trial) -> Outcome:
     arms, cost, generator = defaultdict[str, list[float]](list), Cost(), np.random.default_rng(trial.seed)
     for world, policy in WORLDS:
         problems = world.problems(trial.size(6, 2), trial.seed)
-        trees, drawing = expand(problems, policy, 5, trial.size(6, 4), SamplingParams(0.1, seed=trial.seed), "\n")
-        cost += drawing
-        for tree in trees:
+        method = FullTrees(policy, 5, trial.size(6, 4), SamplingParams(0.1, seed=trial.seed))
+        grown = method.grow(problems, "\n")
+        cost += grown.cost
+        for tree in grown.trees:
             own, both = tree_samples([tree]), tree_samples([tree, compress(tree, generator)])
             arms["single steps"].append(
                 len({(tree.trajectory(i).key, node.value) for i, node in enumerate(tree.nodes)})

@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from footfall.label.rollouts import StoredPolicy
+from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.policy.runs import Run, runs_of, sample_runs
 from footfall.search._pace import Pace
 from footfall.search._running import Running, Unit
+from footfall.search.budget import Load
 from footfall.search.method import Ask, Expand, Score
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
@@ -79,7 +80,7 @@ class Rounds:
             return []
         size = search.aim()
         account = search.board.account
-        room = account.units(*self._worst(search, search.request))
+        room = account.units(self._load(search, search.request, unit) for unit in search.todo[:size])
         if room is not None:
             size = min(size, room)
         if (seconds := account.left().get("seconds")) is not None:
@@ -88,12 +89,19 @@ class Rounds:
         search.touched = True
         return units
 
-    def _worst(self, search: Running, request: Expand | Score | Ask) -> tuple[int, bool]:
-        """The most tokens that a unit can generate, and whether it is judged too."""
+    def _load(self, search: Running, request: Expand | Score | Ask, unit: Unit) -> Load:
+        """The most that a unit can generate, and what is judged with it."""
         if isinstance(request, Score):
-            return 0, True
+            return Load(0, search.prefix(unit.item), _judging(request.judge, request.partial))
+        most = self._most(search, request)
+        if isinstance(request, Ask) or not request.score:
+            return Load(most)
+        return Load(most, search.prefix(unit.item), _judging(request.judge, False))
+
+    def _most(self, search: Running, request: Expand | Ask) -> int:
+        """The most tokens that a sample may have where the budget does not end before."""
         most: int = search.params(request).get("max_tokens", self.params.max_tokens)
-        return most, isinstance(request, Expand) and request.score
+        return most
 
     def _kinds(self, search: Running, request: Expand | Score | Ask) -> list[Hashable]:
         """What a unit consists of, as the pace knows it."""
@@ -123,10 +131,8 @@ class Rounds:
             before = [len(reply) for reply in search.replies]
             for unit in units:
                 call, address = of[id(search), unit.slot, unit.sample]
-                if (
-                    written[call][address].finish == "length"
-                    and call.params.max_tokens < self._worst(search, search.request)[0]
-                ):
+                cut = written[call][address].finish == "length"
+                if cut and call.params.max_tokens < self._most(search, search.request):
                     search.board.account.closed = "tokens"
                 readings += self._take(search, unit, written[call], address)
             _tell(search, before)
@@ -210,7 +216,7 @@ class Rounds:
 
     def _hear(self, reading: _Reading, said: Judgement) -> None:
         board = reading.search.board
-        board.account.read(said.cost, said.judge)
+        board.account.read(said.cost, reading.trace, _judging(reading.role, reading.partial), said.judge)
         if reading.slot is not None:
             reading.search.replies[reading.slot] = said
         if reading.node is not None:
@@ -258,7 +264,10 @@ def _checked(
     """Judging in which every trace gets a judgement and every step a value, or it is an error."""
 
     def reads(part: Sequence[_Reading]) -> list[Judgement]:
-        said = read([reading.trace for reading in part])
+        try:
+            said = read([reading.trace for reading in part])
+        except ValueError as error:
+            raise ValueError(f"judge {judge.name!r}: {error}") from error
         if len(said) != len(part):
             raise ValueError(f"judge {judge.name!r} gave {len(said)} judgements for {len(part)} trajectories")
         checked = [judgement.check(reading.trace) for judgement, reading in zip(said, part, strict=True)]
