@@ -2,6 +2,7 @@
 
     python benchmarks/search.py                                                              # embedded model on this CPU
     python benchmarks/search.py --model FOLDER_OR_GGUF [--plain] --device cuda [--compile]   # a real model
+    … --questions FILE --judge FOLDER                                         # on problems of its own, with its own PRM
 
 Both sides run the same method on the same problems with the same weights and draw with the same random numbers, so they
 must choose the same solutions; that is checked. Peers' side is how search is mostly written: each iteration puts the
@@ -27,6 +28,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.encoding import Template, encode
+from footfall.formats import read_problems
 from footfall.policy._gguf import load_gguf
 from footfall.policy._sampling import draw, uniform
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
@@ -177,8 +179,21 @@ def the_model(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedToke
     return model.to(getattr(torch, args.dtype)), tokenizer
 
 
-def the_prm(policy: TorchPolicy, model: PreTrainedModel) -> StepHeadModel:
-    """The policy's own weights with a head that was fitted to the truth of scripted traces."""
+def the_problems(args: argparse.Namespace) -> list[Problem]:
+    if args.questions is None:
+        return ArithmeticWorld().problems(args.problems, seed=11, split="test")
+    return spaced(read_problems(args.questions), args.problems)
+
+
+def spaced(problems: list[Problem], n: int) -> list[Problem]:
+    """`n` of them, evenly: a file may hold one set after another."""
+    return [problems[i * len(problems) // n] for i in range(n)] if n < len(problems) else problems
+
+
+def the_prm(policy: TorchPolicy, model: PreTrainedModel, args: argparse.Namespace) -> StepHeadModel:
+    """A trained one, or the policy's own weights with a head that was fitted to the truth of scripted traces."""
+    if args.judge is not None:
+        return StepHeadModel.load(args.judge, device=args.device, dtype=getattr(torch, args.dtype))
     made = StepHeadModel.from_backbone(copy.deepcopy(model), policy.tokenizer, template=policy.template, seed=1).eval()
     head: Any = made.head
     with torch.inference_mode():
@@ -235,6 +250,8 @@ def main() -> None:
     parser.add_argument(
         "--plain", action="store_true", help="prompt, line break, steps: a model tuned without chat turns"
     )
+    parser.add_argument("--questions", type=Path, help="a file of problems instead of the arithmetic world's")
+    parser.add_argument("--judge", type=Path, help="a folder with a step head instead of one fitted on the spot")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="rounding makes other draws"
@@ -254,9 +271,9 @@ def main() -> None:
     rows = args.rows or (1024 if args.device.startswith("cuda") else 256)
     template = Template("plain", prompt_end="\n") if args.plain else None
     policy = TorchPolicy(model, tokenizer, label=args.model.stem, template=template, rows=rows, compile=args.compile)
-    prm = the_prm(policy, plain)
-    reader, rereader = (StepHeadJudge(prm, cache_tokens=tokens, compile=False) for tokens in (1 << 24, 0))
-    problems = ArithmeticWorld().problems(args.problems, seed=11, split="test")
+    prm = the_prm(policy, plain, args)
+    reader, rereader = (StepHeadJudge(prm, cache_tokens=tokens, compile=False) for tokens in (1 << 19, 0))
+    problems = the_problems(args)
     if args.device.startswith("cuda"):  # kernels are loaded, and graphs and compiled code made, before the clock starts
         searched(policy, reader, problems, args)
         searched(Rereading(plain, policy, rows), rereader, problems[:8], args)

@@ -13,7 +13,7 @@ import gzip
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +30,6 @@ PAIRS = (
     ("gsm8k_500x32", "qwen_prm_gsm8k", "GSM8K, Qwen2.5-Math-PRM-7B"),
     ("gsm8k_500x32", "math_shepherd_gsm8k", "GSM8K, Math-Shepherd-Mistral-7B-PRM"),
 )
-VOTED = ("min", "last")
-"""Aggregations that the hybrid and the frequency vote are shown with."""
-
 Scores = list["float | None"]
 Rule = Callable[[int, int], float]
 """Accuracy on problem p with n candidates."""
@@ -84,8 +81,9 @@ def rules(given: Sequence[Scored], drawn: int, seed: int) -> dict[str, Rule]:
         found[f"best of N, {how}"] = lambda p, n, how=how: best_of(given[p].scores[how], given[p].pool.correct, n)  # type: ignore[misc]
     for how in AGGREGATIONS:
         found[f"weighted vote, {how}"] = lambda p, n, how=how: voted(p, n, given[p].scores[how])  # type: ignore[misc]
-    for how in VOTED:
+    for how in AGGREGATIONS:
         found[f"hybrid vote, {how}"] = lambda p, n, how=how: mixed(p, n, how, hybrid)  # type: ignore[misc]
+    for how in AGGREGATIONS:
         found[f"frequency vote, {how}"] = lambda p, n, how=how: mixed(p, n, how, frequency)  # type: ignore[misc]
     found["any right"] = lambda p, n: pass_at_k(len(given[p].pool.cases), sum(given[p].pool.correct), n)
     return found
@@ -106,14 +104,20 @@ def curves(given: Sequence[Scored], drawn: int, seed: int) -> dict[str, dict[str
 
 
 def table(shown: dict[str, dict[str, list[float]]]) -> str:
-    """Percentages by rule and N, with the interval at the largest N."""
+    """Percentages by rule and N, with their intervals."""
     ns = list(next(iter(shown.values())))
     lines = [f"| | {' | '.join(f'N = {n}' for n in ns)} |", f"|---|{'---:|' * len(ns)}"]
     for name, by_n in shown.items():
-        cells = [f"{100 * by_n[n][0]:.1f}" for n in ns]
-        cells[-1] += f" [{100 * by_n[ns[-1]][1]:.1f}, {100 * by_n[ns[-1]][2]:.1f}]"
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        figures = [[100 * figure for figure in by_n[n]] for n in ns]
+        lines.append(
+            f"| {name} | {' | '.join(f'{value:.1f} [{low:.1f}, {high:.1f}]' for value, low, high in figures)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def tables(report: Mapping[str, Any]) -> str:
+    """All pools, each under its name."""
+    return "\n".join(f"**{title}**\n\n{table(shown)}" for title, shown in report["pools"].items())
 
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
@@ -132,7 +136,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
         known = pools.setdefault(pool_name, [each.pool for each in scored])
         scored = [Scored(pool, each.scores) for pool, each in zip(known, scored, strict=True)]
         report["pools"][title] = curves(scored, args.drawn, args.seed)
-        sys.stdout.write(f"**{title}**\n\n{table(report['pools'][title])}\n\n")
+    sys.stdout.write(tables(report))
     if args.out is not None:
         args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report

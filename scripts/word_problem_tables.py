@@ -13,7 +13,8 @@ from typing import Any
 
 from footfall.bench._frontier import markdown
 from scripts.word_problem_data import SETS
-from scripts.word_problems import LABELS, METHODS
+from scripts.word_problem_search import METHODS
+from scripts.word_problems import LABELS
 
 Facts = Mapping[str, Any]
 STAGES = ("policy", "label", *(f"prm-{labels}" for labels in LABELS), "evaluate", "search")

@@ -17,10 +17,8 @@ A stage keeps what it made in a folder of `--out`, with facts.json; the split (`
 from __future__ import annotations
 
 import argparse
-import copy
 import gzip
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,33 +30,26 @@ import torch
 
 from footfall.bench.intervals import bootstrap_mean, paired_difference
 from footfall.bench.processbench import processbench
-from footfall.encoding import Template
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.binary_search import BinarySearch
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.rollouts import StoredPolicy
+from footfall.label.stored_policy import StoredPolicy
 from footfall.loading import pick_device
 from footfall.policy._gguf import load_gguf
 from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
-from footfall.policy.protocol import SamplingParams
-from footfall.policy.torch_policy import TorchPolicy
-from footfall.registry import create
-from footfall.reward.judge import StepHeadJudge, step_head
-from footfall.search import BestOfN, Searcher, curve
-from footfall.search.method import Method
+from footfall.reward.judge import StepHeadJudge
+from footfall.search import BestOfN, curve
 from footfall.train import TrainConfig, train_prm
 from footfall.train.imitation import ImitationConfig, imitate
 from footfall.types import Cost, Judge, Judged, SearchResult, Trajectory
 from scripts.word_problem_data import SEPARATOR, SETS, Item, Parts, empty, solution, split, spread
+from scripts.word_problem_models import TEMPLATE, Facts, drawing, in_memory, keep, open_policy, open_prm, tell
+from scripts.word_problem_search import METHODS, searched
 
-TEMPLATE = Template("plain", prompt_end="\n")
 LABELS = ("monte-carlo", "omegaprm")
 STAGES = ("policy", "label", "prm", "evaluate", "search")
 NS = (1, 2, 4, 8, 16)
-METHODS = ("best-of-n", "weighted-vote", "beam-search", "dvts", "mcts")
-
-Facts = dict[str, Any]
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -81,14 +72,6 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--widths", nargs="+", type=int, default=[4, 16, 64])
     return parser.parse_args(given)
-
-
-def drawing(args: argparse.Namespace, temperature: float = 0.8) -> SamplingParams:
-    return SamplingParams(temperature, max_tokens=256, seed=args.seed)
-
-
-def tell(text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
 def make_policy(args: argparse.Namespace, parts: Parts) -> Facts:
@@ -116,16 +99,6 @@ def make_policy(args: argparse.Namespace, parts: Parts) -> Facts:
         "losses": [*first.losses, *second.losses], "tokens": first.tokens + second.tokens,
         "seconds": round(first.seconds + second.seconds, 1), "config": vars(config),
     }  # fmt: skip
-
-
-def in_memory(model: Any, tokenizer: Any) -> TorchPolicy:
-    """The policy of a model that is still being trained: a copy, in bfloat16 on CUDA."""
-    writer = copy.deepcopy(model).to(torch.bfloat16) if model.device.type == "cuda" else copy.deepcopy(model)
-    return TorchPolicy(writer.train(False), tokenizer, label="smollm2-words", template=TEMPLATE)
-
-
-def open_policy(args: argparse.Namespace) -> TorchPolicy:
-    return TorchPolicy.load(args.out / "policy", args.device, "smollm2-words", template=TEMPLATE)
 
 
 def make_labels(args: argparse.Namespace, parts: Parts) -> Facts:
@@ -175,11 +148,6 @@ def make_prm(args: argparse.Namespace, parts: Parts) -> Facts:
         "rows": len(rows), "train": result.train.to_dict(), "metrics": dict(result.metrics), "updates": result.updates,
         "tokens": result.cost.scored_tokens, "seconds": round(result.cost.seconds, 1),
     }  # fmt: skip
-
-
-def open_prm(args: argparse.Namespace, labels: str, cache_tokens: int = 0) -> StepHeadJudge:
-    folder = args.out / f"prm-{labels}" / "run" / "model"
-    return step_head(folder, device=args.device, too_long="partial", cache_tokens=cache_tokens)
 
 
 def evaluate(args: argparse.Namespace, parts: Parts) -> Facts:
@@ -245,47 +213,6 @@ def first_errors(judge: StepHeadJudge, args: argparse.Namespace, labels: str) ->
             file.write(json.dumps(row) + "\n")
     figures = benchmark.measure(cases, said, 0.5, np.ones((1, len(cases))))["gsm8k"]
     return {name: float(values[0]) for name, values in figures.items()}
-
-
-def method_of(name: str, width: int) -> Method:
-    """The cards' defaults at this width: solutions, beams, or paths of a tree with four children a node."""
-    settings = {"paths": width, "width": 4} if name == "mcts" else {"n": width}
-    method: Method = create("searcher", name, **settings)
-    return method
-
-
-def searched(args: argparse.Namespace, parts: Parts) -> Facts:
-    """One sample, then the majority vote and each method at each width, on the same problems with the PRM of --labels."""
-    problems = [item.problem for item in spread(parts.held_out, args.problems or 50)]
-    policy = StoredPolicy(open_policy(args), args.out / "rollouts", charge="always", chunk=1 << 15)
-    judge, facts = open_prm(args, args.labels, cache_tokens=1 << 20), Facts()
-    widths = [(name, width) for width in args.widths for name in ("majority", *args.methods)]
-    for name, width in [("majority", 1), *widths]:
-        started, method = time.monotonic(), method_of(name, width)
-        judge.forget()  # each method pays for all that its judge reads
-        reads = judge if method.judged else None
-        results = Searcher(policy, reads, method, params=drawing(args), separator=SEPARATOR).solve(problems)
-        right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
-        cost = Cost.total(r.cost for r in results)
-        called = "single" if width == 1 else f"{name} {width}"
-        facts[called] = {
-            "method": method.name, "right": "".join(str(int(value)) for value in right),
-            "accuracy": list(bootstrap_mean(right, seed=args.seed)),
-            "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
-            "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
-        }  # fmt: skip
-        if name != "majority":
-            votes = [float(digit) for digit in facts[f"majority {width}"]["right"]]
-            facts[called]["− majority"] = list(paired_difference(right, votes, seed=args.seed))
-        tell(f"{called}: {json.dumps(facts[called])}")
-        keep(facts, args)
-    return facts
-
-
-def keep(facts: Facts, args: argparse.Namespace) -> None:
-    folder = args.out / (f"prm-{args.labels}" if args.stage == "prm" else args.stage)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def main(given: Sequence[str] | None = None) -> Facts:

@@ -19,7 +19,7 @@ from footfall.bench.labels import LabelCosts
 from footfall.bench.searching import SearchCosts
 from footfall.registry import parts
 from footfall.reward.family import Family, families
-from scripts import word_problem_tables
+from scripts import pool_curves, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -71,8 +71,14 @@ def _words_block(name: str) -> Callable[[], str]:
     return lambda: word_problem_tables.BLOCKS[name](json.loads(file.read_text(encoding="utf-8")))
 
 
+def pool_tables() -> str:
+    """What `python -m scripts.pool_curves --out docs/pool_curves.json` measured."""
+    return pool_curves.tables(json.loads((DOCS / "pool_curves.json").read_text(encoding="utf-8")))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
+    "pools": pool_tables,
     **{name: _label_block(name) for name in labels.BLOCKS},
     **{name: _search_block(name) for name in searching.BLOCKS},
     **{name: _words_block(name) for name in word_problem_tables.BLOCKS},

@@ -98,6 +98,10 @@ def test_every_stage_runs_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert {"best-of-n 4", "beam-search 4"} <= set(searched)
     assert json.loads((tmp_path / "out" / "search" / "facts.json").read_text()) == searched
+    more = script.main(["search", *common, "--problems", "2", "--widths", "4", "--methods", "dvts"])
+    assert {name: more[name] for name in searched} == searched and "dvts 4" in more
+    fewer = script.main(["search", *common, "--problems", "1", "--widths", "4", "--methods", "dvts"])
+    assert "beam-search 4" not in fewer, "other problems: nothing of the earlier search counts"
     facts = tables.gathered(tmp_path / "out")
     shown = {name: block(facts) for name, block in tables.BLOCKS.items()}
     assert f"{label['omegaprm']['cost']['calls']:,}" in shown["words-labels"]
