@@ -1,5 +1,5 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
-and the charts of `label_costs.json` and `search_costs.json`.
+the charts of `label_costs.json` and `search_costs.json`, and the intervals in the latter.
 
     python -m scripts.write_tables            # write them
     python -m scripts.write_tables --check    # 1 if a page is not up to date
@@ -97,6 +97,8 @@ def made() -> dict[Path, str]:
     charts = {DOCS / file: drawn + "\n" for file, drawn in labels.charts(costs).items()}
     for setting in searched.settings():
         charts[DOCS / searching.chart_file(*setting)] = searching.chart(searched, *setting) + "\n"
+    # Its outcomes stay; intervals are made of them again.
+    charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"
     return pages | charts
 
 

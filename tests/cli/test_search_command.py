@@ -152,6 +152,26 @@ def test_a_step_is_gone_on_with_in_its_middle(server: Server, capsys: pytest.Cap
     assert all("use mode='completions' (--mode completions)" in why for why in chat["failed"].values())
 
 
+def test_llama_cpp_is_searched_step_by_step_in_both_modes_and_as_strict_servers_want_it(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", "beam-search", "--judge", "random", *CASES["beam-search"].options)
+    plain = told(capsys, server, *words)
+    server.behave(None, solve=True, llama_cpp=True)
+    same = told(capsys, server, *words, "--store", "none")
+    assert [r.answer for r in results(same)] == [r.answer for r in results(plain)] and not same["failed"]
+    chat = told(capsys, server, *words, "--store", "none", "--mode", "chat")
+    steps = [step.text for row in results(chat) for t, _ in row.candidates for step in t.steps]
+    assert not chat["failed"] and sum(step.startswith("Take") for step in steps) * 3 == len(steps)
+    strict = told(capsys, server, *words, "--store", "none", "--neutral", "False", code=1)
+    assert all("(--step-stop cut; exact" in why for why in strict["failed"].values())
+    cut = told(
+        capsys, server, *words, "--store", "none", "--neutral", "False", "--logprobs", "False", "--step-stop", "cut"
+    )
+    sent = server.requests()[-1]
+    assert not cut["failed"] and not {"stop", "verbose", "top_k", "logprobs"} & set(sent)
+
+
 def test_blocks_of_tokens_are_joined_as_they_were_written(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, server, "--method", "vgs", "--judge", "random", *CASES["vgs"].options)
     for row in results(found):

@@ -17,7 +17,7 @@ from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Problem, Step, Trajectory, Tree
 from tests.label.scripted_policy import FOUR_STEPS, PROBLEM, Scripted
 
-FAILED, CUT = "all 4 rollouts failed: gone", "all 4 rollouts were cut before their end: raise max_tokens"
+FAILED, CUT = "all 4 rollouts failed: gone", "all 4 rollouts were cut before their end: raise max_tokens (--max-tokens)"
 
 
 @pytest.mark.parametrize(("outcome", "reason"), [("error: gone", FAILED), ("cut", CUT)])

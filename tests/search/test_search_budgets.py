@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from footfall.label.rollouts import StoredPolicy
+from footfall.label.stored_policy import StoredPolicy
 from footfall.policy._http_client import Server
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, SamplingParams

@@ -12,6 +12,8 @@ import pytest
 from footfall import cli
 from footfall.formats import read_parquet
 from footfall.policy.protocol import Completion, SamplingParams
+from footfall.registry import create, parts
+from footfall.search.method import draws_independently
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticPolicy
 
@@ -80,3 +82,28 @@ def test_failed_problems_are_listed_and_tried_again_by_the_same_command(
     assert not asked
     files = [(tmp_path / run / "results.parquet").read_bytes() for run in ("whole", "a")]
     assert files[0] == files[1]
+
+
+def test_what_a_judge_has_selected_is_not_called_one_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["search", "--problems", "world:arithmetic:20", "--policy", "scripted-arithmetic", "--judge", "truth-arithmetic",
+             "--n", "8"]  # fmt: skip
+    plain = told([*words, "--json", "--method", "majority", "--out", str(tmp_path / "plain")], capsys)["accuracy"]
+    assert list(plain) == ["single", "chosen", "oracle"] and plain["single"]["value"] < 0.8
+    steered = [*words, "--method", "beam-search", "--out", str(tmp_path / "steered")]
+    found = told([*steered, "--json"], capsys)["accuracy"]
+    assert list(found) == ["candidates_mean", "chosen", "candidates_any"]
+    assert found["candidates_mean"]["value"] > plain["single"]["value"] + 0.2
+    assert cli.main(steered) == 0
+    shown = capsys.readouterr().out
+    assert "mean of its candidates" in shown and "one sample" not in shown and "oracle" not in shown
+
+
+def test_no_problem_missed_does_not_mean_that_none_would_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*WORDS, "--method", "beam-search", "--n", "8", "--out", str(tmp_path)]
+    found = told(words, capsys)["accuracy"]["chosen"]
+    assert found == {"value": 1.0, "ci95": [pytest.approx(0.6756, abs=1e-3), 1.0]}
+
+
+def test_methods_say_themselves_whether_their_candidates_are_plain_samples() -> None:
+    plain = {name for name in parts("searcher") if draws_independently(create("searcher", name))}
+    assert plain == {"best-of-n", "weighted-vote", "majority", "hybrid-vote", "frequency-vote", "self-prm"}

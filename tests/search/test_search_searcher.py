@@ -159,7 +159,7 @@ def test_a_judge_that_fails_on_one_problem_fails_that_problem_only(method: Metho
             return super().judge(trajectories)
 
     results = solve(method, 3, judge=Picky())
-    assert results[0].failure == "ValueError: trajectory 'p0#3' is too long"
+    assert results[0].failure == "ValueError: judge 'sees-coins': trajectory 'p0#3' is too long"
     assert results[0].tree is not None and results[0].tree.nodes, "what was written is kept"
     assert results[1:] == solve(method, 3)[1:]
 

@@ -130,5 +130,7 @@ def test_a_plan_from_random_requests_spends_them_where_they_help() -> None:
 def test_settings_that_cannot_be_are_refused_and_a_plan_is_in_the_name() -> None:
     with pytest.raises(ValueError, match="no rule is called 'maybe'"):
         SelfRegulation("maybe")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the rule plan needs the states to ask in"):
+        SelfRegulation("plan")
     one, other = (SelfRegulation("plan", ask=frozenset({state})).name for state in ((0, -1), (1, 5)))
     assert one != other

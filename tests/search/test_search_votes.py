@@ -231,3 +231,14 @@ def test_the_votes_as_methods_choose_by_answers_and_scores(method: HybridVote | 
         vote = method.vote([t.answer for t, _ in result.candidates], list(result.scores), "math")
         assert vote.winner is not None
         assert len(result.candidates) == 8 and result.chosen == result.candidates[vote.winner].trajectory
+
+
+def test_a_hybrid_vote_may_go_by_the_entropy_of_the_answers() -> None:
+    answers: list[str | None] = ["1", "1", "1", "2", "3", "4"]
+    scores: list[float | None] = [0.1, 0.1, 0.1, 0.9, 0.1, 0.1]
+    assert HybridVote(share=0.5).vote(answers, scores, "math").winner == 0
+    assert HybridVote(share=0.5, entropy=1.0).vote(answers, scores, "math").winner == 3, "1.24 nats"
+    assert HybridVote(share=0.9, entropy=1.3).vote(answers, scores, "math").winner == 0
+    for share, entropy in ((7.0, None), (0.5, -1.0)):
+        with pytest.raises(ValueError, match="share goes from 0 to 1"):
+            HybridVote(share=share, entropy=entropy)

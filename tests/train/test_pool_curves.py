@@ -55,4 +55,4 @@ def test_the_docs_show_what_is_stored() -> None:
     stored = json.loads((ROOT / "docs" / "pool_curves.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for title, shown in stored["pools"].items():
-        assert f"**{title}**\n\n{script.table(shown)}\n" in page
+        assert f"**{title}**\n\n{script.table(shown)}" in page

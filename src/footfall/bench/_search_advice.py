@@ -3,7 +3,7 @@
 A budget is a multiple of what one sample of the world's policy costs. Within it the best point is that with the highest
 accuracy; advised is the cheapest point on the frontier that is not clearly worse: the 95% interval of best − point, paired by
 problem, reaches zero. What a smaller budget has stays unless the best is clearly better, and nothing below its mean takes its
-place. An advised single sample says that search did not pay.
+place. An advised single sample says that search did not pay. Worlds whose PRM hardly tells steps apart are summed up alone.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from footfall.bench._frontier import advised, cheapest_as_good, clearly_better, dial_text, how_sure, percent
-from footfall.bench._search_methods import SINGLE
-from footfall.bench._search_points import Point, SearchCosts
+from footfall.bench._frontier import advised, cheapest_as_good, clearly_better
+from footfall.bench._search_points import PRM, Point, SearchCosts
 
-__all__ = ["LEVELS", "Pick", "advice", "picks"]
+__all__ = ["GOOD_AUC", "LEVELS", "Pick", "advice", "picks"]
 
 LEVELS = {"low": 8, "middle": 32, "high": 128}
 """Budgets in samples."""
-_MOST = 3
+GOOD_AUC = 0.7
+"""Of steps, mean over seeds: below that a PRM is near chance, and what is found with it says nothing of good PRMs."""
+_FIGURES_AT = "middle"
+"""The budget whose figures the paragraph has; the others are in the table."""
+_MOST = 2
 """Methods that are named where several are advised as often."""
 
 
@@ -35,84 +38,121 @@ class Pick(NamedTuple):
     """The most accurate within the budget; often the same."""
     again: bool
     """Advised at a smaller budget already."""
+    judge_pays: bool
+    """Whether the best is clearly better than the best that asks no judge."""
+
+
+class _Kind(NamedTuple):
+    """Settings that are summed up together."""
+
+    opening: str
+    found: list[Pick]
 
 
 def picks(costs: SearchCosts) -> list[Pick]:
     """World by world and judge by judge, from the low budget to the high one."""
     found = []
     for world, judge in costs.settings():
-        single = costs.worlds[f"{world}/{judge}"].tokens
-        choices = advised(costs.of(world, judge), [times * single for times in LEVELS.values()])
-        rows = zip(LEVELS, choices, strict=True)
-        found += [Pick(world, judge, level, *choice) for level, choice in rows if choice is not None]
+        points = costs.of(world, judge)
+        limits = [times * costs.worlds[f"{world}/{judge}"].tokens for times in LEVELS.values()]
+        for level, limit, choice in zip(LEVELS, limits, advised(points, limits), strict=True):
+            if choice is not None:
+                found.append(Pick(world, judge, level, *choice, _judge_pays(points, limit, choice.best)))
     return found
 
 
+def _judge_pays(points: Sequence[Point], limit: float, best: Point) -> bool:
+    without = cheapest_as_good([point for point in points if not point.judged], limit)
+    return without is None or clearly_better(best, without.best)
+
+
 def advice(costs: SearchCosts) -> str:
-    """One paragraph."""
+    """One paragraph: about three sentences for each quality of judge."""
+    names, times = _listed(list(LEVELS), "or"), _listed([str(times) for times in LEVELS.values()], "or")
+    intro = (
+        f"A budget is {names} at {times} times one sample's tokens. Named is the most frequent choice of the table below; "
+        f"figures span its worlds at the {_FIGURES_AT} budget."
+    )
+    return " ".join([intro, *(_told(costs, kind) for kind in _kinds(costs) if kind.found)])
+
+
+def _kinds(costs: SearchCosts) -> list[_Kind]:
+    """One a judge; two for trained PRMs: worlds where they tell steps apart, and worlds where they hardly do."""
     found = picks(costs)
-    judges = list(dict.fromkeys(judge for _, judge in costs.settings()))
-    said = [_of_judge(judge, [one for one in found if one.judge == judge]) for judge in judges]
-    levels = ", ".join(f"{level} is {times} times" for level, times in LEVELS.items())
-    intro = [f"As a budget, {levels} the tokens of one sample."]
-    if any(one.again for one in found):
-        intro.append("Where the advice is the same at a larger budget, nothing that fits it is clearly better.")
-    plan = costs.plan
-    each = f"{plan.seeds * plan.problems} problems ({plan.problems} of each of {plan.seeds} seeds)"
-    return " ".join([*intro, *said, *_free(costs, found), how_sure(costs.points, each)])
+    kinds = []
+    for judge in dict.fromkeys(judge for _, judge in costs.settings()):
+        own = [one for one in found if one.judge == judge]
+        if judge != PRM:
+            kinds.append(_Kind(f"With the {judge} judge", own))
+            continue
+        for good, what in ((True, "that tells steps apart"), (False, "that hardly tells steps apart")):
+            worlds = [w for w in dict.fromkeys(one.world for one in own) if costs.tells_apart(w, GOOD_AUC) == good]
+            aucs = [auc for w in worlds if (auc := costs.step_auc(w)) is not None]
+            figures = f"AUC {_range(aucs, 2)}: {_listed(worlds, 'and')}"
+            kinds.append(_Kind(f"With a PRM {what} ({figures})", [one for one in own if one.world in worlds]))
+    return kinds
 
 
-def _of_judge(judge: str, found: Sequence[Pick]) -> str:
-    """What is advised most often at each budget, then world by world."""
-    most = [f"{level} {_most([one for one in found if one.level == level])}" for level in LEVELS]
-    worlds = dict.fromkeys(one.world for one in found)
-    told = "; ".join(f"{world}: {_of_world([one for one in found if one.world == world])}" for world in worlds)
-    return f"With the {judge} judge, advised most often: {', '.join(most)} ({told})."
+def _told(costs: SearchCosts, kind: _Kind) -> str:
+    shown = [one for one in kind.found if one.level == _FIGURES_AT]
+    figures = [_figures(costs, shown)] if shown else []
+    return " ".join([f"{kind.opening} {_methods(kind.found)}.", *figures, _worth(kind.found)])
 
 
-def _most(found: Sequence[Pick]) -> str:
+def _methods(found: Sequence[Pick]) -> str:
+    """What is advised most often at each budget; budgets with the same advice together."""
+    levels: dict[str | None, list[str]] = {}
+    for level in LEVELS:
+        levels.setdefault(_most([one for one in found if one.level == level]), []).append(level)
+    nothing = levels.pop(None, [])
+    if not levels:
+        return "no one method leads"
+    if len(levels) == 1 and not nothing:
+        return f"take {next(iter(levels))}, whatever the budget"
+    words = ["budget", *["one"] * len(levels)]
+    takes = [
+        f"{name} at a {_listed(same, 'or')} {word}" for (name, same), word in zip(levels.items(), words, strict=False)
+    ]
+    return f"take {_listed(takes, 'and')}" + (f"; at a {_listed(nothing, 'or')} one none leads" if nothing else "")
+
+
+def _most(found: Sequence[Pick]) -> str | None:
+    """The method that is advised on most worlds; none where each world has its own."""
     votes = Counter(one.point.method for one in found)
     most = max(votes.values(), default=0)
     names = [f"`{name}`" for name, count in votes.items() if count == most]
-    return "no one method" if not names or (len(found) > 1 and most == 1) else " or ".join(names[:_MOST])
+    return None if not names or (len(found) > 1 and most == 1) else " or ".join(names[:_MOST])
 
 
-def _of_world(found: Sequence[Pick]) -> str:
-    """Budgets with the same advice are named together, with what is more accurate but not clearly so."""
-    levels: dict[str, list[Pick]] = {}
+def _figures(costs: SearchCosts, found: Sequence[Pick]) -> str:
+    singles = [costs.worlds[f"{one.world}/{one.judge}"] for one in found]
+    right = _range([100 * one.point.accuracy.value for one in found])
+    alone = _range([100 * single.single for single in singles])
+    times = _range([one.point.tokens / single.tokens for one, single in zip(found, singles, strict=True)])
+    return f"The choices are right on {right}% (one sample: {alone}%) for {times} times its tokens."
+
+
+def _worth(found: Sequence[Pick]) -> str:
+    """Where the best with the judge is clearly better than the best without, and at which budgets if not at all of them."""
+    worlds: dict[str, list[str]] = {one.world: [] for one in found}
     for one in found:
-        levels.setdefault(_choice(one.point), []).append(one)
-    return ", ".join(f"{_when(same)} {choice}{_ties(same)}" for choice, same in levels.items())
+        worlds[one.world] += [one.level] if one.judge_pays else []
+    every = {world: sum(one.world == world for one in found) for world in worlds}
+    yes = [world + ("" if len(at) == every[world] else f" ({', '.join(at)})") for world, at in worlds.items() if at]
+    no = [world for world, at in worlds.items() if not at]
+    if not yes:
+        return "The judge clearly helps nowhere: leave it out."
+    return f"The judge clearly helps on {_listed(yes, 'and')}" + (f", not on {_listed(no, 'or')}." if no else ".")
 
 
-def _when(same: Sequence[Pick]) -> str:
-    return "at any budget" if len(same) == len(LEVELS) else " and ".join(one.level for one in same)
+def _range(numbers: Sequence[float], decimals: int = 0) -> str:
+    """`41–76`, or one number where both ends read the same."""
+    if not numbers:
+        return "unknown"
+    low, high = (f"{end:.{decimals}f}" for end in (min(numbers), max(numbers)))
+    return low if low == high else f"{low}–{high}"
 
 
-def _ties(same: Sequence[Pick]) -> str:
-    others = list(dict.fromkeys(_choice(one.best) for one in same if one.best is not one.point))
-    return f" (not clearly better: {'; '.join(others)})" if others else ""
-
-
-def _choice(point: Point) -> str:
-    dial = "" if point.method == SINGLE else f" with {dial_text(point.dial, point.budget)}"
-    return f"`{point.method}`{dial}, {percent(point.accuracy)} for {point.tokens:,.0f} tokens"
-
-
-def _free(costs: SearchCosts, found: Sequence[Pick]) -> list[str]:
-    """Where a judge is worth its tokens at all: whether the best with it beats the best without, at the middle budget."""
-    parts = []
-    for one in found:
-        if one.level != "middle":
-            continue
-        limit = LEVELS["middle"] * costs.worlds[f"{one.world}/{one.judge}"].tokens
-        without = cheapest_as_good([p for p in costs.of(one.world, one.judge) if not p.judged], limit)
-        if without is not None:
-            worth = clearly_better(one.best, without.best)
-            parts.append(f"{one.world}/{one.judge} {'yes' if worth else 'no'}")
-    named = f"At {LEVELS['middle']} times the tokens of a sample"
-    return (
-        [f"{named}, is the best with a judge clearly better than the best without? {', '.join(parts)}."]
-        if parts
-        else []
-    )
+def _listed(names: Sequence[str], last: str) -> str:
+    """`a, b or c`."""
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from footfall.bench._frontier import dial_text, equals, folded, markdown, shown, ties
-from footfall.bench._search_advice import LEVELS, advice
+from footfall.bench._frontier import dial_text, equals, folded, how_sure, markdown, percent, shown, ties
+from footfall.bench._search_advice import GOOD_AUC, LEVELS, advice, picks
 from footfall.bench._search_judges import AGGREGATIONS, NOISE
-from footfall.bench._search_methods import METHODS
-from footfall.bench._search_points import Point, SearchCosts
+from footfall.bench._search_methods import METHODS, SINGLE
+from footfall.bench._search_points import PRM, Point, SearchCosts
 from footfall.bench.page import footer, header
 from footfall.bench.plots import Point as Mark
 from footfall.bench.plots import Series, line_chart
 from footfall.bench.report import Section, figure, page, paragraph, table
 from footfall.bench.svg import Markup
 
-__all__ = ["BLOCKS", "HEAD", "PRM_HEAD", "chart", "chart_file", "costs_page", "prm_rows", "rows"]
+__all__ = [
+    "BLOCKS", "HEAD", "PICK_HEAD", "PRM_HEAD", "certainty", "chart", "chart_file", "costs_page", "pick_rows", "prm_rows",
+    "rows",
+]  # fmt: skip
 
 HEAD = ["method", "dial", "tokens a problem", "written", "read by the judge", "right, %", "answered, %"]
 """The columns of a table of points."""
-PRM_HEAD = ["world", "training traces", "AUC of steps", "AUC of solutions"]
+PICK_HEAD = ["world", "judge", "budget", "advised", "most accurate", "judge helps"]
+"""The columns of the table of advice."""
+PRM_HEAD = ["world", "training traces", "AUC of steps", "AUC of solutions", "tells steps apart"]
 """The columns of the table of PRMs."""
 _AUCS = ("step_auc", "solution_auc")
 _CHART = (820, 620)
@@ -74,11 +79,12 @@ def costs_page(costs: SearchCosts) -> str:
         "problems": f"{plan.problems} a world and seed",
         "seeds": f"{plan.seeds} from {plan.first_seed} on",
         "judge reads": "every trace anew" if plan.reread else "every step once",
-        "intervals": "95%, Student's t over the problems of all seeds",
+        "intervals": "95%, Wilson's over the problems of all seeds; with the PRM, one for each seed, over seeds too",
         "not measured": ", ".join(costs.unmeasured),
     }
     top = header("Footfall bench: search", "Which search method at which budget", facts)
-    sections = [Section("Advice", [paragraph(advice(costs).replace("`", ""))])]
+    told = table(PICK_HEAD, pick_rows(costs), caption=certainty(costs), text_columns=len(PICK_HEAD))
+    sections = [Section("Advice", [paragraph(advice(costs).replace("`", "")), told])]
     if costs.prms:
         told = table(PRM_HEAD, prm_rows(costs), caption="mean over seeds (lowest to highest), on held-out traces")
         sections.append(Section("How good the trained PRMs are", [told]))
@@ -87,6 +93,34 @@ def costs_page(costs: SearchCosts) -> str:
         told = table(HEAD, rows(costs.of(world, judge)), caption="* on the cost/accuracy frontier", text_columns=2)
         sections.append(Section(f"{world}, {judge} judge", [drawn, told]))
     return page("Search costs", top, *(section.markup() for section in sections), footer())
+
+
+def pick_rows(costs: SearchCosts) -> list[list[str]]:
+    """What is advised for each world, judge and budget, in the columns of `PICK_HEAD`; budgets that agree share a row."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for one in picks(costs):
+        judge = one.judge if one.judge != PRM else f"{PRM}, AUC {_number(costs.step_auc(one.world))}"
+        best = "the same" if one.best is one.point else _place(one.best)
+        helps = "clearly" if one.judge_pays else "no"
+        same.setdefault((one.world, judge, _place(one.point), best, helps), []).append(one.level)
+    return [[world, judge, ", ".join(levels), *rest] for (world, judge, *rest), levels in same.items()]
+
+
+def _place(point: Point) -> str:
+    dial = "" if point.method == SINGLE else f", {dial_text(point.dial, point.budget)}"
+    return f"{point.method}{dial}: {percent(point.accuracy)} for {point.tokens:,.0f} tokens"
+
+
+def certainty(costs: SearchCosts) -> str:
+    """How many problems a point has, and how wide its interval is."""
+    plan = costs.plan
+    return how_sure(
+        costs.points, f"{plan.seeds * plan.problems} problems ({plan.problems} of each of {plan.seeds} seeds)"
+    )
+
+
+def _picks(costs: SearchCosts) -> str:
+    return f"{markdown(PICK_HEAD, pick_rows(costs), len(PICK_HEAD))}\n{certainty(costs)}\n"
 
 
 def _frontier(costs: SearchCosts) -> str:
@@ -142,16 +176,23 @@ def _judges(costs: SearchCosts) -> str:
 
 
 def prm_rows(costs: SearchCosts) -> list[list[str]]:
-    """How good the PRM of each world is: the mean over seeds, and its ends."""
+    """How good the PRM of each world is: the mean over seeds and its ends, and whether the advice takes it for one that is."""
     return [
-        [world, f"{seeds[0]['training_traces']}", *(_auc([seed[name] for seed in seeds]) for name in _AUCS)]
+        [
+            world, f"{seeds[0]['training_traces']}", *(_auc([seed[name] for seed in seeds]) for name in _AUCS),
+            "yes" if costs.tells_apart(world, GOOD_AUC) else "hardly",
+        ]
         for world, seeds in costs.prms.items()
-    ]
+    ]  # fmt: skip
 
 
 def _auc(found: Sequence[float | None]) -> str:
     known = [one for one in found if one is not None]
     return f"{fmean(known):.2f} ({min(known):.2f} to {max(known):.2f})" if known else "–"
+
+
+def _number(found: float | None) -> str:
+    return "–" if found is None else f"{found:.2f}"
 
 
 def _charts(costs: SearchCosts) -> str:
@@ -163,6 +204,7 @@ def _charts(costs: SearchCosts) -> str:
 
 BLOCKS: dict[str, Callable[[SearchCosts], str]] = {
     "search-costs-advice": lambda costs: advice(costs) + "\n",
+    "search-costs-picks": _picks,
     "search-costs-charts": _charts,
     "search-costs-frontier": _frontier,
     "search-costs-all": _all,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from footfall.bench._frontier import beats, interval_json, plan_fields
 from footfall.bench._search_judges import QUALITIES
 from footfall.bench._search_methods import chosen
 from footfall.bench._search_prms import TRACES
-from footfall.bench.intervals import Interval, mean_of_seeds
+from footfall.bench.intervals import Interval, mean_of_seeds, wilson
 from footfall.registry import load
 
 __all__ = [
     "DEFAULT_WORLDS",
     "FIGURES",
     "NO_JUDGE",
+    "PRM",
     "Plan",
     "Point",
     "SearchCosts",
@@ -25,6 +27,8 @@ __all__ = [
 ]
 
 DEFAULT_WORLDS = ("arithmetic", "logic", "algebra", "code")
+PRM = "prm"
+"""The judge that is another one for each seed."""
 NO_JUDGE = "none"
 """The judge of methods that do without."""
 FIGURES = {
@@ -98,6 +102,8 @@ class Point:
     answered: float
     policy_tokens: float
     judge_tokens: float
+    seeds: int = 1
+    """Whose problems these are, seed by seed, as many of each."""
     frontier: bool = False
     """No method is at least as accurate for no more tokens."""
 
@@ -107,9 +113,13 @@ class Point:
 
     @property
     def accuracy(self) -> Interval:
-        """Over problems, within 0 and 1."""
-        value, low, high = mean_of_seeds(self.right)
-        return Interval(value, 0.0 if low < 0 else low, 1.0 if high > 1 else high)
+        """Wilson's interval over problems; where each seed has its own PRM, widened to that of the seeds' means."""
+        found = wilson(sum(self.right), len(self.right))
+        if not (self.judged and self.judge == PRM and self.seeds > 1):
+            return found
+        each = len(self.right) // self.seeds
+        seeds = mean_of_seeds([fmean(self.right[k : k + each]) for k in range(0, len(self.right), each)])
+        return Interval(found.value, max(0.0, min(found.low, seeds.low)), min(1.0, max(found.high, seeds.high)))
 
     @property
     def outcomes(self) -> tuple[int, ...]:
@@ -132,6 +142,16 @@ class SearchCosts:
     def of(self, world: str, judge: str) -> list[Point]:
         return [point for point in self.points if (point.world, point.judge) == (world, judge)]
 
+    def step_auc(self, world: str) -> float | None:
+        """Of the world's PRMs, mean over seeds; `None` where nothing could be told apart."""
+        known = [seed["step_auc"] for seed in self.prms.get(world, ()) if seed["step_auc"] is not None]
+        return fmean(known) if known else None
+
+    def tells_apart(self, world: str, least: float) -> bool:
+        """Whether the world's PRMs tell right steps from wrong ones that well."""
+        auc = self.step_auc(world)
+        return auc is not None and auc >= least
+
     def settings(self) -> list[tuple[str, str]]:
         """World and judge, as they were measured."""
         return [(name.partition("/")[0], name.partition("/")[2]) for name in self.worlds]
@@ -149,18 +169,20 @@ class SearchCosts:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SearchCosts:
         worlds = {name: World(**world) for name, world in given["worlds"].items()}
-        points = [_read_point(point) for point in given["points"]]
-        return cls(Plan(**plan_fields(given["plan"])), worlds, points, given["prms"], given["not_measured"])
+        plan = Plan(**plan_fields(given["plan"]))
+        points = [_read_point(point, plan.seeds) for point in given["points"]]
+        return cls(plan, worlds, points, given["prms"], given["not_measured"])
 
 
 def _point_json(point: Point) -> dict[str, Any]:
+    plain = {name: value for name, value in asdict(point).items() if name != "seeds"}
     right = "".join(map(str, point.right))
-    return {**asdict(point), "right": right, "accuracy": interval_json(point.accuracy)}
+    return {**plain, "right": right, "accuracy": interval_json(point.accuracy)}
 
 
-def _read_point(given: Mapping[str, Any]) -> Point:
+def _read_point(given: Mapping[str, Any], seeds: int) -> Point:
     plain = {name: value for name, value in given.items() if name != "accuracy"}
-    return Point(**{**plain, "right": tuple(map(int, given["right"]))})
+    return Point(**{**plain, "right": tuple(map(int, given["right"])), "seeds": seeds})
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:

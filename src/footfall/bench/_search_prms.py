@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from footfall.bench._frontier import DIGITS, kept
-from footfall.bench._search_judges import Reader
 from footfall.bench.metrics import auc
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.drawing import draw_traces
 from footfall.policy.protocol import Policy, SamplingParams
+from footfall.search.priced import Reader
 from footfall.train.config import TrainConfig
 from footfall.types import Judged, Judgement, Problem, Trajectory
 from footfall.worlds.truth import StepTruth

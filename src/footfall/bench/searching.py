@@ -19,24 +19,37 @@ from typing import Any, NamedTuple
 from footfall.bench._frontier import DIGITS, kept
 from footfall.bench._pool_of_workers import Pool
 from footfall.bench._search_advice import advice
-from footfall.bench._search_judges import AGGREGATIONS, Priced, Reader, exact, noisy
+from footfall.bench._search_judges import AGGREGATIONS, exact, noisy
 from footfall.bench._search_methods import SINGLE, Row, chosen, unmeasured
-from footfall.bench._search_page import BLOCKS, HEAD, PRM_HEAD, chart, chart_file, costs_page, prm_rows, rows
-from footfall.bench._search_points import NO_JUDGE, Plan, Point, SearchCosts, World, frontier
+from footfall.bench._search_page import (
+    BLOCKS,
+    HEAD,
+    PICK_HEAD,
+    PRM_HEAD,
+    certainty,
+    chart,
+    chart_file,
+    costs_page,
+    pick_rows,
+    prm_rows,
+    rows,
+)
+from footfall.bench._search_points import NO_JUDGE, PRM, Plan, Point, SearchCosts, World, frontier
 from footfall.bench._search_prms import Site, quality, trained
 from footfall.policy.protocol import SamplingParams
 from footfall.progress import Progress
 from footfall.registry import create
 from footfall.search.budget import tokens_of
 from footfall.search.method import Method
+from footfall.search.priced import Priced, Reader
 from footfall.search.revising import Reviser
 from footfall.search.searcher import Searcher
 from footfall.store import Run
 from footfall.types import Problem, SearchResult, content_key
 
 __all__ = [
-    "BLOCKS", "HEAD", "PRM_HEAD", "Group", "Plan", "Point", "SearchCosts", "World", "advice", "chart", "chart_file",
-    "costs_page", "frontier", "measure", "prm_rows", "rows", "run_plan",
+    "BLOCKS", "HEAD", "PICK_HEAD", "PRM_HEAD", "Group", "Plan", "Point", "SearchCosts", "World", "advice", "certainty", "chart",
+    "chart_file", "costs_page", "frontier", "measure", "pick_rows", "prm_rows", "rows", "run_plan",
 ]  # fmt: skip
 
 _MAX_TOKENS = 256
@@ -66,7 +79,7 @@ def run_plan(plan: Plan, run: Run, workers: int = 1) -> SearchCosts:
                     done[unit] = figures
                     progress.advance(1)
                 found[group.world, judge].append(done)
-            if "prm" in plan.judges:
+            if PRM in plan.judges:
                 prms[group.world].append(group.prm_quality())
     return _together(plan, units, found, prms)
 
@@ -80,7 +93,7 @@ def _fill(group: Group) -> None:
     for judge in group.plan.judges:
         for _ in group.measured(_units(group.plan), judge):
             pass
-    if "prm" in group.plan.judges:
+    if PRM in group.plan.judges:
         group.prm_quality()
 
 
@@ -130,7 +143,7 @@ class Group:
         for unit in units:
             method = unit.row.make(unit.budget, AGGREGATIONS[judge])
             named = judge if method.judged else NO_JUDGE
-            trained_on = self.plan.prm_traces if named == "prm" else None
+            trained_on = self.plan.prm_traces if named == PRM else None
             key = content_key(method.name, self.scripted.name, named, self.plan.problems, self.plan.reread, trained_on)
             name = f"{self.seed:04d}-{unit.row.name}-{unit.budget}-{key[:12]}.json"
             path = self.folder / "units" / self.world / named / name
@@ -152,7 +165,7 @@ class Group:
         readers: dict[str, Callable[[], Reader]] = {
             "exact": lambda: exact(self.scripted, self.seed),
             "noisy": lambda: noisy(self.place, self.scripted, self.seed),
-            "prm": lambda: self.prm,
+            PRM: lambda: self.prm,
         }
         return Priced(f"{judge}-{self.world}", readers[judge](), self.memory[judge], self.plan.reread)
 
@@ -193,5 +206,5 @@ def _point(world: str, judge: str, unit: _Unit, seeds: Sequence[Mapping[str, Any
     return Point(
         world, judge, unit.row.name, bool(seeds[0]["judged"]), unit.row.dial, unit.budget,
         tuple(number for seed in seeds for number in seed["right"]), mean("answered"), mean("policy_tokens"),
-        mean("judge_tokens"),
+        mean("judge_tokens"), len(seeds),
     )  # fmt: skip

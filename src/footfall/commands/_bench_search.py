@@ -9,13 +9,16 @@ from rich.console import Console
 
 from footfall.bench.searching import (
     HEAD,
+    PICK_HEAD,
     PRM_HEAD,
     Plan,
     SearchCosts,
     advice,
+    certainty,
     chart,
     chart_file,
     costs_page,
+    pick_rows,
     prm_rows,
     rows,
     run_plan,
@@ -46,6 +49,8 @@ def _show(console: Console, costs: SearchCosts, page: Path) -> None:
         console.print("how good the trained PRMs are on held-out traces, mean over seeds")
         figures(console, [PRM_HEAD, *prm_rows(costs)])
     console.print(advice(costs))
+    figures(console, [PICK_HEAD, *pick_rows(costs)])
+    console.print(certainty(costs))
     show_rest(console, {}, costs.unmeasured, page)
 
 

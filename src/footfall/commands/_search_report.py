@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from footfall.commands._output import facts, figures
 from footfall.commands._parts import found_in_words
 from footfall.types import Cost, SearchResult, Trajectory
+
+if TYPE_CHECKING:
+    from footfall.bench.intervals import Interval
 
 __all__ = ["call_failed", "show", "summary"]
 
@@ -24,16 +27,19 @@ def _any_failed(result: SearchResult) -> bool:
     return any(decision.what == "failed" for decision in result.decisions)
 
 
-def summary(results: Sequence[SearchResult], seed: int) -> dict[str, Any]:
-    """Accuracies over the problems that have a reference answer and did not fail."""
-    from footfall.bench.intervals import bootstrap_mean
+def summary(results: Sequence[SearchResult], seed: int, independent: bool) -> dict[str, Any]:
+    """Accuracies over the problems that have a reference answer and did not fail.
 
+    `independent`: the candidates are plain samples, so their mean is what one sample is right, and any of them the most that
+    choosing could reach. Those that a method steered, refined or stopped at are called what they are: its candidates.
+    """
     verdicts = {r.problem.id: _verdicts(r) for r in results if r.problem.answer is not None}
     decided = [v for v in verdicts.values() if v["chosen"] is not None]
     accuracy = {}
-    for name in ("single", "chosen", "oracle") if decided else ():
-        mean = bootstrap_mean([float(v[name] or 0) for v in decided], seed)
-        accuracy[name] = {"value": mean.value, "ci95": [mean.low, mean.high]}
+    mean, best = ("single", "oracle") if independent else ("candidates_mean", "candidates_any")
+    for name, of in {mean: "mean", "chosen": "chosen", best: "any"}.items() if decided else ():
+        value, low, high = _share([float(v[of] or 0) for v in decided], seed)
+        accuracy[name] = {"value": value, "ci95": [low, high]}
     return {
         "problems": len(results),
         "stopped": {limit: n for limit, n in Counter(r.stopped for r in results).items() if limit},
@@ -47,13 +53,21 @@ def summary(results: Sequence[SearchResult], seed: int) -> dict[str, Any]:
     }
 
 
+def _share(rights: Sequence[float], seed: int) -> Interval:
+    """Wilson's interval where every problem is right or wrong (resamples of all right have no spread), else the bootstrap's."""
+    from footfall.bench.intervals import bootstrap_mean, wilson
+
+    plain = all(right in (0.0, 1.0) for right in rights)
+    return wilson(int(sum(rights)), len(rights)) if plain else bootstrap_mean(rights, seed)
+
+
 def _verdicts(result: SearchResult) -> dict[str, float | None]:
-    """How right the choice, one sample and the best sample are. A problem that the policy or the judge failed on is
-    not a wrong answer; one that is unanswered is."""
+    """How right the choice is, the candidates are on average, and the best of them is. A problem that the policy or the
+    judge failed on is not a wrong answer; one that is unanswered is."""
     right = [bool(t.correct) for t in _drawn(result)]
     chosen = None if result.chosen is None else float(bool(result.chosen.correct))
-    single = sum(right) / len(right) if right else None
-    return {"chosen": 0.0 if _unanswered(result) else chosen, "single": single, "oracle": float(any(right))}
+    mean = sum(right) / len(right) if right else None
+    return {"chosen": 0.0 if _unanswered(result) else chosen, "mean": mean, "any": float(any(right))}
 
 
 def _drawn(result: SearchResult) -> list[Trajectory]:
@@ -78,6 +92,8 @@ def show(console: Console, result: dict[str, Any], cost: str) -> None:
         "single": "one sample",
         "chosen": f"{result['method']} of {result['n']}" if result["n"] else result["method"],
         "oracle": "oracle (best possible)",
+        "candidates_mean": "mean of its candidates",
+        "candidates_any": "any of its candidates",
     }
     rows = [
         [names[name], f"{a['value']:.1%}", f"[{a['ci95'][0]:.1%}, {a['ci95'][1]:.1%}]"]

@@ -23,7 +23,7 @@ from footfall.policy.protocol import Policy
 from footfall.registry import load
 from footfall.search.aggregate import Aggregation
 from footfall.search.budget import Budget
-from footfall.search.method import Method
+from footfall.search.method import Method, draws_independently
 from footfall.search.searcher import Searcher
 from footfall.store import Run
 from footfall.types import Judge, Problem, SearchResult, content_key
@@ -74,7 +74,8 @@ class SearchConfig:
     """
 
     problems: str | None = None
-    """A file of problems, or world:arithmetic:N[:SPLIT], of the split test unless another is named."""
+    """A file of problems, or world:arithmetic:N[:SPLIT], of the split test unless another is named. One that occurs again in
+    the file is taken once."""
     explain: str | None = None
     """The id of a problem: write its page from a finished run, that of --out or of the same command line, and do no more."""
     method: str = "weighted-vote"
@@ -134,7 +135,8 @@ def main(config: SearchConfig) -> int:
         result = {
             "method": config.method, "n": getattr(method, "n", None),
             "aggregate": getattr(method, "aggregation", None), "settings": method.name,
-            "budget": config.budget.limits(), **_names(searcher), **summary(results, config.run.seed), "file": str(file),
+            "budget": config.budget.limits(), **_names(searcher),
+            **summary(results, config.run.seed, draws_independently(method)), "file": str(file),
             "cost": run.cost.to_dict(), "seconds": run.seconds(),
         }  # fmt: skip
         run.finish(result)

@@ -47,7 +47,7 @@ class Tally:
         if self.rollouts == 0:
             return f"all {self.asked} rollouts failed: {self.failure}" if self.asked else None
         if self.unfinished == self.rollouts:
-            return f"all {self.rollouts} rollouts were cut before their end: raise max_tokens"
+            return f"all {self.rollouts} rollouts were cut before their end: raise max_tokens (--max-tokens)"
         return None
 
     @property

@@ -26,7 +26,7 @@ __all__ = [
     "value_trees",
 ]
 
-_CUT = "all that follows was cut before its end: raise max_tokens"
+_CUT = "all that follows was cut before its end: raise max_tokens (--max-tokens)"
 
 
 @dataclass(frozen=True)

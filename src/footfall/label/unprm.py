@@ -209,7 +209,7 @@ class Uncertain:
         if not rollouts:
             return "all rollouts failed"
         if all(rollout.completion.finish == "length" for rollout in rollouts):
-            return f"all {len(rollouts)} rollouts were cut before their end: raise max_tokens"
+            return f"all {len(rollouts)} rollouts were cut before their end: raise max_tokens (--max-tokens)"
         weights = []
         for rollout in rollouts:
             tokens = [step.logprobs for step in rollout.completion.steps]

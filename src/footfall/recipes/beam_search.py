@@ -5,20 +5,21 @@ copied M times. With lookahead k the value is the one after k greedy steps more.
 
     with an oracle and D steps, each right with probability p:   beam (1 − (1 − p)^N)^D at N = M,   best-of-N 1 − (1 − p^D)^N
 
-What differs: the policy is scripted and the judges have a known quality: the exact value of each prefix, and the truth of each
-step with two verdicts in five flipped, each by itself. Values are folded by `last`, verdicts by `mean`, so that best-of-N too
-goes by all verdicts and not by one; with `last` it is shown beside. Best-of-N chooses among as many samples as the search's
-tokens buy, problem by problem; judging is free on both sides. Lookahead is given half the width, which makes its tokens about
-equal.
+What differs: the policy is scripted, and judges say of each step whether it is right, with none (exact), one in five (fair)
+or two in five (bad) of the verdicts flipped, each by itself; a score is the mean of the verdicts, whatever the judge.
+Best-of-N chooses among as many samples as the search's tokens buy, problem by problem, rounded up. Both sides pay for what
+the policy writes and for what the judge reads (`footfall.lab.shared.equal_tokens`). Widths and judges against best-of-N, and
+what is claimed of them, were fixed before they were measured. Lookahead has the narrowest beam that takes no fewer tokens on
+average; its width was chosen by those.
 """
 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import searches
-from footfall.search import Aggregation, BeamSearch
-from footfall.types import Cost, Judge
-from footfall.worlds import ExactValueJudge
+from footfall.lab.shared.equal_tokens import FOLD, compared
+from footfall.search import BeamSearch
+from footfall.types import Cost
 
 RECIPE = Recipe(
     name="beam-search",
@@ -27,61 +28,83 @@ RECIPE = Recipe(
     year=2024,
     stage="search",
     world="arithmetic",
-    scale="Scripted policy that gets a step wrong one time in three; N = 8, M = 4; 60 problems a seed. Exact values, or step "
-    "verdicts of which 40% are flipped.",
+    scale="Scripted policy that gets a step wrong one time in three; N = 4 (M = 2), 8 and 16 (M = 4); step verdicts of which "
+    "none (exact), 20% (fair) or 40% (bad) are flipped, folded by their mean; 60 problems a seed. Equal tokens: those that the "
+    "policy writes and those that the judge reads, counted on both sides.",
     claims=(
         Claim(
-            "Beam search beats best-of-N at equal tokens if the judge is good.",
-            metric="accuracy", direction="higher",
-            baseline="best-of-N, exact judge", method="beam search, exact judge", beside=("single sample",),
+            "Beam search beats best-of-N at equal tokens if the judge is exact and keeps what it has read.",
+            metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, every new step once",
+            direction="higher", baseline="best-of-N, exact judge", method="beam search, exact judge",
+            beside=(
+                "single sample",
+                "best-of-N, N = 4, exact judge", "best-of-N, N = 8, exact judge", "best-of-N, N = 16, exact judge",
+                "beam search, N = 4, exact judge", "beam search, N = 8, exact judge", "beam search, N = 16, exact judge",
+            ),
         ),
         Claim(
-            "With a bad judge it loses its lead over best-of-N.",
-            metric="accuracy of beam search minus best-of-N", direction="lower",
-            baseline="lead, exact judge", method="lead, bad judge",
+            "Beam search beats best-of-N at equal tokens if the judge is exact and re-reads each trace.",
+            metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, the problem and the "
+            "whole trace at every judgement",
+            direction="higher", baseline="best-of-N, exact judge, re-reading", method="beam search, exact judge, re-reading",
+            beside=(
+                "best-of-N, N = 4, exact judge, re-reading",
+                "best-of-N, N = 8, exact judge, re-reading",
+                "best-of-N, N = 16, exact judge, re-reading",
+                "beam search, N = 4, exact judge, re-reading",
+                "beam search, N = 8, exact judge, re-reading",
+                "beam search, N = 16, exact judge, re-reading",
+            ),
         ),
         Claim(
-            "With a bad judge best-of-N is no worse.",
-            metric="accuracy", direction="higher", margin=-0.03,
-            baseline="beam search, bad judge", method="best-of-N, bad judge", beside=("best-of-N by the last verdict",),
+            "With a bad judge its lead over best-of-N shrinks.",
+            metric="accuracy of beam search minus best-of-N, mean over N = 4, 8, 16; tokens written by the policy and read by "
+            "the judge, every new step once",
+            direction="lower", baseline="lead, exact judge", method="lead, bad judge",
+            beside=(
+                "lead, fair judge",
+                "lead, N = 4, exact judge", "lead, N = 8, exact judge", "lead, N = 16, exact judge",
+                "lead, N = 4, fair judge", "lead, N = 8, fair judge", "lead, N = 16, fair judge",
+                "lead, N = 4, bad judge", "lead, N = 8, bad judge", "lead, N = 16, bad judge",
+                "lead, exact judge, re-reading", "lead, fair judge, re-reading", "lead, bad judge, re-reading",
+            ),
         ),
         Claim(
-            "Lookahead is not worth its tokens: a beam of twice the width is better.",
-            metric="accuracy, exact judge", direction="higher",
-            baseline="lookahead, half the width", method="beam search, exact judge",
+            "With a bad judge its lead over best-of-N is gone: it is 0 or less.",
+            metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, every new step once",
+            direction="higher", baseline="beam search, bad judge", method="best-of-N, bad judge",
+            beside=(
+                "beam search, N = 4, bad judge", "beam search, N = 8, bad judge", "beam search, N = 16, bad judge",
+                "best-of-N, N = 4, bad judge", "best-of-N, N = 8, bad judge", "best-of-N, N = 16, bad judge",
+            ),
+        ),
+        Claim(
+            "Lookahead is not worth its tokens: a wider beam that takes no more is better.",
+            metric="accuracy, exact judge, N = 8 (M = 4) against N = 5 (M = 2) with lookahead 1; tokens written and read",
+            direction="higher", baseline="lookahead, narrower", method="beam search, N = 8, exact judge",
         ),
         Claim(
             "Beam search collapses to few distinct solutions.",
-            metric="different first steps among the N finished solutions", direction="lower",
+            metric="different first steps among the finished solutions, exact judge, N = 8", direction="lower",
             baseline="openings, best-of-N", method="openings, beam search",
         ),
     ),
 )  # fmt: skip
-N, M = 8, 4
+N = 8
 
 
 def measure(trial: Trial) -> Outcome:
-    given = searches.problems(trial, trial.size(60, 6))
-    samples = searches.drawn(trial, 4 * N, given)
-    exact, bad = ExactValueJudge(searches.WRITER), searches.flipped(trial, 0.4)
-    judged: dict[str, tuple[Judge, Aggregation]] = {"exact judge": (exact, "last"), "bad judge": (bad, "mean")}
-    arms: dict[str, list[float]] = {"single sample": searches.single(samples)}
-    cost = Cost.total(r.cost for r in samples)
-    for name, (judge, fold) in judged.items():
-        beams = searches.searched(trial, BeamSearch(N, M, fold), judge, given)
-        arms[f"beam search, {name}"] = searches.right(beams)
-        arms[f"best-of-N, {name}"] = searches.best_of_n(samples, judge, searches.tokens(beams), fold)
-        arms[f"lead, {name}"] = [
-            b - p for b, p in zip(arms[f"beam search, {name}"], arms[f"best-of-N, {name}"], strict=True)
-        ]
-        if judge is bad:
-            arms["best-of-N by the last verdict"] = searches.best_of_n(samples, judge, searches.tokens(beams))
-        else:
-            arms["openings, beam search"] = searches.distinct_openings(beams)
-            arms["tokens, beam search"] = searches.tokens(beams)
-        cost += Cost.total(r.cost for r in beams)
-    ahead = searches.searched(trial, BeamSearch(N // 2, M // 2, lookahead=1), exact, given)
-    arms["lookahead, half the width"] = searches.right(ahead)
-    arms["tokens, lookahead"] = searches.tokens(ahead)
-    arms["openings, best-of-N"] = searches.distinct_openings(samples, N)
-    return Outcome(arms, cost + Cost.total(r.cost for r in ahead))
+    given = searches.problems(trial, trial.size(60, 4))
+    grid = compared(trial, "beam search", lambda n, m: BeamSearch(n, m, FOLD), given)
+    beams = grid.found["exact judge", N]
+    judge = searches.priced(searches.flipped(trial, 0.0), {})
+    ahead = searches.searched(trial, BeamSearch(5, 2, FOLD, lookahead=1), judge, given)
+    arms = {
+        **grid.arms,
+        "single sample": searches.single(grid.samples),
+        "lookahead, narrower": searches.right(ahead),
+        "tokens, lookahead": searches.tokens(ahead),
+        "openings, beam search": searches.distinct_openings(beams),
+        "openings, best-of-N": searches.distinct_openings(grid.samples, N),
+    }
+    return Outcome(arms, grid.cost + Cost.total(r.cost for r in ahead))

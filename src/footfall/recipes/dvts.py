@@ -4,19 +4,20 @@ The budget N is split into N/M subtrees that never compete; each goes on with th
 
     with an oracle and D steps, each right with probability p:  S = (1 − (1 − p)^M)^D a subtree,  1 − (1 − S)^(N/M) one of them
 
-What differs: the policy is scripted and the judges have a known quality: the exact value of each prefix, and the truth of each
-step with one verdict in five (fair) or two in five (bad) flipped, each by itself. Values are folded by `last`, verdicts by
-`mean`, so that best-of-N too goes by all verdicts and not by one. Best-of-N chooses among as many samples as the search's
-tokens buy, problem by problem; judging is free on both sides.
+What differs: the policy is scripted, and judges say of each step whether it is right, with none (exact), one in five (fair)
+or two in five (bad) of the verdicts flipped, each by itself; a score is the mean of the verdicts, whatever the judge.
+Best-of-N chooses among as many samples as the search's tokens buy, problem by problem, rounded up. Both sides pay for what
+the policy writes and for what the judge reads (`footfall.lab.shared.equal_tokens`). Widths and judges against best-of-N, and
+what is claimed of them, were fixed before they were measured. Against beam search N is the same; tokens come out about equal.
 """
 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared import searches
-from footfall.search import DVTS, Aggregation, BeamSearch, Method
-from footfall.types import Cost, Judge
-from footfall.worlds import ExactValueJudge
+from footfall.lab.shared import searched, searches
+from footfall.lab.shared.equal_tokens import FOLD, compared
+from footfall.search import DVTS, BeamSearch
+from footfall.types import Cost
 
 RECIPE = Recipe(
     name="dvts",
@@ -25,28 +26,60 @@ RECIPE = Recipe(
     year=2024,
     stage="search",
     world="arithmetic",
-    scale="Scripted policy that gets a step wrong one time in three; N = 8 with M = 4 against best-of-N, N = 16 against beam "
-    "search; 40 problems a seed. Exact values, or step verdicts of which 20% (fair) or 40% (bad) are flipped.",
+    scale="Scripted policy that gets a step wrong one time in three; N = 4 (M = 2), 8 and 16 (M = 4); step verdicts of which "
+    "none (exact), 20% (fair) or 40% (bad) are flipped, folded by their mean; 60 problems a seed. Equal tokens: those that the "
+    "policy writes and those that the judge reads, counted on both sides.",
     claims=(
         Claim(
-            "DVTS beats best-of-N at equal tokens if the judge is good.",
-            metric="accuracy, N = 8", direction="higher",
-            baseline="best-of-N, exact judge", method="DVTS, exact judge", beside=("single sample",),
+            "DVTS beats best-of-N at equal tokens if the judge is exact and keeps what it has read.",
+            metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, every new step once",
+            direction="higher", baseline="best-of-N, exact judge", method="DVTS, exact judge",
+            beside=(
+                "single sample",
+                "best-of-N, N = 4, exact judge", "best-of-N, N = 8, exact judge", "best-of-N, N = 16, exact judge",
+                "DVTS, N = 4, exact judge", "DVTS, N = 8, exact judge", "DVTS, N = 16, exact judge",
+            ),
         ),
         Claim(
-            "With a bad judge it loses its lead over best-of-N.",
-            metric="accuracy of DVTS minus best-of-N, N = 8", direction="lower",
-            baseline="lead, exact judge", method="lead, bad judge",
+            "DVTS beats best-of-N at equal tokens if the judge is exact and re-reads each trace.",
+            metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, the problem and the "
+            "whole trace at every judgement",
+            direction="higher", baseline="best-of-N, exact judge, re-reading", method="DVTS, exact judge, re-reading",
+            beside=(
+                "best-of-N, N = 4, exact judge, re-reading",
+                "best-of-N, N = 8, exact judge, re-reading",
+                "best-of-N, N = 16, exact judge, re-reading",
+                "DVTS, N = 4, exact judge, re-reading",
+                "DVTS, N = 8, exact judge, re-reading",
+                "DVTS, N = 16, exact judge, re-reading",
+            ),
         ),
         Claim(
-            "With a bad judge best-of-N is no worse.",
-            metric="accuracy, N = 8", direction="higher", margin=-0.03,
-            baseline="DVTS, bad judge", method="best-of-N, bad judge",
+            "With a bad judge its lead over best-of-N shrinks.",
+            metric="accuracy of DVTS minus best-of-N, mean over N = 4, 8, 16; tokens written by the policy and read by the "
+            "judge, every new step once",
+            direction="lower", baseline="lead, exact judge", method="lead, bad judge",
+            beside=(
+                "lead, fair judge",
+                "lead, N = 4, exact judge", "lead, N = 8, exact judge", "lead, N = 16, exact judge",
+                "lead, N = 4, fair judge", "lead, N = 8, fair judge", "lead, N = 16, fair judge",
+                "lead, N = 4, bad judge", "lead, N = 8, bad judge", "lead, N = 16, bad judge",
+                "lead, exact judge, re-reading", "lead, fair judge, re-reading", "lead, bad judge, re-reading",
+            ),
+        ),
+        Claim(
+            "With a bad judge its lead over best-of-N is gone: it is 0 or less.",
+            metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, every new step once",
+            direction="higher", baseline="DVTS, bad judge", method="best-of-N, bad judge",
+            beside=(
+                "DVTS, N = 4, bad judge", "DVTS, N = 8, bad judge", "DVTS, N = 16, bad judge",
+                "best-of-N, N = 4, bad judge", "best-of-N, N = 8, bad judge", "best-of-N, N = 16, bad judge",
+            ),
         ),
         Claim(
             "At larger N, DVTS is ahead of beam search with a judge that is neither perfect nor bad.",
-            metric="accuracy, N = 16, weighted vote", direction="higher",
-            baseline="beam search, fair judge", method="DVTS, fair judge",
+            metric="accuracy, N = 16, weighted vote, 20% of the verdicts flipped", direction="higher",
+            baseline="beam search, vote", method="DVTS, vote",
         ),
         Claim(
             "Its solutions are more diverse than those of beam search.",
@@ -55,29 +88,18 @@ RECIPE = Recipe(
         ),
     ),
 )  # fmt: skip
-N, M = 8, 4
+N, M = 16, 4
 
 
 def measure(trial: Trial) -> Outcome:
-    given = searches.problems(trial, trial.size(40, 5))
-    samples = searches.drawn(trial, 4 * N, given)
-    arms: dict[str, list[float]] = {"single sample": searches.single(samples)}
-    cost = Cost.total(r.cost for r in samples)
-    exact, bad = ExactValueJudge(searches.WRITER), searches.flipped(trial, 0.4)
-    judged: dict[str, tuple[Judge, Aggregation]] = {"exact judge": (exact, "last"), "bad judge": (bad, "mean")}
-    for name, (judge, fold) in judged.items():
-        trees = searches.searched(trial, DVTS(N, M, fold), judge, given)
-        arms[f"DVTS, {name}"] = searches.right(trees)
-        arms[f"best-of-N, {name}"] = searches.best_of_n(samples, judge, searches.tokens(trees), fold)
-        arms[f"lead, {name}"] = [d - p for d, p in zip(arms[f"DVTS, {name}"], arms[f"best-of-N, {name}"], strict=True)]
-        cost += Cost.total(r.cost for r in trees)
-    wide: dict[str, Method] = {
-        "DVTS": DVTS(2 * N, M, "mean", "weighted"), "beam search": BeamSearch(2 * N, M, "mean", "weighted")
-    }  # fmt: skip
-    for name, method in wide.items():
-        found = searches.searched(trial, method, searches.flipped(trial, 0.2), given)
-        arms[f"{name}, fair judge"] = searches.right(found)
+    given = searches.problems(trial, trial.size(60, 4))
+    grid = compared(trial, "DVTS", lambda n, m: DVTS(n, m, FOLD), given)
+    trees = grid.found["fair judge", N]
+    judge = searches.priced(searches.flipped(trial, 0.2), {})
+    beams = searches.searched(trial, BeamSearch(N, M, FOLD), judge, given)
+    arms = {**grid.arms, "single sample": searches.single(grid.samples)}
+    for name, found in {"DVTS": trees, "beam search": beams}.items():
+        arms[f"{name}, vote"] = searched.right(found, "weighted")
         arms[f"openings, {name}"] = searches.distinct_openings(found)
         arms[f"tokens, {name}"] = searches.tokens(found)
-        cost += Cost.total(r.cost for r in found)
-    return Outcome(arms, cost)
+    return Outcome(arms, grid.cost + Cost.total(r.cost for r in beams))

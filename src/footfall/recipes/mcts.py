@@ -7,21 +7,25 @@ Paths go down a tree of steps and back their value up; at a node p the next chil
 The study finds MCTS ahead of other tree searches but not of best-of-N, since it leans more on values that are not reliable.
 The judge-free variant is rStar's (Qi et al., 2408.06195): UCT over actions, an answer's value is its own confidence.
 
-What differs: writers and judges are scripted. The unreliable judge errs at one step in five; the reliable one knows the exact
-value of every prefix. Tokens are equal problem by problem: best-of-N and DVTS take 8 solutions, and what best-of-N's cost is
-the hard budget of MCTS and rStar. The other tree search is DVTS. rStar has two of its five actions and no second model.
+What differs: the writer is scripted and gets a step wrong one time in three; judges are scripted too. The unreliable one errs
+at one step in five; the reliable one knows the exact value of every prefix. Tokens are equal problem by problem, and are
+those that the policy writes and those that the judge reads: a judge keeps what it has read, so every new step is read once,
+or (one claim) re-reads the whole trace at every judgement. Best-of-N and the majority vote take 8 solutions, and what that
+cost is the hard budget of MCTS and of rStar. The other tree search is DVTS, N = 8, and what it cost is MCTS's budget against
+it. rStar has two of its five actions and no second model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.label.noisy import Noisy
+from footfall.lab.shared.searches import WRITER, flipped, priced, problems, right, tokens
 from footfall.policy.protocol import SamplingParams
 from footfall.search import DVTS, MCTS, BestOf, Budget, Method, RStar, Searcher
 from footfall.types import Cost, Judge
-from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, TruthJudge
+from footfall.worlds import ExactValueJudge
 
 RECIPE = Recipe(
     name="mcts",
@@ -30,26 +34,32 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="40 held-out problems a seed, about 330 generated tokens each; scripted policy, scripted judges of known quality.",
+    scale="Scripted policy that gets a step wrong one time in three, scripted judges of known quality; the tokens of 8 "
+    "solutions, written by the policy and read by the judge; 40 problems a seed.",
     claims=(
         Claim(
             "With an unreliable judge MCTS has no lead over best-of-N at equal tokens.",
-            metric="accuracy, judge errs at one step in five",
+            metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
             direction="higher", baseline="MCTS", method="best-of-N", margin=-0.02, beside=("MCTS, UCT", "single sample"),
         ),
         Claim(
-            "MCTS beats another tree search with the same unreliable judge.",
-            metric="accuracy, judge errs at one step in five",
-            direction="higher", baseline="DVTS", method="MCTS",
+            "MCTS beats another tree search with the same unreliable judge at equal tokens.",
+            metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
+            direction="higher", baseline="DVTS", method="MCTS, tokens of DVTS",
         ),
         Claim(
             "With reliable values MCTS beats best-of-N at equal tokens.",
-            metric="accuracy, judge knows the exact value",
-            direction="higher", baseline="best-of-N, exact", method="MCTS, exact",
+            metric="accuracy, judge knows the exact value; tokens written and read, every new step once",
+            direction="higher", baseline="best-of-N, exact", method="MCTS, exact", beside=("single sample",),
+        ),
+        Claim(
+            "With reliable values MCTS beats best-of-N at equal tokens though the judge re-reads each trace.",
+            metric="accuracy, judge knows the exact value; tokens written and read, the whole trace at every judgement",
+            direction="higher", baseline="best-of-N, exact, re-reading", method="MCTS, exact, re-reading",
         ),
         Claim(
             "Backing values up helps when the judge is unreliable.",
-            metric="accuracy, judge errs at one step in five",
+            metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
             direction="higher", baseline="MCTS, no backup", method="MCTS",
         ),
         Claim(
@@ -60,33 +70,38 @@ RECIPE = Recipe(
     ),
 )  # fmt: skip
 N = 8
+VOTED = MCTS(4 * N, 4, aggregation="mean", rule="weighted")
 
 
 def measure(trial: Trial) -> Outcome:
-    policy = ArithmeticPolicy()
-    problems = ArithmeticWorld().problems(trial.size(40, 3), trial.seed, split="test")
-    noisy, exact = Noisy(TruthJudge(), 0.2, 0.2, seed=trial.seed), ExactValueJudge(policy)
+    given = problems(trial, trial.size(40, 3))
     arms: dict[str, list[float]] = {}
     costs: list[Cost] = []
+    memories: dict[str, dict[str, float | None]] = {}
 
-    def run(arm: str, method: Method, judge: Judge | None, tokens: Sequence[int | None] = ()) -> list[int]:
+    def run(
+        arm: str, method: Method, judge: Judge | None, budget: Sequence[float] = (), reread: bool = False
+    ) -> list[float]:
+        """Each problem by itself, within its budget; the tokens that each took."""
         params = SamplingParams(seed=trial.seed, max_tokens=256 if isinstance(method, BestOf | RStar) else 32)
+        said = judge and priced(judge, memories.setdefault(judge.name, {}), reread)
         results = [
-            Searcher(policy, judge, method, Budget(tokens=most), params, "\n").solve([problem])[0]
-            for problem, most in zip(problems, tokens or [None] * len(problems), strict=True)
+            Searcher(WRITER, said, method, Budget(tokens=most), params, "\n").solve([problem])[0]
+            for problem, most in zip(given, map(int, budget) if budget else [None] * len(given), strict=True)
         ]
-        arms[arm] = [float(result.chosen is not None and bool(result.chosen.correct)) for result in results]
+        arms[arm], arms[f"tokens, {arm}"] = right(results), tokens(results)
         costs.extend(result.cost for result in results)
-        return [result.cost.generated_tokens for result in results]
+        return arms[f"tokens, {arm}"]
 
+    noisy, exact = flipped(trial, 0.2), ExactValueJudge(WRITER)
     run("single sample", BestOf(1, "majority"), None)
-    run("majority vote", BestOf(N, "majority"), None)
-    run("best-of-N, exact", BestOf(N, "best"), exact)
+    run("rStar", RStar(4 * N, 2), None, run("majority vote", BestOf(N, "majority"), None))
     spent = run("best-of-N", BestOf(N, "weighted", "mean"), noisy)
-    run("DVTS", DVTS(N, 4, "mean", "weighted"), noisy)
-    run("MCTS", MCTS(4 * N, 4, aggregation="mean", rule="weighted"), noisy, spent)
-    run("MCTS, no backup", MCTS(4 * N, 4, backup=False, aggregation="mean", rule="weighted"), noisy, spent)
-    run("MCTS, UCT", MCTS(4 * N, 4, "uct", aggregation="mean", rule="weighted"), noisy, spent)
-    run("MCTS, exact", MCTS(4 * N, 4), exact, spent)
-    run("rStar", RStar(4 * N, 2), None, spent)
+    run("MCTS", VOTED, noisy, spent)
+    run("MCTS, no backup", replace(VOTED, backup=False), noisy, spent)
+    run("MCTS, UCT", replace(VOTED, selection="uct"), noisy, spent)
+    run("MCTS, tokens of DVTS", VOTED, noisy, run("DVTS", DVTS(N, 4, "mean", "weighted"), noisy))
+    for reading, reread in {"": False, ", re-reading": True}.items():
+        most = run(f"best-of-N, exact{reading}", BestOf(N, "best"), exact, reread=reread)
+        run(f"MCTS, exact{reading}", MCTS(4 * N, 4), exact, most, reread)
     return Outcome(arms, Cost.total(costs))

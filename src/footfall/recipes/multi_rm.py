@@ -44,32 +44,34 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic, logic, algebra, code",
-    scale="Scripted policies, 8 samples of each of 20 problems in four worlds a seed; simulated reward models that are wrong "
-    "about one verdict in five.",
+    scale="Scripted policies, 8 samples of each of 20 problems in four worlds a seed; no reward model is trained: all four are "
+    "simulated, the truth read through noise that makes one verdict in five wrong.",
     claims=(
         Claim(
-            "A generative outcome model beats a discriminative process model.",
+            "Simulated readers: the mean of ten readings of the outcome (gORM) beats one reading of each step (dPRM).",
             metric="accuracy, best of 8, four worlds", direction="higher",
             baseline="dPRM", method="gORM", beside=("majority", "single sample"),
         ),
         Claim(
-            "A generative outcome model beats a discriminative outcome model.",
+            "Simulated readers: the mean of ten readings of the outcome (gORM) beats one (dORM); largely built in, as half of "
+            "the noise is drawn anew at each reading.",
             metric="accuracy, best of 8, four worlds", direction="higher", baseline="dORM", method="gORM",
         ),
         Claim(
-            "A generative outcome model beats a generative process model.",
+            "Simulated readers: ten readings of the outcome (gORM) beat ten of each step (gPRM), if both are as often wrong.",
             metric="accuracy, best of 8, four worlds", direction="higher", baseline="gPRM", method="gORM",
         ),
         Claim(
-            "A discriminative outcome model is on a par with a discriminative process model.",
+            "Simulated readers: one reading of the outcome (dORM) is on a par with one of each step (dPRM), if both are as "
+            "often wrong.",
             metric="accuracy, best of 8, four worlds", direction="higher", margin=-0.03, baseline="dPRM", method="dORM",
         ),
         Claim(
-            "Stepwise scores lose with length: the lead of the outcome model is larger on long solutions.",
+            "Simulated readers: stepwise scores lose with length, the lead of the outcome model is larger on long solutions.",
             metric="accuracy of gORM minus gPRM", direction="higher", baseline="lead, short", method="lead, long",
         ),
         Claim(
-            "A vote weighted by the generative outcome model beats the majority.",
+            "Simulated readers: a vote weighted by ten readings of the outcome (gORM) beats the majority.",
             metric="accuracy of votes over 8, four worlds", direction="higher",
             baseline="majority", method="gORM, weighted vote",
         ),

@@ -82,7 +82,7 @@ def measure(trial: Trial) -> Outcome:
         arms["best-of-N, PRM"].append(float(bool(chosen and chosen.correct)))
         for name, winner in {
             "majority": majority(votes[:K]).winner,
-            "majority, equal tokens": majority(votes[: searches.affordable(result, spent)]).winner,
+            "majority, equal tokens": majority(votes[: len(searches.affordable(result, None, spent))]).winner,
             "Self-PRM": passing_vote(votes[:K], [flawless(j) for j in own]).winner,
         }.items():
             arms[name].append(0.0 if winner is None else correct[winner])

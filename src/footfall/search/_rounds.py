@@ -80,7 +80,11 @@ class Rounds:
             return []
         size = search.aim()
         account = search.board.account
-        room = account.units(self._load(search, search.request, unit) for unit in search.todo[:size])
+        loads = (self._load(search, search.request, unit) for unit in search.todo[:size])
+        room = account.units(loads, search.spare())
+        if room == 0:
+            search.hurry()
+            return []
         if room is not None:
             size = min(size, room)
         if (seconds := account.left().get("seconds")) is not None:

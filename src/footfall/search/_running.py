@@ -53,6 +53,8 @@ class Running:
     """Nodes that were written to the end though a step was asked for."""
     _longest: int = 0
     """Tokens of a step."""
+    _hurried: int = 0
+    """How often judging was left off so that a solution can be paid for."""
 
     def begin(self) -> None:
         self._step(None)
@@ -84,12 +86,27 @@ class Running:
         """Whether it is time to bring paths to their end. Not if the method does, nor if whole solutions are cut."""
         account = self.board.account
         share = account.share()
-        few = account.left().get("tokens", math.inf) < _STEPS * self._longest
-        if (share < _HALF and not few) or (share < _LATE and self._brought):
+        judging = account.dearest() if isinstance(self.request, Expand) and self.request.score else 0
+        few = account.left().get("tokens", math.inf) < _STEPS * self._longest + judging
+        if (share < _HALF and not few and not self._hurried) or (share < _LATE and self._brought):
             return False
         finishes = {node: self.board.finish(node) for node in self.board.ends()}
         own = (node for node, finish in finishes.items() if finish == "end" and node not in self._brought)
         return next(own, None) is None and not any(finishes.get(node) == "length" for node in self._brought)
+
+    def spare(self) -> int:
+        """The tokens that judging must leave, so that one solution can be written while none has ended."""
+        ends = [self.board.finish(node) for node in self.board.ends()]
+        if not isinstance(self.request, Score) or self._hurried >= _PATIENCE or "end" in ends or self._brought:
+            return 0
+        return _STEPS * self._longest
+
+    def hurry(self) -> None:
+        """Answer a request for judgements with those that are there, since what is left has to pay for a solution."""
+        self._hurried += 1
+        self.board.note("stopped", (), "no more is judged: what is left of the budget is for writing a solution")
+        self.todo.clear()
+        self.advance()
 
     def wrote(self, node: int, cost: Cost) -> None:
         """Take note of a node that was written as `aim` says."""
@@ -131,8 +148,17 @@ class Running:
             self._end(stop.value)
         except BudgetSpent:
             self._end(self._fallback())
+        except ValueError as error:
+            if message is None:
+                raise  # nothing was searched yet: a setting is wrong, and that for all problems
+            self.fail(f"{type(error).__name__}: {error}{self._judges()}")
         else:
             self._take(request)
+
+    def _judges(self) -> str:
+        """Whose values a method may have stumbled over."""
+        names = dict.fromkeys(said.judge for said in self.board.judgements())
+        return f" (the values are those of {', '.join(map(repr, names))})" if names else ""
 
     def _fallback(self) -> Choice:
         """What a method that does not care about the budget has in hand: its best finished trace."""
@@ -145,9 +171,13 @@ class Running:
     def _end(self, choice: Choice) -> None:
         self.stopped = self.stopped or self.board.account.closed  # a solution was cut where the budget ends
         nothing = choice.answer is None and not any(self.board.finish(node) == "end" for node in choice.candidates)
+        why = "the chosen solution goes on from it"
         if self.stopped and nothing and self.board.ends():
             choice = self._fallback()  # what was brought to its end, and given up for a beginning that scores higher
+            why = "nothing else had ended"
         self.request, self.choice = None, choice
+        if choice.node is not None:
+            self.board.restore(choice.node, why)
         at = [i for i, node in enumerate(choice.candidates) if node == choice.node]
         scores = [choice.scores[i] for i in at[:1]] if choice.scores else []
         self.board.note("chosen", () if choice.node is None else (choice.node,), "", scores)

@@ -7,7 +7,8 @@ more; those steps are judged and then thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from footfall.registry import register
@@ -17,7 +18,7 @@ from footfall.search.choosing import Rule, check_rule
 from footfall.search.lookahead import look_ahead
 from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
 
-__all__ = ["BeamSearch", "best_indices", "spread"]
+__all__ = ["BeamSearch", "best_indices", "keep_best", "rounds", "spread"]
 
 
 @register("searcher", "beam-search")
@@ -54,14 +55,8 @@ class BeamSearch:
     def search(self, board: Board) -> Course:
         """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""
         ended: dict[int, float | None] = {}
-        live = [ROOT]
-        try:
-            for i in range(self.iterations):
-                live = yield from self._iterate(board, live, ended, last=i == self.iterations - 1)
-                if not live:
-                    break
-        except BudgetSpent:
-            pass
+        with suppress(BudgetSpent):
+            yield from rounds(self.iterations, lambda live, last: self._iterate(board, live, ended, last))
         return self._choice(board, ended)
 
     def _iterate(
@@ -79,15 +74,30 @@ class BeamSearch:
         going = [node for node in scored if not board.ended(node)]
         if self.distinct:
             going = _distinct(board, going)
-        best = [going[i] for i in best_indices([scored[node] for node in going], self.n // self.expansions)]
-        board.keep(best, f"the {len(best)} best of {len(going)} open", [scored[node] for node in best])
-        rest = [node for node in going if node not in best]
-        board.prune(rest, f"not among the {len(best)} best", [scored[node] for node in rest])
-        return best
+        return keep_best(board, {node: scored[node] for node in going}, self.n // self.expansions)
 
     def _choice(self, board: Board, ended: dict[int, float | None]) -> Choice:
         """The rule's choice among the beams that ended, in the order in which they did."""
         return board.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
+
+
+def rounds(iterations: int, iterate: Callable[[list[int], bool], Wish[list[int]]]) -> Wish[None]:
+    """From the beams that live to those that live on, beginning with the root; `iterate` is told which round is the last."""
+    live = [ROOT]
+    for i in range(iterations):
+        live = yield from iterate(live, i == iterations - 1)
+        if not live:
+            return
+
+
+def keep_best(board: Board, scored: dict[int, float | None], k: int) -> list[int]:
+    """The `k` highest-scored open nodes, in their order; the others are pruned."""
+    nodes = list(scored)
+    best = [nodes[i] for i in best_indices(list(scored.values()), k)]
+    board.keep(best, f"the {len(best)} best of {len(nodes)} open", [scored[node] for node in best])
+    rest = [node for node in nodes if node not in best]
+    board.prune(rest, f"not among the {len(best)} best", [scored[node] for node in rest])
+    return best
 
 
 def spread(live: Sequence[int], n: int) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
@@ -27,6 +28,7 @@ __all__ = ["BestOf", "BestOfN", "Rule", "best_of_n", "choose", "majority_vote", 
 class BestOf:
     """The method: `n` solutions a problem, one answer. Under a budget, as many of them as it pays for."""
 
+    independent: ClassVar[bool] = True
     n: int = 8
     rule: Rule = "weighted"
     aggregation: Aggregation = "last"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation, aggregate
-from footfall.search.beam import best_indices, spread
+from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.board import Board
 from footfall.search.choosing import check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
+from footfall.search.method import BudgetSpent, Course, Wish, described
 
 __all__ = ["BiRM", "both_ways"]
 
@@ -71,12 +71,8 @@ class BiRM:
     def search(self, board: Board) -> Course:
         """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""
         ended: dict[int, float | None] = {}
-        live = [ROOT]
         with suppress(BudgetSpent):
-            for i in range(self.iterations):
-                if not live:
-                    break
-                live = yield from self._iterate(board, live, ended, last=i == self.iterations - 1)
+            yield from rounds(self.iterations, lambda live, last: self._iterate(board, live, ended, last))
         return board.choose(list(ended), scores=list(ended.values()))
 
     def _iterate(
@@ -89,12 +85,7 @@ class BiRM:
             yield from board.score(unread, judge=self.reward)
         scored = {node: self.score(board, node) for node in grown}
         ended.update({node: score for node, score in scored.items() if board.ended(node)})
-        going = [node for node in grown if not board.ended(node)]
-        kept = [going[i] for i in best_indices([scored[node] for node in going], self.beams)]
-        board.keep(kept, f"the {len(kept)} best of {len(going)} open", [scored[node] for node in kept])
-        rest = [node for node in going if node not in kept]
-        board.prune(rest, f"not among the {len(kept)} best", [scored[node] for node in rest])
-        return kept
+        return keep_best(board, {node: scored[node] for node in grown if not board.ended(node)}, self.beams)
 
     def score(self, board: Board, node: int) -> float | None:
         """The rule's score of the path to `node`."""

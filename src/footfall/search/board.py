@@ -156,6 +156,13 @@ class Board:
                 self.tree.update(node, pruned=True)
             self.note("pruned", nodes, why, values)
 
+    def restore(self, node: int, why: str) -> None:
+        """Take up again what was given up on the path to `node`, which is chosen after all."""
+        if given_up := [i for i in self.tree.path(node) if self.tree.nodes[i].pruned]:
+            for i in given_up:
+                self.tree.update(i, pruned=False)
+            self.note("taken-up", given_up, f"taken up again: {why}")
+
     def back_up(self, node: int, visits: int, value: float, why: str = "") -> None:
         """Set a node's visits and value, as a tree search does on its way back to the root."""
         if node == ROOT:

@@ -2,20 +2,25 @@
 
 A budget is hard. Tokens are those that a policy generates and those that a judge reads or writes; prompt tokens are in the
 cost but not in the budget, since how many have to be read depends on what a cache happens to hold. Work is granted in units
-(one sample, with its judging where both are asked for together), as many at once as fit in the worst case and one at
-least: so no more is overspent than by the unit in flight. Seconds have no worst case; `footfall.search._pace` guesses how
-many units fit in them from those before.
+(one sample, with its judging where both are asked for together; or the judging of one trace), as many at once as fit in the
+worst case and one at least: so no more is overspent than by the unit in flight. What a judge takes for a trace is learned
+(`footfall.search._readings`). Seconds have no worst case; `footfall.search._pace` guesses how many units fit in them from
+those before.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
-from footfall.types import Cost
+from footfall.search._pace import GROWTH
+from footfall.search._readings import Readings
+from footfall.types import Cost, Trajectory
 
-__all__ = ["Account", "Budget", "tokens_of", "uncounted"]
+__all__ = ["Account", "Budget", "Load", "tokens_of", "uncounted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,17 @@ def uncounted(who: str) -> str:
     return f"{who} counts no FLOPs, so a budget of FLOPs cannot hold; give a budget of tokens instead (--budget-tokens)"
 
 
+class Load(NamedTuple):
+    """What a unit may take at most."""
+
+    writes: int
+    """Tokens that may be generated; 0 for judging alone."""
+    reads: Trajectory | None = None
+    """What is judged, but for the new text; `None` if nothing is."""
+    reader: Hashable = None
+    """Who judges, and how: what judging takes is learned for each."""
+
+
 @dataclass(slots=True)
 class Account:
     """One problem's spending."""
@@ -62,10 +78,8 @@ class Account:
     clock: Callable[[], float] = time.monotonic
     closed: str | None = None
     """The limit at which the last sample was cut: what is left would not pay for another."""
-    _widest: Cost = field(default_factory=Cost)
-    """The most that judging one trace has taken so far, field by field."""
+    _readings: dict[Hashable, Readings] = field(default_factory=dict)
     _flops_a_token: float = 0.0
-    _judged: bool = False
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,11 +94,11 @@ class Account:
         self.policy += cost
         self._learn_rate(cost, who)
 
-    def read(self, cost: Cost, who: str = "the judge") -> None:
+    def read(self, cost: Cost, trace: Trajectory, reader: Hashable = None, who: str = "the judge") -> None:
         """Charge one judgement."""
         self.judge += cost
-        self._judged = True
-        self._widest = Cost(*(max(getattr(self._widest, f.name), getattr(cost, f.name)) for f in fields(Cost)))
+        if self.budget.limits():
+            self._readings.setdefault(reader, Readings()).learn(trace, cost)
         self._learn_rate(cost, who)
 
     def _learn_rate(self, cost: Cost, who: str) -> None:
@@ -113,23 +127,47 @@ class Account:
         limits = self.budget.limits()
         return max((1 - left / limits[name] for name, left in self.left().items()), default=0.0)
 
-    def units(self, max_tokens: int, judged: bool) -> int | None:
-        """How many units may be in flight at once; `None` if any number. `max_tokens` is 0 for judging alone.
+    def dearest(self) -> int:
+        """The most tokens that one judgement took."""
+        return max((readings.tokens for readings in self._readings.values()), default=0)
 
-        Seconds are left out: how many units they have room for, the round's `Pace` says.
+    def units(self, loads: Iterable[Load], spare: int = 0) -> int | None:
+        """How many of these units, one after the other, may be in flight at once; `None` if any number.
+
+        One at least, unless tokens are to be spared for something else. Seconds are left out: how many units they have room
+        for, the round's `Pace` says.
         """
         left = {name: room for name, room in self.left().items() if name != "seconds"}
         if not left:
             return None
-        if judged and not self._judged:
-            return 1  # nobody knows yet what this judge takes for a trace
-        reads = tokens_of(self._widest)
-        tokens = max_tokens + (reads + max_tokens if judged and reads else 0)
-        if tokens and "flops" in left and not self._flops_a_token:
-            return 1  # nor what a token takes
-        worst = {
-            "tokens": float(tokens),
-            "calls": (1.0 if max_tokens else 0.0) + (self._widest.calls if judged else 0),
-            "flops": self._flops_a_token * tokens,
-        }
-        return max(1, min(int(room / worst[name]) if worst[name] else 1 << 30 for name, room in left.items()))
+        if "tokens" in left:
+            left["tokens"] -= spare
+        fit, need = 0, dict.fromkeys(left, 0.0)
+        for load in loads:
+            worst = self._worst(load)
+            if worst is None:  # nobody knows yet what it takes
+                return 1
+            need = {name: need[name] + worst[name] for name in left}
+            scarce = any(GROWTH * need[name] > room for name, room in left.items())
+            if any(need[name] > room for name, room in left.items()) or (scarce and fit >= self._sure(load)):
+                break
+            fit += 1
+        return max(0 if spare else 1, fit)
+
+    def _sure(self, load: Load) -> float:
+        """Of how many units what was learned may speak where room is scarce: few readings say little of many others."""
+        return math.inf if load.reads is None else GROWTH * self._readings[load.reader].count
+
+    def _worst(self, load: Load) -> dict[str, float] | None:
+        """The most that a unit takes of each limit, as far as is known; `None` if it is not."""
+        tokens, calls = float(load.writes), 1.0 if load.writes else 0.0
+        if load.reads is not None:
+            readings = self._readings.get(load.reader)
+            if readings is None:
+                return None
+            read, asked = readings.worst(load.reads)
+            tokens += read + load.writes if read else 0
+            calls += asked
+        if tokens and self.budget.flops is not None and not self._flops_a_token:
+            return None
+        return {"tokens": tokens, "calls": calls, "flops": self._flops_a_token * tokens}

@@ -33,6 +33,8 @@ def replay(result: SearchResult) -> Iterator[Scene]:
         nodes |= named
         if decision.what == "pruned":
             pruned |= frozenset(decision.nodes)
+        if decision.what == "taken-up":
+            pruned -= frozenset(decision.nodes)
         if decision.what in ("scored", "backed-up"):
             values = {**values, **dict(zip(decision.nodes, decision.values, strict=True))}
         yield Scene(number, decision, nodes, pruned, values)

@@ -21,10 +21,10 @@ import numpy as np
 from footfall.policy.resuming import unfinished
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.beam import best_indices, spread
+from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.board import Board
 from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
+from footfall.search.method import BudgetSpent, Course, Wish, described
 
 __all__ = [
     "EarlyRejection", "agreement", "expected_correlation", "fragment_needed", "rejection_bound", "tokens_a_step",
@@ -70,18 +70,19 @@ class EarlyRejection:
     def search(self, board: Board) -> Course:
         """Begin, judge, keep the best, finish, until all beams have ended, the iterations are over or the budget is spent."""
         ended: dict[int, float | None] = {}
-        live = [ROOT]
         with suppress(BudgetSpent):
-            for i in range(self.iterations):
-                last = i == self.iterations - 1
-                going = yield from self._begin(board, live, ended, last)
-                live = yield from self._finish(board, self._keep(board, going), ended)
-                if not live:
-                    break
+            yield from rounds(self.iterations, lambda live, last: self._iterate(board, live, ended, last))
             if self.rescore:
                 yield from board.score(list(ended))
                 ended = {node: board.fold(node, self.aggregation) for node in ended}
         return board.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
+
+    def _iterate(
+        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Wish[list[int]]:
+        going = yield from self._begin(board, live, ended, last)
+        best = keep_best(board, going, self.n // self.expansions)
+        return (yield from self._finish(board, {node: going[node] for node in best}, ended))
 
     def _begin(
         self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
@@ -102,14 +103,6 @@ class EarlyRejection:
         scored = {node: board.fold(node, self.aggregation) for node in grown}
         ended.update({node: scored.pop(node) for node in whole if board.ended(node)})
         return scored
-
-    def _keep(self, board: Board, going: dict[int, float | None]) -> dict[int, float | None]:
-        nodes = list(going)
-        best = [nodes[i] for i in best_indices(list(going.values()), self.n // self.expansions)]
-        board.keep(best, f"the {len(best)} best of {len(nodes)} open", [going[node] for node in best])
-        rest = [node for node in nodes if node not in best]
-        board.prune(rest, f"not among the {len(best)} best", [going[node] for node in rest])
-        return {node: going[node] for node in best}
 
     def _finish(self, board: Board, kept: dict[int, float | None], ended: dict[int, float | None]) -> Wish[list[int]]:
         """Write the rest of the kept steps; the beams that can go on. Copies of a text are finished differently."""

@@ -29,6 +29,7 @@ __all__ = [
     "Score",
     "Wish",
     "described",
+    "draws_independently",
 ]
 
 ROOT = -1
@@ -118,6 +119,15 @@ class Method(Protocol):
     def search(self, board: Board) -> Course:
         """The search for one problem."""
         ...
+
+
+def draws_independently(method: Method) -> bool:
+    """Whether its candidates are independent samples of the policy, as many as it was told to draw, none selected.
+
+    A method says so by an attribute `independent` that is true. One that steers, refines, or stops by what it has seen does not
+    have it: the mean over its candidates is not the accuracy of one sample.
+    """
+    return bool(getattr(method, "independent", False))
 
 
 def described(word: str, method: Any) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import register
@@ -65,6 +65,7 @@ class SelfPRM:
     `pick` takes the first flawless one, or a random one, instead of the vote.
     """
 
+    independent: ClassVar[bool] = True
     n: int = 8
     pick: Literal["majority", "first", "random"] = "majority"
 

@@ -126,19 +126,24 @@ class SelfRegulation:
     width: int = 4
     bins: int = 10
     iterations: int = 40
-    ask: frozenset[State] = field(default=frozenset(), repr=False)
-    """The plan."""
+    ask: frozenset[State] | None = field(default=None, repr=False)
+    """The plan, e.g. `plan_within(transitions(results), 2).ask` of searches that asked at random."""
 
     def __post_init__(self) -> None:
         if self.rule not in ("threshold", "random", "plan", "always", "never"):
             raise ValueError(f"no rule is called {self.rule!r}; there are threshold, random, plan, always and never")
         if self.width < 1 or self.bins < 1 or self.iterations < 1 or not 0 <= self.rate <= 1:
             raise ValueError("self-regulation needs width, bins and iterations of at least 1, and a rate from 0 to 1")
+        if self.rule == "plan" and self.ask is None:
+            raise ValueError(
+                "the rule plan needs the states to ask in, made in Python of searches that asked at random: "
+                "SelfRegulation('plan', ask=plan_within(transitions(results), requests).ask)"
+            )
 
     @property
     def name(self) -> str:
         settings = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name != "ask"]
-        planned = [f"ask={content_key(sorted(map(str, self.ask)))[:8]}"] if self.ask else []
+        planned = [] if self.ask is None else [f"ask={content_key(sorted(map(str, self.ask)))[:8]}"]
         return f"self-regulation({','.join(settings + planned)})"
 
     @property
@@ -167,7 +172,8 @@ class SelfRegulation:
             return value is not None and value < self.below
         if self.rule == "random":
             return bool(board.rng.random() < self.rate)
-        return self.rule == "always" or (self.rule == "plan" and state_of(steps, value, self.bins) in self.ask)
+        planned = self.rule == "plan" and state_of(steps, value, self.bins) in (self.ask or ())
+        return planned or self.rule == "always"
 
     def _act(self, board: Board, node: int, help_: bool) -> Wish[int | None]:
         role, n = (self.helper, self.width) if help_ else ("policy", 1)

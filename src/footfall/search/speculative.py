@@ -23,7 +23,7 @@ import numpy as np
 
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.beam import best_indices
+from footfall.search.beam import keep_best
 from footfall.search.board import Board
 from footfall.search.choosing import Rule, check_rule
 from footfall.search.method import ROOT, BudgetSpent, Course, described
@@ -117,7 +117,8 @@ class Speculative:
                 found = yield from board.expand(live, self.width, "end" if last else "step", score=True)
                 grown = [node for children in found for node in self._accepted(board, children)]
                 done += [node for node in grown if board.ended(node)]
-                live = self._level(board, [node for node in grown if not board.ended(node)])
+                going = [node for node in grown if not board.ended(node)]
+                live = keep_best(board, {node: board.fold(node, self.aggregation) for node in going}, self.keep)
                 if not live:
                     break
         except BudgetSpent:
@@ -137,14 +138,6 @@ class Speculative:
         rejected, ratios = [nodes[k] for k in lost], [verdict.consistency[k] for k in lost]
         board.prune(rejected, "rejected: the policy likes it better than the reward model does", ratios)
         return passed
-
-    def _level(self, board: Board, nodes: Sequence[int]) -> list[int]:
-        """The best of a level, in the order in which they came."""
-        scores = [board.fold(node, self.aggregation) for node in nodes]
-        best = [nodes[i] for i in best_indices(scores, self.keep)]
-        board.keep(best, f"the {len(best)} best of {len(nodes)} open", [board.fold(n, self.aggregation) for n in best])
-        board.prune([node for node in nodes if node not in best], f"not among the {len(best)} best")
-        return best
 
 
 def _given(board: Board, nodes: Sequence[int]) -> list[float]:

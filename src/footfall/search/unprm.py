@@ -1,6 +1,7 @@
 """UnPRM's two votes over N whole solutions (card: unprm): frequency and reward, by how sure the vote is, or mixed.
 
-hybrid majority reward      the majority's answer if its share of votes ≥ `share`, else that of the best-scored solution
+hybrid majority reward      the majority's answer if its share of votes ≥ `share`, or the entropy of the answers at most
+                            `entropy` where that is given; else that of the best-scored solution
 weighted reward frequency   argmax_a mix · f(a) + (1 − mix) · R(a), R the normalised mean (or max) score of an answer
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
@@ -24,12 +26,17 @@ __all__ = ["FrequencyVote", "HybridVote"]
 class HybridVote:
     """Hybrid majority reward: the majority where it is sure, else the sample that the judge scores highest."""
 
+    independent: ClassVar[bool] = True
     n: int = 8
     share: float = 0.5
     aggregation: Aggregation = "last"
+    entropy: float | None = None
+    """If given, the majority is sure where the answers' entropy is at most that, whatever its share."""
 
     def __post_init__(self) -> None:
         _check(self.n, self.aggregation)
+        if not 0 <= self.share <= 1 or (self.entropy is not None and self.entropy < 0):
+            raise ValueError(f"share goes from 0 to 1 and entropy is not negative: {self.name}")
 
     @property
     def name(self) -> str:
@@ -44,7 +51,7 @@ class HybridVote:
         return (yield from _drawn(self, board))
 
     def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
-        return hybrid(answers, scores, self.share, domain=domain)
+        return hybrid(answers, scores, self.share, self.entropy, domain)
 
 
 @register("searcher", "frequency-vote")
@@ -52,6 +59,7 @@ class HybridVote:
 class FrequencyVote:
     """Weighted reward frequency: an answer weighs its share of the votes and its share of the reward."""
 
+    independent: ClassVar[bool] = True
     n: int = 8
     mix: float = 0.5
     reducer: Reducer = "mean"
