@@ -96,10 +96,11 @@ class Running:
 
     def spare(self) -> int:
         """The tokens that judging must leave, so that one solution can be written while none has ended."""
-        ends = [self.board.finish(node) for node in self.board.ends()]
-        if not isinstance(self.request, Score) or self._hurried >= _PATIENCE or "end" in ends or self._brought:
+        limited = self.board.account.budget.tokens is not None
+        if not limited or not isinstance(self.request, Score) or self._hurried >= _PATIENCE or self._brought:
             return 0
-        return _STEPS * self._longest
+        ended = any(self.board.finish(node) == "end" for node in self.board.ends())
+        return 0 if ended else _STEPS * self._longest
 
     def hurry(self) -> None:
         """Answer a request for judgements with those that are there, since what is left has to pay for a solution."""
