@@ -94,6 +94,19 @@ def test_the_ledger_command_prints_json_with_stale_rows_marked(
     assert {r["verdict"] for r in shown} == {"holds", "not run"}
 
 
+def test_the_ledger_command_shows_whole_claims_in_a_narrow_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "ledger.json", [row()])
+    for columns in (70, 160):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["lab", "ledger", "--ledger", str(tmp_path / "ledger.json")]) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= columns
+        assert "-0.0500 [-0.0600, -0.0400]" in shown
+        assert columns > 100 or find("math-shepherd").recipe.claims[0].claim in " ".join(shown.split())
+
+
 def test_the_run_command_records_when_told_and_answers_wrong_use_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

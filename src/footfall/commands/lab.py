@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from tyro.conf import Positional
 
@@ -26,6 +27,8 @@ __all__ = ["LedgerConfig", "RunConfig", "main"]
 RECORDED_FROM = 5
 """Seeds below which a result goes into the ledger only if the user names one."""
 _STYLES = {"holds": "green", "too close": "yellow", "does not hold": "red", "not run": "dim"}
+_WIDE = 110
+"""Columns from which claims have one of their own."""
 
 
 @dataclass(frozen=True)
@@ -185,11 +188,27 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _show_ledger(shown: Sequence[Line]) -> None:
+    console = Console(markup=False, highlight=False)
+    (_show_table if console.width >= _WIDE else _show_stacked)(console, shown)
+
+
+def _show_table(console: Console, shown: Sequence[Line]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("recipe", "claim", "effect [95% interval]", "verdict"):
         table.add_column(name, no_wrap=name != "claim", overflow="fold")
     for line in shown:
-        effect = effect_text(line.row) if line.row else ""
-        verdict = f"{line.verdict}{' STALE' if line.stale else ''}"
-        table.add_row(line.entry.recipe.name, line.claim.claim, effect, verdict, style=_STYLES[line.verdict])
-    Console(markup=False, highlight=False).print(table)
+        table.add_row(line.entry.recipe.name, line.claim.claim, *_result(line), style=_STYLES[line.verdict])
+    console.print(table)
+
+
+def _show_stacked(console: Console, shown: Sequence[Line]) -> None:
+    """For terminals too narrow for claims in a column."""
+    for line in shown:
+        effect, verdict = _result(line)
+        console.print(f"{line.entry.recipe.name}: {verdict} {effect}".rstrip(), style=_STYLES[line.verdict])
+        console.print(Padding(line.claim.claim, (0, 0, 0, 4)))
+
+
+def _result(line: Line) -> tuple[str, str]:
+    """The effect and the verdict in words."""
+    return effect_text(line.row) if line.row else "", f"{line.verdict}{' STALE' if line.stale else ''}"
