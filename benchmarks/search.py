@@ -150,8 +150,8 @@ class Rereading:
             for row, token in enumerate(drawn.tolist()):
                 if row in live:
                     written[row].append(token)
-                    closed = token in splitter.closing and splitter.closes_step(written[row])
-                    if token in eos or closed or len(written[row]) >= params.max_tokens:
+                    step = params.until == "step" and token in splitter.closing and splitter.closes_step(written[row])
+                    if token in eos or step or len(written[row]) >= params.max_tokens:
                         live.discard(row)
             tokens, positions = drawn[:, None], positions[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(ids), 1)], dim=1)
@@ -163,7 +163,7 @@ class Rereading:
         splitter = self.like._splitter(asked[0].separator)
         ended = tokens[-1] in self.like.engine.eos
         kept = tokens[:-1] if ended else tokens
-        cut = len(tokens) >= params.max_tokens and not splitter.closes_step(tokens)
+        cut = len(tokens) >= params.max_tokens and (params.until == "end" or not splitter.closes_step(tokens))
         steps = splitter.split(kept, [0.0] * len(kept)) if kept else ()
         cost = Cost(prompt_tokens=read, generated_tokens=len(tokens), calls=1)
         return Completion(
@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--judge", type=Path, help="a folder with a step head instead of one fitted on the spot")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
-        "--dtype", choices=["float32", "bfloat16"], default="float32", help="rounding makes other draws"
+        "--dtype", choices=["float64", "float32", "bfloat16"], default="float32", help="rounding makes other draws"
     )
     parser.add_argument("--compile", action="store_true", help="our decoding, on CUDA")
     parser.add_argument("--problems", type=int, default=64)
