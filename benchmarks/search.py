@@ -193,8 +193,7 @@ def spaced(problems: list[Problem], n: int) -> list[Problem]:
 def the_prm(policy: TorchPolicy, model: PreTrainedModel, args: argparse.Namespace) -> StepHeadModel:
     """A trained one, or the policy's own weights with a head that was fitted to the truth of scripted traces."""
     if args.judge is not None:
-        # Unchecked: a PRM that was saved under TF32 gives values in float32 that differ by more than its canary allows.
-        return StepHeadModel.load(args.judge, device=args.device, dtype=getattr(torch, args.dtype), check=False)
+        return StepHeadModel.load(args.judge, device=args.device, dtype=getattr(torch, args.dtype))
     made = StepHeadModel.from_backbone(copy.deepcopy(model), policy.tokenizer, template=policy.template, seed=1).eval()
     head: Any = made.head
     with torch.inference_mode():

@@ -19,6 +19,7 @@ from footfall.reward.batching import pack
 from footfall.reward.canary import CanaryError
 from footfall.reward.config import StepHeadConfig
 from footfall.reward.judge import StepHeadJudge
+from footfall.reward.reading import Reading
 from footfall.reward.step_head import StepHeadModel
 from footfall.types import Judgement, Step, Trajectory
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
@@ -257,6 +258,26 @@ def test_the_canary_refuses_a_damaged_model_and_says_why(damage: object, cause: 
     with pytest.raises(CanaryError, match=cause):
         StepHeadModel.load(tmp_path, device="cpu")
     assert StepHeadModel.load(tmp_path, device="cpu", check=False).step_config.max_length == 8192
+
+
+def test_a_canary_is_written_and_checked_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that was trained under TF32 must load where it is off."""
+    seen = []
+    score = StepHeadModel.score
+
+    def watched(self: StepHeadModel, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
+        seen.append(torch.get_float32_matmul_precision())
+        return score(self, readings)
+
+    monkeypatch.setattr(StepHeadModel, "score", watched)
+    torch.set_float32_matmul_precision("high")
+    try:
+        model().save(tmp_path)
+        StepHeadModel.load(tmp_path, device="cpu")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen and set(seen) == {"highest"}
 
 
 def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ values, other ids, other values or a reversed good/bad pair are refused, with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
+
+import torch
 
 from footfall.reward.reading import Reading
 from footfall.types import Problem, Step, Trajectory
@@ -93,7 +96,8 @@ def make_canary(model: Reader, traces: Sequence[Trajectory]) -> Canary:
     known = []
     for plain in map(CanaryTrace.of, traces):
         reading = model.read(plain.trajectory)
-        (values,) = model.score([reading])
+        with _full_precision():
+            (values,) = model.score([reading])
         known.append(CanaryTrace(plain.prompt, plain.steps, plain.separator, reading.ids, values))
     return Canary(tuple(known))
 
@@ -107,10 +111,23 @@ def check_canary(model: Reader, canary: Canary, source: str, tolerance: float) -
                 f"{source}: the tokenizer turns the canary trace into {len(reading.ids)} ids that differ from the "
                 f"{len(trace.ids)} stored ones; its files were changed or read by another transformers version"
             )
-    values = model.score(readings)
+    with _full_precision():
+        values = model.score(readings)
     refuse_constant([v for trace_values in values for v in trace_values], source)
     _refuse_other_values(canary, values, source, tolerance)
     _refuse_reversed(canary, values, source)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Products of float32 matrices without TF32, whatever the process has set: else a model that was trained with it on would
+    seem to have changed when it is loaded without."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def refuse_constant(values: Sequence[float], source: str) -> None:
