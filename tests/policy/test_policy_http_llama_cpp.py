@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from footfall.policy import SamplingParams
+from footfall.policy._http_client import AttemptError
 from footfall.policy._http_steps import Cutter
 from footfall.policy._http_wire import Choice, read_reply
 from footfall.policy.http import HttpPolicy, ServerRefusedError, http_policy
@@ -81,6 +82,30 @@ def test_after_a_separator_more_than_needed_the_same_step_is_gone_on_with(
     assert (step.finish, [s.text for s in step.steps]) == ("step", ["\nthen four"])
     assert step.after(line, "w").text == "so two\n\nthen four\n"
     assert step.cost.calls == 2 and step.steps[0].logprobs is not None
+
+
+def test_two_blank_lines_before_a_step_are_kept_with_the_logprobs_of_all() -> None:
+    cutter = Cutter("\n", "step", "reported", "", keep_ids=False)
+    first = cutter.read(Choice("", "stop", True, "\n", ("\n",), (-0.5,)))
+    second = cutter._replace(begun=first.blank).read(Choice("", "stop", True, "\n", ("\n",), (-0.7,)))
+    assert second.blank == Step("\n\n", logprobs=(-0.5, -0.7))
+    third = cutter._replace(begun=second.blank).read(
+        Choice("then four", "stop", True, "\n", ("then four", "\n"), (-0.9, -1.0))
+    )
+    assert third.steps == (Step("\n\nthen four", logprobs=(-0.5, -0.7, -0.9, -1.0)),)
+
+
+def test_other_servers_never_give_the_turn_back_so_what_repeats_it_was_written() -> None:
+    """Tokens that do not spell the text (a character broken over two of them) prove nothing there."""
+    cutter = Cutter("\n\n", "end", "reported", "so two\n\n", keep_ids=False)
+    broken = Choice("so two\n\n≈ ten", "stop", True, None, ("so two", "\n\n", "\ufffd", "\ufffd", " ten"), (-1.0,) * 5)
+    assert [s.text for s in cutter.read(broken).steps] == ["so two", "≈ ten"]
+
+
+def test_what_it_says_aside_is_not_trusted() -> None:
+    payload = {"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}], "__verbose": {"index": [1]}}
+    with pytest.raises(AttemptError, match="__verbose: 'index'"):
+        read_reply(payload, "completions", 1)
 
 
 def test_all_choices_of_a_request_are_paid_for_though_it_counts_the_first_alone(process: LoopbackProcess) -> None:

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from footfall.label.noisy import Noisy
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
@@ -18,11 +19,14 @@ from footfall.search.board import Board
 from footfall.search.budget import Account, Load, tokens_of
 from footfall.search.decisions import replay
 from footfall.search.method import ROOT, Choice, Course
+from footfall.search.priced import Priced, Reader
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.search.coins import Coins, SeesCoins, problems
 
 SHORT, LONG, DEPTH = 4, 60, 4
 PARAMS = SamplingParams(seed=3, max_tokens=64)
+NOISY = Noisy(TruthJudge(), 0.2, 0.2, seed=1)
 
 
 @dataclass
@@ -180,6 +184,24 @@ def test_judging_leaves_enough_to_write_a_solution(name: str) -> None:
     policy, judge = Coins(depth=4, tokens=3), SeesCoins(tokens=15)
     results = Searcher(policy, judge, load("searcher", name)(), Budget(tokens=80), PARAMS, "\n").solve(problems(20))
     assert all(result.answer is not None for result in results)
+
+
+@pytest.mark.parametrize("tokens", [150, 200, 300])
+def test_of_several_traces_one_is_judged_so_that_a_method_has_something_to_go_on_with(tokens: int) -> None:
+    judge = Priced("noisy", Reader(NOISY, NOISY), {})
+    method = load("searcher", "early-rejection")(n=8, expansions=4, tokens=4)
+    params = SamplingParams(seed=0, max_tokens=200)
+    searcher = Searcher(ArithmeticPolicy(), judge, method, Budget(tokens=tokens), params, "\n")
+    for result in searcher.solve(ArithmeticWorld().problems(12, 3, split="test")):
+        assert result.answer is not None or result.stopped == "tokens"
+        left_off = any("no more is judged" in decision.why for decision in result.decisions)
+        assert not left_off or result.stopped == "tokens"
+
+
+def test_a_trace_without_steps_costs_the_reading_of_its_problem() -> None:
+    judge = Priced("noisy", Reader(NOISY, NOISY), {})
+    trace = Trajectory("t", Problem("q", "How much is 2 plus 2?"))
+    assert [said.cost.scored_tokens for said in (*judge.judge([trace]), *judge.judge_partial([trace]))] == [7, 0]
 
 
 @pytest.mark.parametrize("name", ["dvts", "mcts", "gflownet", "hgs-prm"])

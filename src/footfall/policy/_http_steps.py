@@ -49,11 +49,10 @@ class Cutter(NamedTuple):
     def read(self, choice: Choice) -> Written:
         """The choice as steps. A stop string that the server cut off the text is put back first."""
         choice, separator = self._without_turn(choice), self.separator
-        if self.begun is not None:
-            written = self._replace(begun=None, turn="").read(_joined(self.begun, choice))
-            return written._replace(steps=(*(_whole(self.begun, s) for s in written.steps[:1]), *written.steps[1:]))
         at_stop = self._stopped_at_separator(choice)
         text = choice.text.removesuffix(separator) + separator if at_stop else choice.text
+        if self.begun is not None:
+            return self._with_fragment(self.begun, replace(choice, text=text))
         again = self.turn and separator and text.startswith(separator)
         found = pieces(text, separator, len(separator) if again else 0)
         finish: Literal["end", "step", "length"] = "length" if choice.finish == "length" else "end"
@@ -69,12 +68,17 @@ class Cutter(NamedTuple):
         steps = tuple(self._step(choice, text, piece, starts) for piece in found)
         return Written(steps, finish, spelled=choice.tokens is None or starts is not None)
 
+    def _with_fragment(self, begun: Step, choice: Choice) -> Written:
+        written = self._replace(begun=None, turn="").read(_joined(begun, choice))
+        first = tuple(_whole(begun, step) for step in written.steps[:1])
+        blank = None if written.blank is None else _whole(begun, written.blank)
+        return written._replace(steps=(*first, *written.steps[1:]), blank=blank)
+
     def _without_turn(self, choice: Choice) -> Choice:
-        """llama.cpp gives the turn back in front of what it wrote; the tokens it tells are those that it wrote."""
-        if not self.turn or not choice.text.startswith(self.turn):
+        """llama.cpp gives the turn back in front of what it wrote; the tokens it tells, if any, are those that it wrote."""
+        if not self.turn or not choice.of_llama_cpp or not choice.text.startswith(self.turn):
             return choice
-        known = choice.tokens is not None
-        given_back = token_starts(choice.text, choice.tokens or ()) is None if known else choice.of_llama_cpp
+        given_back = choice.tokens is None or token_starts(choice.text, choice.tokens) is None
         return replace(choice, text=choice.text.removeprefix(self.turn)) if given_back else choice
 
     def _stopped_at_separator(self, choice: Choice) -> bool:

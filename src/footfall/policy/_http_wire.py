@@ -111,7 +111,7 @@ def read_reply(payload: object, mode: Mode, n: int) -> Reply:
         raise AttemptError(f"{n} choices were asked for, the answer has {len(choices)} with the indices {indices}")
     in_order = sorted(zip(indices, choices, strict=True), key=lambda pair: pair[0])
     aside = reply.get("__verbose")
-    told = {aside.get("index", 0): aside} if isinstance(aside, dict) else {}
+    told = {_as(aside.get("index", 0), int, "__verbose: 'index'"): aside} if isinstance(aside, dict) else {}
     read = [_choice(choice, mode, told.get(index, {})) for index, choice in in_order]
     if "timings" in reply:
         read = [replace(choice, of_llama_cpp=True) for choice in read]

@@ -95,9 +95,14 @@ class Running:
         return next(own, None) is None and not any(finishes.get(node) == "length" for node in self._brought)
 
     def spare(self) -> int:
-        """The tokens that judging must leave, so that one solution can be written while none has ended."""
+        """The tokens that judging must leave, so that one solution can be written while none has ended.
+
+        Of several traces one is judged in any case: a method that hears nothing of any has nothing to go on with.
+        """
         limited = self.board.account.budget.tokens is not None
         if not limited or not isinstance(self.request, Score) or self._hurried >= _PATIENCE or self._brought:
+            return 0
+        if not self.touched and len(self.todo) > 1:
             return 0
         ended = any(self.board.finish(node) == "end" for node in self.board.ends())
         return 0 if ended else _STEPS * self._longest
@@ -105,6 +110,7 @@ class Running:
     def hurry(self) -> None:
         """Answer a request for judgements with those that are there, since what is left has to pay for a solution."""
         self._hurried += 1
+        self.stopped = "tokens"
         self.board.note("stopped", (), "no more is judged: what is left of the budget is for writing a solution")
         self.todo.clear()
         self.advance()

@@ -50,7 +50,7 @@ class Priced:
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """The last step is a beginning."""
         keys = [[t.prefix(k + 1).key for k in range(len(t.steps))] for t in trajectories]
-        cut = [[*own[:-1], f"{own[-1]}, unfinished"] for own in keys]
+        cut = [[*own[:-1], *(f"{key}, unfinished" for key in own[-1:])] for own in keys]
         self._ask(self.reader.fragments, trajectories, cut)
         return [self._judgement(t, own, True) for t, own in zip(trajectories, cut, strict=True)]
 
@@ -76,15 +76,16 @@ class Priced:
 
     def _tokens(self, trajectory: Trajectory, keys: Sequence[str], partial: bool) -> int:
         """Of what is read for this judgement: the parts that were not read before. A beginning has no end."""
-        befores = [trajectory.problem.id, *keys[:-1]]
+        befores = [trajectory.problem.id, *keys][: len(keys)]
         pieces = [(trajectory.problem.id, tokens_of_text(trajectory.problem.text))]
         for before, key, step in zip(befores, keys, trajectory.steps, strict=True):
             pieces.append((key, tokens_of_text(step.written) - self._already(before, step.written)))
         new = [(key, tokens) for key, tokens in pieces if self.reread or key not in self._read]
         self._read.update(key for key, _ in new)
-        if partial:
+        cut = partial and bool(keys)
+        if cut:
             self._begun[befores[-1]].add(trajectory.steps[-1].written)
-        return sum(tokens for _, tokens in new) - (partial and keys[-1] in {key for key, _ in new})
+        return sum(tokens for _, tokens in new) - (cut and keys[-1] in {key for key, _ in new})
 
     def _already(self, before: str, step: str) -> int:
         """Words of this step that were read as its beginning."""
