@@ -72,10 +72,11 @@ def test_the_label_rises_with_the_rate_and_with_eta_and_stays_in_bounds(p: float
 
 def test_the_limits_are_soft_and_hard_monte_carlo_and_a_negative_eta_is_a_soft_minimum() -> None:
     assert entropy_regularised(0.3, 0.0) == 0.3 and entropy_regularised(0.3, 1e-9) == pytest.approx(0.3)
+    assert entropy_regularised(0.75, 5e-324) == 0.75, "the smallest number there is"
     assert entropy_regularised(1 / 16, 1e6) == pytest.approx(1.0, abs=1e-5)
     assert entropy_regularised(0.5, -1) == pytest.approx(0.3799, abs=5e-5)
     assert entropy_regularised(0.5, -1e6) == pytest.approx(0.0, abs=1e-5)
-    assert log_mean_exp([0.2, 0.4], 0) == pytest.approx(0.3)
+    assert log_mean_exp([0.2, 0.4], 0) == pytest.approx(0.3) == log_mean_exp([0.2, 0.4], 1e-17)
     with pytest.raises(ValueError, match="between 0 and 1"):
         entropy_regularised(1.5, 1)
 

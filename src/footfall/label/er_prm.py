@@ -24,10 +24,13 @@ from footfall.types import Judge, Judgement, Trajectory
 
 __all__ = ["EntropyRegularised", "entropy_regularised", "er_prm", "log_mean_exp"]
 
+_TINY = 1e-9
+"""Below it (1/η) ln(1 + …) loses its digits, and the first terms of the series have them all."""
+
 
 def log_mean_exp(rewards: Sequence[float], eta: float) -> float:
-    """V = (1/η) ln mean exp(η r), of any rewards; their mean at η = 0."""
-    if eta == 0:
+    """V = (1/η) ln mean exp(η r), of any rewards; their mean at η = 0, and as good as their mean near it."""
+    if abs(eta) < _TINY:
         return math.fsum(rewards) / len(rewards)
     largest = max(eta * reward for reward in rewards)
     mean = math.fsum(math.exp(eta * reward - largest) for reward in rewards) / len(rewards)
@@ -38,8 +41,10 @@ def entropy_regularised(p: float, eta: float) -> float:
     """V = (1/η) ln(1 - p + p e^η), of a success rate; in [0, 1] for every η."""
     if not 0 <= p <= 1:
         raise ValueError(f"a success rate lies between 0 and 1, not at {p}")
-    if eta == 0 or p in (0.0, 1.0):
+    if p in (0.0, 1.0):
         return p
+    if abs(eta) < _TINY:  # p η may be too small for a number of full precision: V = p + η p (1 - p) / 2 + O(η²)
+        return p + eta * p * (1 - p) / 2
     if eta > 1:  # e^η would overflow, e^-η does not
         return 1 + math.log(p + (1 - p) * math.exp(-eta)) / eta
     return math.log1p(p * math.expm1(eta)) / eta
