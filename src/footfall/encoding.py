@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from footfall.types import Problem, Trajectory
 
-__all__ = ["Encoded", "Template", "Tokenizer", "check_round_trip", "encode", "fingerprint", "template_for"]
+__all__ = [
+    "Encoded", "Template", "Tokenizer", "check_round_trip", "encode", "fingerprint", "prompt_ids", "template_for",
+    "texts_to_tokenise",
+]  # fmt: skip
 
 
 class Tokenizer(Protocol):
@@ -47,25 +51,42 @@ class Encoded(NamedTuple):
     step_ends: tuple[int, ...]
 
 
-def encode(tokenizer: Tokenizer, trajectory: Trajectory, template: Template) -> Encoded:
-    """The trace as ids. Steps sampled with this very vocabulary keep the ids they were sampled with."""
-    ids = _prompt_ids(tokenizer, trajectory.problem, template)
+def encode(
+    tokenizer: Tokenizer, trajectory: Trajectory, template: Template, prompt: Sequence[int] | None = None
+) -> Encoded:
+    """The trace as ids. Steps sampled with this very vocabulary keep the ids they were sampled with.
+
+    `prompt` are the ids of the problem, from who has made them before (`prompt_ids`).
+    """
+    ids = list(prompt_ids(tokenizer, trajectory.problem, template) if prompt is None else prompt)
     prompt_length = len(ids)
-    own_ids = trajectory.tokenizer is not None and trajectory.tokenizer == fingerprint(tokenizer)
-    separator = tokenizer.encode(trajectory.separator, add_special_tokens=False)
+    written = dict(_to_tokenise(tokenizer, trajectory))
+    separator = tokenizer.encode(trajectory.separator, add_special_tokens=False) if written else []
     ends: list[int] = []
     for k, step in enumerate(trajectory.steps):
-        if own_ids and step.token_ids:
-            ids.extend(step.token_ids)
+        if k in written:
+            ids.extend(tokenizer.encode(written[k], add_special_tokens=False) + separator)
         else:
-            ids.extend(tokenizer.encode(step.written, add_special_tokens=False) + separator)
+            ids.extend(step.token_ids or ())
         if len(ids) - 1 == (ends[-1] if ends else prompt_length - 1):
             raise ValueError(f"trajectory {trajectory.id!r}: step {k + 1} is empty and has no separator to read it at")
         ends.append(len(ids) - 1)
     return Encoded(tuple(ids), prompt_length, tuple(ends))
 
 
-def _prompt_ids(tokenizer: Tokenizer, problem: Problem, template: Template) -> list[int]:
+def texts_to_tokenise(tokenizer: Tokenizer, trajectory: Trajectory) -> list[str]:
+    """What `encode` tokenises of a trace beside its prompt: steps that carry no ids of this vocabulary, and the separator."""
+    written = [text for _, text in _to_tokenise(tokenizer, trajectory)]
+    return [trajectory.separator, *written] if written else []
+
+
+def _to_tokenise(tokenizer: Tokenizer, trajectory: Trajectory) -> list[tuple[int, str]]:
+    own_ids = trajectory.tokenizer is not None and trajectory.tokenizer == fingerprint(tokenizer)
+    return [(k, step.written) for k, step in enumerate(trajectory.steps) if not (own_ids and step.token_ids)]
+
+
+def prompt_ids(tokenizer: Tokenizer, problem: Problem, template: Template) -> list[int]:
+    """The ids in front of a problem's first step."""
     if template.kind == "plain":
         bos = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
         return bos + tokenizer.encode(problem.text + template.prompt_end, add_special_tokens=False)

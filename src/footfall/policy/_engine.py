@@ -141,16 +141,16 @@ class Engine:
         scratch = Slots(self.model, len(chunk), max(map(len, chunk)) + width)
         tokens = torch.zeros(len(chunk), width, dtype=torch.long)
         positions = torch.zeros(len(chunk), width, dtype=torch.long)
-        for row, (ids, (entry, shared)) in enumerate(zip(chunk, found, strict=True)):
-            if entry is not None:
-                scratch.load(row, entry.data, shared)
+        for row, (ids, (_, shared)) in enumerate(zip(chunk, found, strict=True)):
             tokens[row, : fresh[row]] = torch.tensor(ids[shared:])
             positions[row] = shared + torch.arange(width)
+        begun = [(row, entry.data, shared) for row, (entry, shared) in enumerate(found) if entry is not None]
+        scratch.load(*(zip(*begun, strict=True) if begun else ((), (), ())))
         device = self.model.device
         view = SlotView(scratch, positions.to(device), scratch.capacity)
         self.model.base_model(input_ids=tokens.to(device), position_ids=view.positions_BT, use_cache=False, slots=view)
-        for row, ids in enumerate(chunk):
-            self.cache.put(Entry(ids, scratch.copy_out(row, len(ids))))
+        for ids, data in zip(chunk, scratch.copy_out(range(len(chunk)), [len(ids) for ids in chunk]), strict=True):
+            self.cache.put(Entry(ids, data))
         return fresh
 
 

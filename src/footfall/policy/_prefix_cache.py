@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from footfall.beginnings import beginning_keys
+
 __all__ = ["Entry", "PrefixCache"]
 
 _BLOCK = 8
@@ -32,7 +34,7 @@ class PrefixCache:
         self.budget = budget_bytes
         self.used = 0
         self._entries: OrderedDict[tuple[int, ...], Entry] = OrderedDict()
-        self._blocks: dict[tuple[int, ...], Entry] = {}
+        self._blocks: dict[int, Entry] = {}
 
     def longest(self, ids: Sequence[int]) -> tuple[Entry | None, int]:
         """The entry that shares the longest beginning with `ids` (to the last block), and how much it shares."""
@@ -40,17 +42,17 @@ class PrefixCache:
         if ids in self._entries:
             self._entries.move_to_end(ids)
             return self._entries[ids], len(ids)
-        found = None
-        for end in range(_BLOCK, len(ids) + 1, _BLOCK):
-            entry = self._blocks.get(ids[:end])
+        found, known = None, 0
+        for key in _keys(ids):
+            entry = self._blocks.get(key)
             if entry is None:
                 break
-            found = entry
+            found, known = entry, known + _BLOCK
         if found is None:
             return None, 0
         self._entries.move_to_end(found.ids)
-        shared = 0
-        for ours, theirs in zip(ids, found.ids, strict=False):
+        shared = known if found.ids[:known] == ids[:known] else 0
+        for ours, theirs in zip(ids[shared:], found.ids[shared:], strict=False):
             if ours != theirs:
                 break
             shared += 1
@@ -61,8 +63,7 @@ class PrefixCache:
             return
         self._entries[entry.ids] = entry
         self.used += entry.bytes
-        for end in range(_BLOCK, len(entry.ids) + 1, _BLOCK):
-            self._blocks[entry.ids[:end]] = entry
+        self._blocks.update(dict.fromkeys(_keys(entry.ids), entry))
         while self.used > self.budget:
             self._drop(next(iter(self._entries)))
 
@@ -74,6 +75,11 @@ class PrefixCache:
     def _drop(self, ids: tuple[int, ...]) -> None:
         entry = self._entries.pop(ids)
         self.used -= entry.bytes
-        for end in range(_BLOCK, len(ids) + 1, _BLOCK):
-            if self._blocks.get(ids[:end]) is entry:
-                del self._blocks[ids[:end]]
+        for key in _keys(ids):
+            if self._blocks.get(key) is entry:
+                del self._blocks[key]
+
+
+def _keys(ids: tuple[int, ...]) -> list[int]:
+    """Of the beginnings that end at a block."""
+    return beginning_keys(ids, range(_BLOCK, len(ids) + 1, _BLOCK))

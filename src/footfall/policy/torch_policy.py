@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from footfall.encoding import Template, check_round_trip, encode, fingerprint, template_for
+from footfall.encoding import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
 from footfall.fingerprint import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.policy._engine import Engine, Generated, Request
@@ -96,8 +96,12 @@ class TorchPolicy:
     ) -> list[list[Completion]]:
         """`begun` are the steps that prefixes end in the middle of."""
         requests = []
+        prompts: dict[int, list[int]] = {}  # by the problem's identity: the prefixes of a search share it
         for run, step in zip(runs, begun, strict=True):
-            encoded = encode(self.tokenizer, run.prefix, self.template)
+            problem = run.prefix.problem
+            if id(problem) not in prompts:
+                prompts[id(problem)] = prompt_ids(self.tokenizer, problem, self.template)
+            encoded = encode(self.tokenizer, run.prefix, self.template, prompts[id(problem)])
             stops = _closes(self._splitter(run.prefix.separator), step) if params.until == "step" else None
             for index in run.indices:
                 seed = sample_seed(params, run.prefix, index)

@@ -15,10 +15,13 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from footfall.beginnings import beginning_keys
+from footfall.copying import copy_each
 from footfall.reward.batching import pack
 from footfall.reward.reading import Reading
 from footfall.reward.step_model import StepModel
@@ -26,6 +29,8 @@ from footfall.reward.step_model import StepModel
 __all__ = ["PrefixCache"]
 
 Ids = tuple[int, ...]
+Keys = tuple[int, ...]
+"""Of a trace's beginnings up to each read position; the last one is that of all ids, by which an entry is known."""
 
 _SHARED_ENOUGH = 8
 """Tokens from which a common beginning is worth a pass of its own."""
@@ -36,10 +41,15 @@ class _Entry(NamedTuple):
 
     ids: Ids
     positions: tuple[int, ...]
+    keys: Keys
     logits_SK: Tensor
     kept: Tensor
     row: int
     start: int
+
+    @property
+    def name(self) -> int:
+        return self.keys[-1]
 
     def past(self, length: int) -> Tensor:
         """Keys and values (2, layers, heads, length, D) of the first `length` tokens."""
@@ -50,6 +60,7 @@ class _Job(NamedTuple):
     """What is still to be read of a trace: `past` tokens come from `entry`."""
 
     reading: Reading
+    keys: Keys
     entry: _Entry | None
     past: int
     known: tuple[int, ...]
@@ -66,19 +77,19 @@ class PrefixCache:
     def __init__(self, model: StepModel, tokens: int) -> None:
         self.model = model
         self.tokens = tokens
-        self._entries: OrderedDict[Ids, _Entry] = OrderedDict()
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._held = 0
-        self._at: dict[Ids, Ids] = {}
-        """Ids up to a read position -> ids of the entry that begins with them."""
+        self._at: dict[int, int] = {}
+        """Key of what goes up to a read position -> name of an entry that begins with it."""
         self._shared_lengths: set[int] = set()
         """Of beginnings that are kept by themselves, as entries that are read nowhere."""
-        self._of_piece: dict[int, set[Ids]] = {}
-        """Address of a piece -> ids of the entries that point into it."""
+        self._of_piece: dict[int, set[int]] = {}
+        """Address of a piece -> names of the entries that point into it."""
 
     @property
     def room(self) -> int:
         """Tokens that memory is held for, padding and all."""
-        pieces = [self._entries[next(iter(ids))].kept for ids in self._of_piece.values()]
+        pieces = [self._entries[next(iter(names))].kept for names in self._of_piece.values()]
         return sum(kept.shape[2] * kept.shape[4] for kept in pieces)
 
     def forget(self) -> None:
@@ -98,8 +109,9 @@ class PrefixCache:
         for i, reading in enumerate(wanted):
             owner.setdefault(reading, i)
         tokens = [0] * len(wanted)
-        self._share({i: reading for reading, i in owner.items()}, tokens, token_budget)
-        jobs = {i: self._job(reading) for reading, i in owner.items()}
+        keyed = {i: (reading, _keys(reading)) for reading, i in owner.items()}
+        self._share(keyed, tokens, token_budget)
+        jobs = {i: self._job(reading, keys) for i, (reading, keys) in keyed.items()}
         logits = self._run_all(jobs, tokens, token_budget)
         self._tidy()
         return [logits[owner[reading]] for reading in wanted], tokens
@@ -115,50 +127,54 @@ class PrefixCache:
                 tokens[i] += job.new
         return logits
 
-    def _share(self, readings: Mapping[int, Reading], tokens: list[int], token_budget: int) -> None:
+    def _share(self, wanted: Mapping[int, tuple[Reading, Keys]], tokens: list[int], token_budget: int) -> None:
         """Read what several traces that nothing is known of have in common before the first read position of any."""
-        new = {i: r.ids[: r.positions[0]] for i, r in readings.items() if r.positions and self._job(r).entry is None}
+        new = {
+            i: reading.ids[: reading.positions[0]]
+            for i, (reading, keys) in wanted.items() if reading.positions and self._job(reading, keys).entry is None
+        }  # fmt: skip
         jobs: dict[int, _Job] = {}
         for group in _families(new):
             shared = _common(new[group[0]], new[group[-1]])
             if len(group) > 1:
-                jobs[group[0]] = _Job(Reading(shared, ()), None, 0, ())
+                beginning = Reading(shared, ())
+                jobs[group[0]] = _Job(beginning, _keys(beginning), None, 0, ())
                 self._shared_lengths.add(len(shared))
         self._run_all(jobs, tokens, token_budget)
 
-    def _job(self, reading: Reading) -> _Job:
+    def _job(self, reading: Reading, keys: Keys) -> _Job:
         for k in reversed(range(len(reading.positions))):
             length = reading.positions[k] + 1
-            kept = self._at.get(reading.ids[:length])
-            if kept is not None:
+            kept = self._at.get(keys[k])
+            if kept is not None and self._entries[kept].ids[:length] == reading.ids[:length]:
                 entry = self._entries[kept]
                 # Something must be run: if all is kept, the last token, whose logits come out again.
                 past = min(length, len(reading.ids) - 1)
-                wanted = [p for p in reading.positions if p < past]
-                if not set(wanted) <= set(entry.positions):
+                known = _places(entry.positions, [p for p in reading.positions if p < past])
+                if known is None:
                     # The same ids, but read elsewhere.
                     continue
                 self._entries.move_to_end(kept)
-                return _Job(reading, entry, past, tuple(entry.positions.index(p) for p in wanted))
+                return _Job(reading, keys, entry, past, known)
         for length in sorted((n for n in self._shared_lengths if n <= min(reading.positions, default=0)), reverse=True):
-            beginning = reading.ids[:length]
-            if beginning in self._entries:
-                self._entries.move_to_end(beginning)
-                return _Job(reading, self._entries[beginning], length, ())
-        return _Job(reading, None, 0, ())
+            beginning = Reading(reading.ids[:length], ())
+            name = _keys(beginning)[-1]
+            if name in self._entries and self._entries[name].ids == beginning.ids:
+                self._entries.move_to_end(name)
+                return _Job(reading, keys, self._entries[name], length, ())
+        return _Job(reading, keys, None, 0, ())
 
     @torch.inference_mode()
     def _run(self, jobs: Sequence[_Job]) -> list[Tensor]:
         deepest, longest = max(job.past for job in jobs), max(job.new for job in jobs)
         cache = self._past(jobs, deepest)
-        ids = torch.full((len(jobs), longest), self.model.pad_id)
-        where = torch.zeros((len(jobs), longest), dtype=torch.long)
-        mask = torch.zeros((len(jobs), deepest + longest), dtype=torch.long)
+        padded = np.full((len(jobs), longest), self.model.pad_id, np.int64)
         for n, job in enumerate(jobs):
-            ids[n, : job.new] = torch.tensor(job.reading.ids[job.past :])
-            where[n] = torch.arange(job.past, job.past + longest)
-            mask[n, deepest - job.past : deepest + job.new] = 1
-        device = self.model.device
+            padded[n, : job.new] = job.reading.ids[job.past :]
+        device, ids = self.model.device, torch.from_numpy(padded)
+        past_N1, new_N1 = (torch.tensor(column)[:, None] for column in zip(*((j.past, j.new) for j in jobs), strict=True))
+        where, slot = past_N1 + torch.arange(longest), torch.arange(deepest + longest)
+        mask = ((slot >= deepest - past_N1) & (slot < deepest + new_N1)).long()
         output: Any = self.model.backbone(
             input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=where.to(device),
             past_key_values=cache, use_cache=True,
@@ -167,7 +183,7 @@ class PrefixCache:
         kept = torch.stack([torch.stack([layer.keys for layer in cache.layers]),
                             torch.stack([layer.values for layer in cache.layers])])  # fmt: skip
         for n, job in enumerate(jobs):
-            self._keep(_Entry(job.reading.ids, job.reading.positions, found[n], kept, n, deepest - job.past))
+            self._keep(_Entry(job.reading.ids, job.reading.positions, job.keys, found[n], kept, n, deepest - job.past))
         return found
 
     def _past(self, jobs: Sequence[_Job], deepest: int) -> Any:
@@ -178,9 +194,8 @@ class PrefixCache:
             return cache
         _, layers, _, heads, _, width = like.shape
         pasts = like.new_zeros(2, layers, len(jobs), heads, deepest, width)
-        for n, job in enumerate(jobs):
-            if job.entry is not None and job.past:
-                pasts[:, :, n, :, deepest - job.past :] = job.entry.past(job.past)
+        begun = [(n, job.entry.past(job.past)) for n, job in enumerate(jobs) if job.entry is not None and job.past]
+        copy_each([pasts[:, :, n, :, deepest - past.shape[3] :] for n, past in begun], [past for _, past in begun])
         for number in range(layers):
             cache.update(pasts[0, number], pasts[1, number], number)
         return cache
@@ -188,11 +203,11 @@ class PrefixCache:
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
         most = max(1, max(len(job.reading.positions) - len(job.known) for job in jobs))
-        positions = torch.zeros((len(jobs), most), dtype=torch.long)
+        positions = np.zeros((len(jobs), most), np.int64)
         for n, job in enumerate(jobs):
             new = [p - job.past for p in job.reading.positions[len(job.known) :]]
-            positions[n, : len(new)] = torch.tensor(new, dtype=torch.long)
-        logits_NSK = self.model.head_at(hidden_NTH, positions.to(hidden_NTH.device)).cpu()
+            positions[n, : len(new)] = new
+        logits_NSK = self.model.head_at(hidden_NTH, torch.from_numpy(positions).to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
             new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]
@@ -201,22 +216,22 @@ class PrefixCache:
 
     def _keep(self, entry: _Entry) -> None:
         """Remember a trace in place of those that it grew from; if that is too much, forget others."""
-        places = [entry.ids[: position + 1] for position in entry.positions]
-        for older in {self._at[place] for place in places if place in self._at}:
+        for name in {self._at[key] for key in entry.keys[:-1] if key in self._at}:
+            older = self._entries[name].ids
             if entry.ids[: len(older)] == older:
-                self._drop(older)
-        self._drop(entry.ids)
-        self._entries[entry.ids] = entry
-        self._of_piece.setdefault(id(entry.kept), set()).add(entry.ids)
+                self._drop(name)
+        self._drop(entry.name)
+        self._entries[entry.name] = entry
+        self._of_piece.setdefault(id(entry.kept), set()).add(entry.name)
         self._held += len(entry.ids)
-        self._at.update(dict.fromkeys(places, entry.ids))
+        self._at.update(dict.fromkeys(entry.keys[:-1], entry.name))
         while self._held > self.tokens and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))
 
     def _tidy(self) -> None:
         """Copy what is left of pieces that are mostly empty to smaller ones."""
         for address, inside in list(self._of_piece.items()):
-            entries = [self._entries[ids] for ids in inside]
+            entries = [self._entries[name] for name in inside]
             kept = entries[0].kept
             first, end = min(e.start for e in entries), max(e.start + len(e.ids) for e in entries)
             if 2 * len(entries) * (end - first) > kept.shape[2] * kept.shape[4]:
@@ -224,22 +239,33 @@ class PrefixCache:
             rows = torch.tensor([entry.row for entry in entries], device=kept.device)
             smaller = kept[..., first:end, :].index_select(2, rows)
             for row, entry in enumerate(entries):
-                self._entries[entry.ids] = entry._replace(kept=smaller, row=row, start=entry.start - first)
+                self._entries[entry.name] = entry._replace(kept=smaller, row=row, start=entry.start - first)
             del self._of_piece[address]
             self._of_piece[id(smaller)] = inside
 
-    def _drop(self, ids: Ids) -> None:
-        gone = self._entries.pop(ids, None)
+    def _drop(self, name: int) -> None:
+        gone = self._entries.pop(name, None)
         if gone is None:
             return
-        self._held -= len(ids)
+        self._held -= len(gone.ids)
         piece = self._of_piece[id(gone.kept)]
-        piece.discard(ids)
+        piece.discard(name)
         if not piece:
             del self._of_piece[id(gone.kept)]
-        for position in gone.positions:
-            if self._at.get(ids[: position + 1]) == ids:
-                del self._at[ids[: position + 1]]
+        for key in gone.keys[:-1]:
+            if self._at.get(key) == name:
+                del self._at[key]
+
+
+def _keys(reading: Reading) -> Keys:
+    return tuple(beginning_keys(reading.ids, [*(p + 1 for p in reading.positions), len(reading.ids)]))
+
+
+def _places(positions: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """Where the wanted positions stand among these, mostly at the beginning; `None` if not all do."""
+    if positions[: len(wanted)] == tuple(wanted):
+        return tuple(range(len(wanted)))
+    return tuple(map(positions.index, wanted)) if set(wanted) <= set(positions) else None
 
 
 def _up_to_last_read(reading: Reading) -> Reading:

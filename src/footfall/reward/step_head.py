@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from footfall.encoding import Template, check_round_trip, template_for
+from footfall.encoding import Template, check_round_trip, template_for, texts_to_tokenise
 from footfall.fingerprint import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, quiet
 from footfall.reward import backbone as backbones
@@ -191,9 +191,7 @@ class StepHeadModel(StepModel):
 
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
         prompts = {t.problem.text + self.step_config.template.prompt_end for t in trajectories}
-        with self.text.ahead(
-            [*prompts, *(text for t in trajectories for text in (t.separator, *(s.written for s in t.steps)))]
-        ):
+        with self.text.ahead([*prompts, *(text for t in trajectories for text in texts_to_tokenise(self.text, t))]):
             return super().reads_of(trajectories)
 
     def gradient_checkpointing_enable(self, **given: Any) -> None:
