@@ -28,8 +28,8 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "registry", "encoding", "fingerprint", "beginnings", "progress", "segment", "answers", "formats", "store", "worlds",
-    "label", "search", "bench", "lab", "cli", "commands",
+    "types", "registry", "encoding", "fingerprint", "beginnings", "progress", "segment", "answers", "formats", "store",
+    "worlds", "label", "search", "bench", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 

@@ -1,4 +1,4 @@
-"""Names for the beginnings of token sequences, so that a cache finds a long prefix without hashing each of its beginnings whole."""
+"""Names for the beginnings of token sequences: a cache finds a long prefix without hashing each beginning whole."""
 
 from __future__ import annotations
 

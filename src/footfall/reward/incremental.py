@@ -172,7 +172,9 @@ class PrefixCache:
         for n, job in enumerate(jobs):
             padded[n, : job.new] = job.reading.ids[job.past :]
         device, ids = self.model.device, torch.from_numpy(padded)
-        past_N1, new_N1 = (torch.tensor(column)[:, None] for column in zip(*((j.past, j.new) for j in jobs), strict=True))
+        past_N1, new_N1 = (
+            torch.tensor(column)[:, None] for column in zip(*((j.past, j.new) for j in jobs), strict=True)
+        )
         where, slot = past_N1 + torch.arange(longest), torch.arange(deepest + longest)
         mask = ((slot >= deepest - past_N1) & (slot < deepest + new_N1)).long()
         output: Any = self.model.backbone(
