@@ -18,7 +18,7 @@ ROOT = Path(footfall.__file__).parent
 LAYERS = (
     ("types", "registry", "encoding", "fingerprint", "beginnings", "progress", "__init__"),
     ("segment", "answers", "formats", "store"),
-    ("loading", "copying", "policy", "tools", "worlds"),
+    ("loading", "policy", "tools", "worlds"),
     ("label", "reward"),
     ("train", "search", "rl"),
     ("bench", "lab"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from transformers import AutoTokenizer
 from transformers.utils import logging as chatter
 
-__all__ = ["load_tokenizer", "pick_device", "pick_dtype", "quiet"]
+__all__ = ["give_memory_back", "load_tokenizer", "pick_device", "pick_dtype", "quiet"]
 
 
 def pick_device(device: str | None) -> torch.device:
@@ -21,6 +22,13 @@ def pick_device(device: str | None) -> torch.device:
 def pick_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 on CUDA, float32 elsewhere."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def give_memory_back() -> None:
+    """What nobody holds any more goes back to the device, where other processes may wait for it."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from footfall.policy._decoding import Batch, EagerDecoder
 from footfall.policy._engine import Engine, Request
 from footfall.policy._slots import Slots
 from footfall.policy.protocol import SamplingParams
@@ -114,6 +115,57 @@ def test_prefixes_that_do_not_fit_the_cache_together_are_still_read_once_each() 
         assert engine.usage.prefilled == 40 * 50 and engine.cache.used <= engine.cache.budget
         roomy = Engine(tiny_model("llama"), [], rows=8).generate(requests(prompts, 2), SamplingParams(), keep=keep)
         assert [g.tokens for g in written] == [g.tokens for g in roomy]
+
+
+def with_memory_for(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding more rows than these at once runs out of memory."""
+    run = EagerDecoder.run
+
+    def scarce(self: EagerDecoder, batch: Batch, n: int, params: SamplingParams) -> Any:
+        if n > rows:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return run(self, batch, n, params)
+
+    monkeypatch.setattr(EagerDecoder, "run", scarce)
+
+
+def test_out_of_memory_costs_rows_but_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = requests(random_prompts([4, 17, 9, 40, 23]), 3)
+    plenty = Engine(tiny_model("llama"), [], rows=16).generate(wanted, SamplingParams())
+    with_memory_for(5, monkeypatch)
+    engine = Engine(tiny_model("llama"), [], rows=16, cache_bytes=1 << 20)
+    with pytest.warns(RuntimeWarning, match="out of memory with (16 rows: going on with 8|8 rows: going on with 4)"):
+        scarce = engine.generate(wanted, SamplingParams())
+    assert [g.tokens for g in scarce] == [g.tokens for g in plenty]
+    assert (engine.rows, engine.cache.budget) == (4, 1 << 18), "once it has learnt how much there is, it keeps to it"
+    assert engine.usage.decoded == sum(g.decoded for g in scarce), "what was begun in vain is not paid for"
+
+
+def test_groups_that_were_done_before_memory_ran_out_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = random_prompts([30, 30, 30])
+    room = 100 * Slots.row_bytes(tiny_model("llama"), 1)
+    engine = Engine(tiny_model("llama"), [], rows=4, cache_bytes=room)
+    calls: list[int] = []
+    run = Engine._run
+
+    def second_fails(self: Engine, group: Any, *rest: Any) -> None:
+        calls.append(len(group))
+        if len(calls) == 2:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        run(self, group, *rest)
+
+    monkeypatch.setattr(Engine, "_run", second_fails)
+    with pytest.warns(RuntimeWarning, match="out of memory"):
+        written = engine.generate(requests(prompts, n=2), SamplingParams())
+    assert calls == [2, 2, 2, 2]
+    assert all(len(g.tokens) == 20 for g in written)
+
+
+def test_without_memory_for_a_single_row_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_memory_for(0, monkeypatch)
+    engine = Engine(tiny_model("llama"), [], rows=4)
+    with pytest.warns(RuntimeWarning), pytest.raises(torch.cuda.OutOfMemoryError):
+        engine.generate(requests(random_prompts([5, 6])), GREEDY)
 
 
 def test_an_end_token_ends_the_sequence_and_is_not_part_of_it() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
+from footfall.reward.running import Runner
 from footfall.reward.step_model import StepModel
 from tests.reward.tiny_checkpoints import WIDTH, causal_lm
 
@@ -210,6 +211,32 @@ def test_an_empty_step_is_read_where_the_one_before_it_is(model: Tiny) -> None:
 
 STEP = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 CALLS = st.lists(st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("cache_tokens", [0, 1000])
+def test_out_of_memory_costs_smaller_batches_but_changes_nothing(
+    cache_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = MODELS["llama"]
+    traces = [reading([i, 1, 2, 3], [4, 5, i], [6, 7]) for i in range(8, 20)]
+    plenty, costs = Runner(model, 64, cache_tokens).run(traces)
+    forward = type(model.backbone).forward
+
+    def scarce(self: Any, input_ids: Tensor, **rest: Any) -> Any:
+        if input_ids.numel() > 20:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(self, input_ids=input_ids, **rest)
+
+    monkeypatch.setattr(type(model.backbone), "forward", scarce)
+    runner = Runner(model, 64, cache_tokens)
+    with pytest.warns(RuntimeWarning, match="out of memory with (64 tokens a batch: going on with 32|32 .* with 16)"):
+        found, paid = runner.run(traces)
+    same(found, plenty)
+    assert [cost.scored_tokens for cost in paid] == [cost.scored_tokens for cost in costs]
+    assert runner.token_budget == 16
+    monkeypatch.setattr(type(model.backbone), "forward", lambda *_, **__: scarce(None, torch.zeros(21)))
+    with pytest.warns(RuntimeWarning), pytest.raises(torch.cuda.OutOfMemoryError):
+        runner.run(traces[:1])
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -6,16 +6,18 @@ the sequence ends, meets its stop rule or its limit. Then the row goes to the ne
 
 All prefixes of a call are read before the first token is drawn, many in one pass. What the prefix cache cannot hold at once
 is read and decoded in groups, one after another: otherwise prefixes would be dropped before their turn and read again, one
-by one.
+by one. If memory does not suffice after all (others use the GPU too), the group is begun again with half the rows.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
 from transformers import PreTrainedModel
 
+from footfall.loading import give_memory_back
 from footfall.policy._decoding import LENGTH_BLOCK, Decoder, EagerDecoder
 from footfall.policy._graphs import GraphDecoder
 from footfall.policy._loop import Ends, Loop
@@ -68,12 +70,34 @@ class Engine:
         """One result a request, in order. `keep` puts the keys and values of what was written into the prefix cache."""
         if not requests:
             return []
-        self._make_room(max(len(r.ids) + r.max_tokens for r in requests))
-        results = [Generated() for _ in requests]
+        length = max(len(r.ids) + r.max_tokens for r in requests)
         ends = Ends(self.eos, stop_tokens, self.model.config.get_text_config().vocab_size)
-        for group in _groups([r.ids[:-1] for r in requests], self._room(keep)):
-            self._run([requests[i] for i in group], [results[i] for i in group], params, ends, keep)
-        return results
+        found: dict[int, Generated] = {}
+        while left := [i for i in range(len(requests)) if i not in found]:
+            for group in _groups([requests[i].ids[:-1] for i in left], self._room(keep)):
+                own = [left[i] for i in group]
+                results = [Generated() for _ in own]
+                try:
+                    self._make_room(length)
+                    self._run([requests[i] for i in own], results, params, ends, keep)
+                except torch.cuda.OutOfMemoryError:
+                    if self.rows == 1:
+                        raise
+                    break
+                found.update(zip(own, results, strict=True))
+            else:
+                break
+            self._shrink()  # here, where nothing of the failed attempt is held any more
+        return [found[i] for i in range(len(requests))]
+
+    def _shrink(self) -> None:
+        """Memory did not suffice: half the rows and half the cache, and what they hold is given back."""
+        rows = self.rows if self._slots is None else self._slots.rows
+        self.rows, self.slot_bytes = max(1, rows // 2), self.slot_bytes // 2
+        warnings.warn(f"out of memory with {rows} rows: going on with {self.rows}", RuntimeWarning, stacklevel=4)
+        self.cache = PrefixCache(self.cache.budget // 2)
+        self._slots = self._decoder = None
+        give_memory_back()
 
     def _room(self, keep: bool) -> int:
         """Tokens of prefixes that one group may have: half the cache, or a quarter if what is written is kept too."""
@@ -141,16 +165,16 @@ class Engine:
         scratch = Slots(self.model, len(chunk), max(map(len, chunk)) + width)
         tokens = torch.zeros(len(chunk), width, dtype=torch.long)
         positions = torch.zeros(len(chunk), width, dtype=torch.long)
-        for row, (ids, (_, shared)) in enumerate(zip(chunk, found, strict=True)):
+        for row, (ids, (entry, shared)) in enumerate(zip(chunk, found, strict=True)):
+            if entry is not None:
+                scratch.load(row, entry.data, shared)
             tokens[row, : fresh[row]] = torch.tensor(ids[shared:])
             positions[row] = shared + torch.arange(width)
-        begun = [(row, entry.data, shared) for row, (entry, shared) in enumerate(found) if entry is not None]
-        scratch.load(*(zip(*begun, strict=True) if begun else ((), (), ())))
         device = self.model.device
         view = SlotView(scratch, positions.to(device), scratch.capacity)
         self.model.base_model(input_ids=tokens.to(device), position_ids=view.positions_BT, use_cache=False, slots=view)
-        for ids, data in zip(chunk, scratch.copy_out(range(len(chunk)), [len(ids) for ids in chunk]), strict=True):
-            self.cache.put(Entry(ids, data))
+        for row, ids in enumerate(chunk):
+            self.cache.put(Entry(ids, scratch.copy_out(row, len(ids))))
         return fresh
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from footfall.policy._decoding import Batch, Decoder
 from footfall.policy._prefix_cache import Entry, PrefixCache
@@ -57,24 +56,22 @@ class Loop:
 
     def admit(self) -> bool:
         """Fill free rows from the queue, and move rows together once nobody waits. False when all is done."""
-        seated: list[tuple[int, Tensor, int]] = []
         while self.waiting and self.free:
-            seated += self._seat(self.waiting.popleft(), self.free.popleft())
-        if seated:
-            self.slots.load(*zip(*seated, strict=True))
+            self._seat(self.waiting.popleft(), self.free.popleft())
         taken = np.flatnonzero(self.batch.owner >= 0)
         if len(taken) and not self.waiting and taken[-1] + 1 > self.decoder.slack * len(taken) + 1:
             self._compact(taken)
         return len(taken) > 0
 
-    def _seat(self, request_index: int, row: int) -> list[tuple[int, Tensor, int]]:
-        """Give a row to a request; what is to be loaded into it: row, entry and length, if it has a prefix."""
+    def _seat(self, request_index: int, row: int) -> None:
         request = self.requests[request_index]
         prefix = request.ids[:-1]
         entry, shared = self.cache.longest(prefix)
         if shared < len(prefix):
             self.results[request_index].prefilled += self.prefill([prefix])[0]
             entry, shared = self.cache.longest(prefix)
+        if entry is not None:
+            self.slots.load(row, entry.data, shared)
         if shared < len(prefix):
             raise MemoryError("the prefix cache cannot hold one prefix; raise cache_bytes")
         self.batch.tokens[row] = request.ids[-1]
@@ -83,14 +80,12 @@ class Loop:
         self.batch.owner[row] = request_index
         self.batch.limit[row] = request.max_tokens
         self.batch.written[row] = 0
-        return [] if entry is None else [(row, entry.data, shared)]
 
     def _compact(self, taken: npt.NDArray[np.int64]) -> None:
         """The last rows go to the holes before them."""
         holes = np.flatnonzero(self.batch.owner[: len(taken)] < 0).tolist()
-        last = taken[len(taken) - len(holes) :].tolist()
-        self.slots.move(last, holes, self.batch.positions[last].tolist())
-        for source, target in zip(last, holes, strict=True):
+        for source, target in zip(taken[len(taken) - len(holes) :].tolist(), holes, strict=True):
+            self.slots.move(source, target, int(self.batch.positions[source]))
             self.batch.move(source, target)
         self.free = deque(np.flatnonzero(self.batch.owner < 0).tolist())
 
@@ -105,10 +100,11 @@ class Loop:
         self.batch.drawn[rows, columns], self.batch.logprobs[rows, columns] = tokens[taken], logprobs[taken]
         self.batch.written[taken] += steps
         look = self.watched[tokens[taken]].any(axis=1) | (self.batch.written[taken] >= self.batch.limit[taken])
-        self._release([row for row in taken[look].tolist() if self._done(row, steps)])
+        for row in taken[look].tolist():
+            self._finish_if_done(row, steps)
 
-    def _done(self, row: int, steps: int) -> bool:
-        """Walk through the last tokens drawn; at the first that ends the sequence, hand it over."""
+    def _finish_if_done(self, row: int, steps: int) -> None:
+        """Walk through the last tokens drawn; at the first that ends the sequence, hand it over and free the row."""
         owner, end = int(self.batch.owner[row]), int(self.batch.written[row])
         request, result = self.requests[owner], self.results[owner]
         drawn = self.batch.drawn[row, :end].tolist()
@@ -120,16 +116,14 @@ class Loop:
                 length = at if result.ended else at + 1
                 result.tokens, result.decoded = drawn[:length], at + 1
                 result.logprobs = self.batch.logprobs[row, :length].tolist()
-                return True
-        return False
+                self._release(row)
+                return
 
-    def _release(self, rows: list[int]) -> None:
-        """Free rows whose sequences are done; what they hold is kept if a later call may go on from it."""
-        if self.keep and rows:
-            owners = self.batch.owner[rows].tolist()
+    def _release(self, row: int) -> None:
+        owner = int(self.batch.owner[row])
+        if self.keep:
             # The last token drawn was never fed, so its key is not in the row.
-            ids = [self.requests[i].ids + tuple(self.results[i].tokens[:-1]) for i in owners]
-            for sequence, data in zip(ids, self.slots.copy_out(rows, [len(s) for s in ids]), strict=True):
-                self.cache.put(Entry(sequence, data))
-        self.batch.owner[rows] = -1
-        self.free.extend(rows)
+            ids = self.requests[owner].ids + tuple(self.results[owner].tokens[:-1])
+            self.cache.put(Entry(ids, self.slots.copy_out(row, len(ids))))
+        self.batch.owner[row] = -1
+        self.free.append(row)

@@ -8,14 +8,12 @@ is why any decoder that follows transformers' attention interface runs here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
-from footfall.copying import TRITON, copy_each
 from footfall.policy import _triton
 
 __all__ = ["IMPLEMENTATION", "SlotView", "Slots", "attach"]
@@ -43,24 +41,15 @@ class Slots:
     def capacity(self) -> int:
         return self.data.shape[4]
 
-    def load(self, rows: Sequence[int], entries: Sequence[Tensor], lengths: Sequence[int]) -> None:
-        """Put the first positions of stored entries [l, 2, h, t, d] into rows, one each."""
-        parts = [entry[:, :, :, :length] for entry, length in zip(entries, lengths, strict=True)]
-        copy_each(self._parts(rows, lengths), parts)
+    def load(self, row: int, entry: Tensor, length: int) -> None:
+        """Put the first `length` positions of a stored entry [l, 2, h, t, d] into a row."""
+        self.data[:, :, row, :, :length] = entry[:, :, :, :length]
 
-    def copy_out(self, rows: Sequence[int], lengths: Sequence[int]) -> list[Tensor]:
-        """The first positions of rows as entries of their own."""
-        layers, sides, _, heads, _, width = self.data.shape
-        entries = [self.data.new_empty(layers, sides, heads, length, width) for length in lengths]
-        copy_each(entries, self._parts(rows, lengths))
-        return entries
+    def copy_out(self, row: int, length: int) -> Tensor:
+        return self.data[:, :, row, :, :length].clone()
 
-    def move(self, sources: Sequence[int], targets: Sequence[int], lengths: Sequence[int]) -> None:
-        """The first positions of rows to other rows, of which none is among the first."""
-        copy_each(self._parts(targets, lengths), self._parts(sources, lengths))
-
-    def _parts(self, rows: Sequence[int], lengths: Sequence[int]) -> list[Tensor]:
-        return [self.data[:, :, row, :, :length] for row, length in zip(rows, lengths, strict=True)]
+    def move(self, source: int, target: int, length: int) -> None:
+        self.data[:, :, target, :, :length] = self.data[:, :, source, :, :length]
 
 
 def _shape(model: PreTrainedModel) -> tuple[int, int, int]:
@@ -78,7 +67,7 @@ class SlotView:
         self.data = slots.data
         self.positions_BT = positions_BT
         self.length = length
-        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and TRITON
+        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and _triton.AVAILABLE
         self._rows_B1 = torch.arange(positions_BT.shape[0], device=positions_BT.device)[:, None]
         self._masks: dict[int | None, Tensor] = {}
 

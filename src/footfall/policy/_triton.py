@@ -6,13 +6,18 @@ attention over the slots would have to read every row up to the longest one.
 
 from __future__ import annotations
 
+import importlib.util
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["decode_attention"]
+__all__ = ["AVAILABLE", "decode_attention"]
+
+
+AVAILABLE = importlib.util.find_spec("triton") is not None
+"""Whether the Triton compiler is installed (it comes with torch's CUDA builds)."""
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,6 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from footfall.beginnings import beginning_keys
-from footfall.copying import copy_each
 from footfall.reward.batching import pack
 from footfall.reward.reading import Reading
 from footfall.reward.step_model import StepModel
@@ -196,8 +195,9 @@ class PrefixCache:
             return cache
         _, layers, _, heads, _, width = like.shape
         pasts = like.new_zeros(2, layers, len(jobs), heads, deepest, width)
-        begun = [(n, job.entry.past(job.past)) for n, job in enumerate(jobs) if job.entry is not None and job.past]
-        copy_each([pasts[:, :, n, :, deepest - past.shape[3] :] for n, past in begun], [past for _, past in begun])
+        for n, job in enumerate(jobs):
+            if job.entry is not None and job.past:
+                pasts[:, :, n, :, deepest - job.past :] = job.entry.past(job.past)
         for number in range(layers):
             cache.update(pasts[0, number], pasts[1, number], number)
         return cache

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor
 
+from footfall.loading import give_memory_back
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.reading import Reading
 from footfall.reward.step_model import StepModel
@@ -24,6 +27,7 @@ WORTH_COMPILING = 1e16
 class Runner:
     """`cache_tokens` keeps keys and values of that many tokens, so that a trace that grew by a step costs one step.
     `compile` compiles the layers before the first call; None does so on CUDA once a call is large enough to pay it back.
+    Where memory does not suffice, a call is made again with half the tokens a batch.
     """
 
     def __init__(
@@ -48,13 +52,35 @@ class Runner:
         """Logits (S, K) and cost of each sequence; seconds are shared out by tokens."""
         start = time.perf_counter()
         self._fuse_if_worth(sum(len(r.ids) for r in readings))
-        if self._cache is not None:
-            logits, tokens = self._cache.each_logits(readings, self.token_budget)
-        else:
-            logits = self.model.each_logits(readings, self.token_budget)
-            tokens = [len(r.ids) for r in readings]
+        while (found := self._attempt(readings)) is None:
+            self._shrink()
+        logits, tokens = found
         each = (time.perf_counter() - start) / max(1, sum(tokens))
         return logits, [Cost(scored_tokens=n, flops=2.0 * self._size * n, seconds=each * n, calls=1) for n in tokens]
+
+    def _attempt(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[int]] | None:
+        """Logits, and the tokens that were run for each; `None` if memory does not suffice."""
+        try:
+            if self._cache is not None:
+                return self._cache.each_logits(readings, self.token_budget)
+            return self.model.each_logits(readings, self.token_budget), [len(r.ids) for r in readings]
+        except torch.cuda.OutOfMemoryError:
+            if self.token_budget == 1:  # a trace at a time
+                raise
+            return None
+
+    def _shrink(self) -> None:
+        """Half the tokens a batch and half the cache, and what it holds is given back."""
+        budget, self.token_budget = self.token_budget, max(1, self.token_budget // 2)
+        warnings.warn(
+            f"out of memory with {budget:,} tokens a batch: going on with {self.token_budget:,}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        if self._cache is not None:
+            self._cache.forget()
+            self._cache.tokens //= 2
+        give_memory_back()
 
     def _fuse_if_worth(self, tokens: int) -> None:
         large = self.model.device.type == "cuda" and tokens * self._size >= WORTH_COMPILING
