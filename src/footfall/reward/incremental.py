@@ -50,6 +50,11 @@ class _Entry(NamedTuple):
     def name(self) -> int:
         return self.keys[-1]
 
+    def begins(self, reading: Reading, step: int) -> bool:
+        """Whether it is the same trace up to where that step is read, and read at the same places."""
+        end = reading.positions[step] + 1
+        return self.ids[:end] == reading.ids[:end] and self.positions[: step + 1] == reading.positions[: step + 1]
+
     def past(self, length: int) -> Tensor:
         """Keys and values (2, layers, heads, length, D) of the first `length` tokens."""
         return self.kept[:, :, self.row, :, self.start : self.start + length]
@@ -62,8 +67,8 @@ class _Job(NamedTuple):
     keys: Keys
     entry: _Entry | None
     past: int
-    known: tuple[int, ...]
-    """Rows of the entry's logits that are those of the first steps."""
+    known: int
+    """Steps whose logits the entry has."""
 
     @property
     def new(self) -> int:
@@ -137,31 +142,25 @@ class PrefixCache:
             shared = _common(new[group[0]], new[group[-1]])
             if len(group) > 1:
                 beginning = Reading(shared, ())
-                jobs[group[0]] = _Job(beginning, _keys(beginning), None, 0, ())
+                jobs[group[0]] = _Job(beginning, _keys(beginning), None, 0, 0)
                 self._shared_lengths.add(len(shared))
         self._run_all(jobs, tokens, token_budget)
 
     def _job(self, reading: Reading, keys: Keys) -> _Job:
         for k in reversed(range(len(reading.positions))):
-            length = reading.positions[k] + 1
-            kept = self._at.get(keys[k])
-            if kept is not None and self._entries[kept].ids[:length] == reading.ids[:length]:
-                entry = self._entries[kept]
+            entry = self._entries.get(self._at.get(keys[k], 0))
+            if entry is not None and entry.begins(reading, k):
                 # Something must be run: if all is kept, the last token, whose logits come out again.
-                past = min(length, len(reading.ids) - 1)
-                known = _places(entry.positions, [p for p in reading.positions if p < past])
-                if known is None:
-                    # The same ids, but read elsewhere.
-                    continue
-                self._entries.move_to_end(kept)
-                return _Job(reading, keys, entry, past, known)
+                past = min(reading.positions[k] + 1, len(reading.ids) - 1)
+                self._entries.move_to_end(entry.name)
+                return _Job(reading, keys, entry, past, sum(p < past for p in reading.positions))
         for length in sorted((n for n in self._shared_lengths if n <= min(reading.positions, default=0)), reverse=True):
             beginning = Reading(reading.ids[:length], ())
             name = _keys(beginning)[-1]
             if name in self._entries and self._entries[name].ids == beginning.ids:
                 self._entries.move_to_end(name)
-                return _Job(reading, keys, self._entries[name], length, ())
-        return _Job(reading, keys, None, 0, ())
+                return _Job(reading, keys, self._entries[name], length, 0)
+        return _Job(reading, keys, None, 0, 0)
 
     @torch.inference_mode()
     def _run(self, jobs: Sequence[_Job]) -> list[Tensor]:
@@ -204,16 +203,16 @@ class PrefixCache:
 
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
-        most = max(1, max(len(job.reading.positions) - len(job.known) for job in jobs))
+        most = max(1, max(len(job.reading.positions) - job.known for job in jobs))
         positions = np.zeros((len(jobs), most), np.int64)
         for n, job in enumerate(jobs):
-            new = [p - job.past for p in job.reading.positions[len(job.known) :]]
+            new = [p - job.past for p in job.reading.positions[job.known :]]
             positions[n, : len(new)] = new
         logits_NSK = self.model.head_at(hidden_NTH, torch.from_numpy(positions).to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
-            new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]
-            found.append(new_SK if job.entry is None else torch.cat([job.entry.logits_SK[list(job.known)], new_SK]))
+            new_SK = logits_NSK[n, : len(job.reading.positions) - job.known]
+            found.append(new_SK if job.entry is None else torch.cat([job.entry.logits_SK[: job.known], new_SK]))
         return found
 
     def _keep(self, entry: _Entry) -> None:
@@ -261,13 +260,6 @@ class PrefixCache:
 
 def _keys(reading: Reading) -> Keys:
     return tuple(beginning_keys(reading.ids, [*(p + 1 for p in reading.positions), len(reading.ids)]))
-
-
-def _places(positions: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...] | None:
-    """Where the wanted positions stand among these, mostly at the beginning; `None` if not all do."""
-    if positions[: len(wanted)] == tuple(wanted):
-        return tuple(range(len(wanted)))
-    return tuple(map(positions.index, wanted)) if set(wanted) <= set(positions) else None
 
 
 def _up_to_last_read(reading: Reading) -> Reading:
