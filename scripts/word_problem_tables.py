@@ -21,7 +21,7 @@ STAGES = ("policy", "label", *(f"prm-{labels}" for labels in LABELS), "evaluate"
 
 
 def gathered(folder: Path, *others: Path) -> dict[str, Any]:
-    """The facts of all stages of a run, and of the stages that runs with other seeds have."""
+    """The facts of all stages of a run, and of the stages that runs with other seeds have. `wide` is put in by hand."""
     facts: dict[str, Any] = {}
     for stage in STAGES:
         file = folder / stage / "facts.json"
@@ -81,9 +81,8 @@ def seeds(facts: Facts) -> str:
     return markdown([*head, f"{LABELS[1]} − {LABELS[0]}"], rows, 1)
 
 
-def searches(facts: Facts) -> str:
+def searches(found: Facts) -> str:
     """Methods at each width: accuracy, difference from the majority vote of that width, tokens written and judged."""
-    found = facts["search"]
     widths = sorted({int(name.split()[1]) for name in found if name.startswith("majority ")})
     rows = [["single", "1", *_searched(found["single"])]]
     for width in widths:
@@ -95,8 +94,9 @@ def searches(facts: Facts) -> str:
 
 def _searched(one: Facts) -> list[str]:
     apart = percent(one["− majority"], sign=True) if "− majority" in one else ""
+    problems = f"{len(one['right'])}{', ' + str(one['failed']) + ' failed' if one['failed'] else ''}"
     return [
-        str(len(one["right"])), percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}",
+        problems, percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}",
         f"{one['seconds']:.0f}",
     ]  # fmt: skip
 
@@ -105,7 +105,8 @@ BLOCKS: dict[str, Callable[[Facts], str]] = {
     "words-labels": labelled,
     "words-votes": votes,
     "words-seeds": seeds,
-    "words-search": searches,
+    "words-search": lambda facts: searches(facts["search"]),
+    "words-wide": lambda facts: searches(facts["wide"]),
 }
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 import torch
 
-from footfall.policy._decoding import Batch, EagerDecoder
+from footfall.policy._decoding import Batch, Decoder, EagerDecoder
 from footfall.policy._engine import Engine, Request
+from footfall.policy._graphs import GraphDecoder
 from footfall.policy._slots import Slots
 from footfall.policy.protocol import SamplingParams
 from tests.policy.tiny_models import ARCHITECTURES, random_prompts, tiny_model
@@ -115,6 +118,20 @@ def test_prefixes_that_do_not_fit_the_cache_together_are_still_read_once_each() 
         assert engine.usage.prefilled == 40 * 50 and engine.cache.used <= engine.cache.budget
         roomy = Engine(tiny_model("llama"), [], rows=8).generate(requests(prompts, 2), SamplingParams(), keep=keep)
         assert [g.tokens for g in written] == [g.tokens for g in roomy]
+
+
+@pytest.mark.parametrize("decoder", [EagerDecoder, GraphDecoder])
+def test_slots_that_are_too_short_are_given_back_before_longer_ones_are_made(decoder: type[Decoder]) -> None:
+    model = tiny_model("llama")
+    slots = Slots(model, 2, 32)
+    made: Any = decoder(model, slots, False)  # type: ignore[call-arg]
+    data, gone = weakref.ref(slots.data), weakref.ref(made)
+    gc.disable()
+    try:
+        del slots, made
+        assert gone() is None and data() is None, "memory waits for a garbage collection"
+    finally:
+        gc.enable()
 
 
 def with_memory_for(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:

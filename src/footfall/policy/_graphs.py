@@ -35,7 +35,8 @@ class GraphDecoder:
 
     def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
         self.model, self.slots = model, slots
-        self._next: Callable[..., Drawn] = torch.compile(self._draw_next, dynamic=False) if compile else self._draw_next
+        # No method of this object: it would hold itself, and with itself the slots, until the next garbage collection.
+        self._next: Callable[..., Drawn] = torch.compile(_draw_next, dynamic=False) if compile else _draw_next
         rows, device = slots.rows, model.device
         self.tokens_N = torch.zeros(rows, dtype=torch.long, device=device)
         self.positions_N1 = torch.zeros(rows, 1, dtype=torch.long, device=device)
@@ -88,18 +89,24 @@ class GraphDecoder:
         self.slots.data[:, :, :rows, :, 0] = saved
         return graph
 
-    def _draw_next(
-        self, tokens_N: Tensor, positions_N1: Tensor, seeds_N: Tensor, view: SlotView, params: SamplingParams
-    ) -> Drawn:
-        logits = self.model(input_ids=tokens_N[:, None], position_ids=positions_N1, use_cache=False, slots=view).logits
-        return draw(logits[:, -1], uniform(seeds_N, positions_N1[:, 0]), params)
-
     def _one_step(self, rows: int, params: SamplingParams) -> None:
         tokens, positions = self.tokens_N[:rows], self.positions_N1[:rows]
         view = SlotView(self.slots, positions, self.slots.capacity)
-        drawn = self._next(tokens, positions, self.seeds_N[:rows], view, params)
+        drawn = self._next(self.model, tokens, positions, self.seeds_N[:rows], view, params)
         self.drawn_KN[:, :rows].index_copy_(0, self.step, drawn.tokens_N[None])
         self.logprobs_KN[:, :rows].index_copy_(0, self.step, drawn.logprobs_N[None])
         tokens.copy_(drawn.tokens_N)
         positions.add_(1)
         self.step.add_(1)
+
+
+def _draw_next(
+    model: PreTrainedModel,
+    tokens_N: Tensor,
+    positions_N1: Tensor,
+    seeds_N: Tensor,
+    view: SlotView,
+    params: SamplingParams,
+) -> Drawn:
+    logits = model(input_ids=tokens_N[:, None], position_ids=positions_N1, use_cache=False, slots=view).logits
+    return draw(logits[:, -1], uniform(seeds_N, positions_N1[:, 0]), params)
