@@ -5,10 +5,10 @@
     … --questions FILE --judge FOLDER                                         # on problems of its own, with its own PRM
 
 Both sides run the same method on the same problems with the same weights and draw with the same random numbers, so they
-must choose the same solutions; that is checked. Peers' side is how search is mostly written: each iteration puts the
-whole text of every beam into a batch of transformers' own forward passes and its own cache, which is thrown away after the
-step, and the judge reads every trace from its first token. It gets batches over all problems too, and the same splitting
-into steps.
+must choose the same solutions; that is checked (on CUDA only counted: sums in another order may draw another token).
+Peers' side is how search is mostly written: each iteration puts the whole text of every beam into a batch of
+transformers' own forward passes and its own cache, which is thrown away after the step, and the judge reads every trace
+from its first token. It gets batches over all problems too, and the same splitting into steps.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def main() -> None:
     if args.out:
         args.out.write_text(text + "\n")
     sys.stdout.write(text + "\n")
-    if args.dtype == "float32" and result["same_answers"] != len(problems):
+    if args.device == "cpu" and args.dtype == "float32" and result["same_answers"] != len(problems):
         raise SystemExit("the two sides give different answers")
 
 

@@ -55,6 +55,8 @@ def searched(args: argparse.Namespace, parts: Parts) -> Facts:
             "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
             "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
+        if reasons := {i: r.failure for i, r in enumerate(results) if r.failure is not None}:
+            facts[called]["failures"] = reasons
         if name != "majority":
             votes = [float(digit) for digit in facts[f"majority {width}"]["right"]]
             facts[called]["− majority"] = list(paired_difference(right, votes, seed=args.seed))

@@ -1,4 +1,5 @@
 """What docs/results.md shows of `scripts/word_problems.py`: tables of `docs/word_problems.json`, the facts of all stages.
+`wide` there is the search stage of a run of its own, put in by hand; it stays when the file is written anew.
 
 python -m scripts.word_problem_tables docs/word_problems.json runs/words [runs/words-1]    # a run, and others by other seeds
 """
@@ -81,9 +82,8 @@ def seeds(facts: Facts) -> str:
     return markdown([*head, f"{LABELS[1]} − {LABELS[0]}"], rows, 1)
 
 
-def searches(facts: Facts) -> str:
+def searches(found: Facts) -> str:
     """Methods at each width: accuracy, difference from the majority vote of that width, tokens written and judged."""
-    found = facts["search"]
     widths = sorted({int(name.split()[1]) for name in found if name.startswith("majority ")})
     rows = [["single", "1", *_searched(found["single"])]]
     for width in widths:
@@ -95,8 +95,9 @@ def searches(facts: Facts) -> str:
 
 def _searched(one: Facts) -> list[str]:
     apart = percent(one["− majority"], sign=True) if "− majority" in one else ""
+    problems = f"{len(one['right'])}{', ' + str(one['failed']) + ' failed' if one['failed'] else ''}"
     return [
-        str(len(one["right"])), percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}",
+        problems, percent(one["accuracy"]), apart, f"{one['generated']:,.0f}", f"{one['scored']:,.0f}",
         f"{one['seconds']:.0f}",
     ]  # fmt: skip
 
@@ -105,10 +106,13 @@ BLOCKS: dict[str, Callable[[Facts], str]] = {
     "words-labels": labelled,
     "words-votes": votes,
     "words-seeds": seeds,
-    "words-search": searches,
+    "words-search": lambda facts: searches(facts["search"]),
+    "words-wide": lambda facts: searches(facts["wide"]),
 }
 
 
 if __name__ == "__main__":
     to, *runs = map(Path, sys.argv[1:])
-    to.write_text(json.dumps(gathered(*runs), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    known = json.loads(to.read_text(encoding="utf-8")) if to.is_file() else {}
+    found = {"wide": known["wide"]} if "wide" in known else {}
+    to.write_text(json.dumps(gathered(*runs) | found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
