@@ -1,4 +1,5 @@
 """What docs/results.md shows of `scripts/word_problems.py`: tables of `docs/word_problems.json`, the facts of all stages.
+`wide` there is the search stage of a run of its own, put in by hand; it stays when the file is written anew.
 
 python -m scripts.word_problem_tables docs/word_problems.json runs/words [runs/words-1]    # a run, and others by other seeds
 """
@@ -112,4 +113,6 @@ BLOCKS: dict[str, Callable[[Facts], str]] = {
 
 if __name__ == "__main__":
     to, *runs = map(Path, sys.argv[1:])
-    to.write_text(json.dumps(gathered(*runs), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    known = json.loads(to.read_text(encoding="utf-8")) if to.is_file() else {}
+    found = {"wide": known["wide"]} if "wide" in known else {}
+    to.write_text(json.dumps(gathered(*runs) | found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from footfall.encoding import Template, check_round_trip, encode, fingerprint, template_for
+from footfall.encoding import (
+    Template,
+    check_round_trip,
+    encode,
+    fingerprint,
+    prompt_ids,
+    template_for,
+    texts_to_tokenise,
+)  # fmt: skip
 from footfall.types import Message, Problem, Step, Trajectory
 
 CHAT = (
@@ -99,6 +107,28 @@ def test_sampled_ids_are_used_as_they_are_with_the_same_vocabulary_only() -> Non
     assert encode(merging(), foreign, PLAIN) == encode(merging(), TRACE, PLAIN)
     other = byte_level(("Ċ", "Ċ"))
     assert encode(other, own, PLAIN) == encode(other, TRACE, PLAIN)
+
+
+def test_only_what_carries_no_ids_of_this_vocabulary_is_tokenised() -> None:
+    tokenizer = byte_level()
+    mixed = (Step("3 + 4 = 7.", token_ids=(5, 6)), Step("The answer is 7."))
+    own = replace(TRACE, steps=mixed, tokenizer=fingerprint(tokenizer))
+    assert texts_to_tokenise(tokenizer, own) == [TRACE.separator, "The answer is 7."]
+    assert texts_to_tokenise(tokenizer, replace(own, steps=mixed[:1])) == []
+    assert texts_to_tokenise(tokenizer, replace(own, tokenizer=None)) == [
+        TRACE.separator,
+        "3 + 4 = 7.",
+        "The answer is 7.",
+    ]
+
+
+@pytest.mark.parametrize("template", [PLAIN, Template("chat")])
+def test_a_prompt_may_be_tokenised_before(template: Template) -> None:
+    tokenizer = byte_level(chat=CHAT)
+    before = prompt_ids(tokenizer, PROBLEM, template)
+    kept = list(before)
+    assert encode(tokenizer, TRACE, template, before) == encode(tokenizer, TRACE, template)
+    assert before == kept
 
 
 def test_equal_vocabularies_have_equal_fingerprints() -> None:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoTokenizer
 from transformers.utils import logging as chatter
 
-__all__ = ["give_memory_back", "load_tokenizer", "pick_device", "pick_dtype", "quiet"]
+__all__ = ["give_memory_back", "load_tokenizer", "out_of_memory", "pick_device", "pick_dtype", "quiet"]
 
 
 def pick_device(device: str | None) -> torch.device:
@@ -22,6 +22,12 @@ def pick_device(device: str | None) -> torch.device:
 def pick_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 on CUDA, float32 elsewhere."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether a device had too little memory: torch's own error, or what a library or the driver says of it."""
+    said = str(error).lower()
+    return isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in said or "alloc_failed" in said
 
 
 def give_memory_back() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from footfall.policy._decoding import Batch, Decoder, EagerDecoder
 from footfall.policy._engine import Engine, Request
@@ -151,11 +153,87 @@ def test_out_of_memory_costs_rows_but_changes_nothing(monkeypatch: pytest.Monkey
     plenty = Engine(tiny_model("llama"), [], rows=16).generate(wanted, SamplingParams())
     with_memory_for(5, monkeypatch)
     engine = Engine(tiny_model("llama"), [], rows=16, cache_bytes=1 << 20)
-    with pytest.warns(RuntimeWarning, match="out of memory with (16 rows: going on with 8|8 rows: going on with 4)"):
+    with pytest.warns(RuntimeWarning, match="out of memory: going on with [84] rows") as warned:
         scarce = engine.generate(wanted, SamplingParams())
+    assert len(warned) == 2
     assert [g.tokens for g in scarce] == [g.tokens for g in plenty]
-    assert (engine.rows, engine.cache.budget) == (4, 1 << 18), "once it has learnt how much there is, it keeps to it"
     assert engine.usage.decoded == sum(g.decoded for g in scarce), "what was begun in vain is not paid for"
+    again = engine.generate(wanted, SamplingParams())
+    assert [g.tokens for g in again] == [g.tokens for g in plenty], (
+        "and it keeps to what it has learnt, without a warning"
+    )
+
+
+def test_a_cache_that_holds_one_prefix_still_does_after_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_memory_for(2, monkeypatch)
+    room = 100 * Slots.row_bytes(tiny_model("llama"), 1)
+    with pytest.warns(RuntimeWarning, match="out of memory"):
+        written = Engine(tiny_model("llama"), [], rows=64, cache_bytes=room).generate(
+            requests(random_prompts([80]), 8), GREEDY
+        )
+    assert len(written) == 8
+
+
+def test_a_key_that_two_prefixes_share_by_chance_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = requests(random_prompts([20, 20, 33, 41]), 2)
+    plain = Engine(tiny_model("llama"), []).generate(wanted, SamplingParams())
+    monkeypatch.setattr("footfall.policy._prefix_cache.beginning_keys", lambda ids, ends: [end % 3 for end in ends])
+    mixed_up = Engine(tiny_model("llama"), []).generate(wanted, SamplingParams())
+    assert [g.tokens for g in mixed_up] == [g.tokens for g in plain]
+
+
+def test_out_of_memory_while_prefixes_are_read_makes_smaller_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = requests(random_prompts([20] * 12), new=3)
+    plenty = Engine(tiny_model("llama"), []).generate(wanted, GREEDY)
+    read, passes = Engine._read, []
+
+    def scarce(self: Engine, chunk: list[tuple[int, ...]]) -> list[int]:
+        passes.append(len(chunk))
+        if len(chunk) > 4:
+            raise RuntimeError("CUDA error: out of memory")  # not all libraries raise torch's own error
+        return read(self, chunk)
+
+    monkeypatch.setattr(Engine, "_read", scarce)
+    monkeypatch.setattr("footfall.policy._engine._PREFILL_TOKENS", 12 * 19)
+    with pytest.warns(RuntimeWarning, match="out of memory"):
+        found = Engine(tiny_model("llama"), []).generate(wanted, GREEDY)
+    assert [g.tokens for g in found] == [g.tokens for g in plenty]
+    assert passes[:2] == [12, 6] and max(passes[2:]) <= 4
+
+
+def test_what_can_never_fit_does_not_cost_the_next_call_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(tiny_model("llama"), [], rows=16, cache_bytes=1 << 20)
+    with monkeypatch.context() as patched:
+        with_memory_for(0, patched)
+        with pytest.warns(RuntimeWarning), pytest.raises(torch.cuda.OutOfMemoryError):
+            engine.generate(requests(random_prompts([5, 60])), GREEDY)
+    long = requests(random_prompts([100, 100]), 8)
+    assert len(engine.generate(long, GREEDY)) == 16
+    assert engine.usage.steps == 20, "all sixteen rows at once"
+    assert engine.cache.budget == 1 << 20
+
+
+def test_an_error_of_another_kind_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def broken(self: Engine, *_: Any) -> None:
+        calls.append(self)
+        raise RuntimeError("the sizes of tensors do not match")
+
+    monkeypatch.setattr(Engine, "_run", broken)
+    with pytest.raises(RuntimeError, match="sizes"):
+        Engine(tiny_model("llama"), []).generate(requests(random_prompts([5])), GREEDY)
+    assert len(calls) == 1
+
+
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=12), rows=st.integers(1, 6), seed=st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_rows_that_are_moved_together_go_on_where_they_were(lengths: list[int], rows: int, seed: int) -> None:
+    prompts = random_prompts([3 + n for n in lengths])
+    mixed = [Request(ids, seed + i, n) for i, (ids, n) in enumerate(zip(prompts, lengths, strict=True))]
+    alone = [Engine(tiny_model("llama"), [], rows=1).generate([request], SamplingParams())[0] for request in mixed]
+    together = Engine(tiny_model("llama"), [], rows=rows).generate(mixed, SamplingParams())
+    assert [g.tokens for g in together] == [g.tokens for g in alone]
 
 
 def test_groups_that_were_done_before_memory_ran_out_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,13 +254,6 @@ def test_groups_that_were_done_before_memory_ran_out_are_not_written_again(monke
         written = engine.generate(requests(prompts, n=2), SamplingParams())
     assert calls == [2, 2, 2, 2]
     assert all(len(g.tokens) == 20 for g in written)
-
-
-def test_without_memory_for_a_single_row_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_memory_for(0, monkeypatch)
-    engine = Engine(tiny_model("llama"), [], rows=4)
-    with pytest.warns(RuntimeWarning), pytest.raises(torch.cuda.OutOfMemoryError):
-        engine.generate(requests(random_prompts([5, 6])), GREEDY)
 
 
 def test_an_end_token_ends_the_sequence_and_is_not_part_of_it() -> None:

@@ -229,14 +229,54 @@ def test_out_of_memory_costs_smaller_batches_but_changes_nothing(
 
     monkeypatch.setattr(type(model.backbone), "forward", scarce)
     runner = Runner(model, 64, cache_tokens)
-    with pytest.warns(RuntimeWarning, match="out of memory with (64 tokens a batch: going on with 32|32 .* with 16)"):
+    with pytest.warns(RuntimeWarning, match="out of memory: going on with (32|16) tokens a batch") as warned:
         found, paid = runner.run(traces)
+    assert len(warned) == 2
     same(found, plenty)
     assert [cost.scored_tokens for cost in paid] == [cost.scored_tokens for cost in costs]
-    assert runner.token_budget == 16
-    monkeypatch.setattr(type(model.backbone), "forward", lambda *_, **__: scarce(None, torch.zeros(21)))
+    same(runner.run(traces)[0], plenty)
+    long = reading(list(range(21)), [3])
     with pytest.warns(RuntimeWarning), pytest.raises(torch.cuda.OutOfMemoryError):
-        runner.run(traces[:1])
+        runner.run([*traces[:2], long])
+    assert runner.token_budget == 16, "a trace that can never fit costs the next ones nothing"
+    same(runner.run(traces)[0], plenty)
+
+
+def test_running_out_of_memory_halfway_leaves_nothing_wrong_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["llama"]
+    traces = [reading([i, 1, 2, 3], [4, 5, i]) for i in range(8, 20)]
+    grown = [reading([i, 1, 2, 3], [4, 5, i], [6, 7]) for i in range(8, 20)]
+    plenty, _ = Runner(model, 14, 1000).run(grown)
+    runner = Runner(model, 14, 1000)
+    forward, calls = type(model.backbone).forward, []
+
+    def third_fails(self: Any, **rest: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(self, **rest)
+
+    monkeypatch.setattr(type(model.backbone), "forward", third_fails)
+    with pytest.warns(RuntimeWarning):
+        runner.run(traces)
+    same(runner.run(grown)[0], plenty)
+
+
+@pytest.mark.parametrize("before", [(4, 7), (4,), (4, 4, 7)])
+def test_a_trace_with_an_empty_step_borrows_from_one_without(model: Tiny, before: tuple[int, ...]) -> None:
+    ids = tuple(range(1, 12))
+    cache = PrefixCache(model, 1000)
+    cache.each_logits([Reading(ids[: before[-1] + 1], before)], 64)
+    twice = Reading(ids[:10], (4, 4, 9))
+    same(cache.each_logits([twice], 64)[0], model.each_logits([twice], 64))
+
+
+def test_a_key_that_two_traces_share_by_chance_is_found_out(model: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("footfall.reward.incremental.beginning_keys", lambda ids, ends: [end % 2 for end in ends])
+    cache = PrefixCache(model, 1000)
+    for start in (1, 2, 3, 1):
+        wanted = [reading([start, 5, 6], [7, 8, start + n], [9] * n) for n in (1, 2)]
+        same(cache.each_logits(wanted, 64)[0], model.each_logits(wanted, 64))
 
 
 @pytest.mark.parametrize("name", MODELS)

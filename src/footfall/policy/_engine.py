@@ -6,7 +6,7 @@ the sequence ends, meets its stop rule or its limit. Then the row goes to the ne
 
 All prefixes of a call are read before the first token is drawn, many in one pass. What the prefix cache cannot hold at once
 is read and decoded in groups, one after another: otherwise prefixes would be dropped before their turn and read again, one
-by one. If memory does not suffice after all (others use the GPU too), the group is begun again with half the rows.
+by one. If memory does not suffice after all (others use the GPU too), the group is begun again with half of all.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from transformers import PreTrainedModel
 
-from footfall.loading import give_memory_back
+from footfall.loading import give_memory_back, out_of_memory
 from footfall.policy._decoding import LENGTH_BLOCK, Decoder, EagerDecoder
 from footfall.policy._graphs import GraphDecoder
+from footfall.policy._limits import Limits
 from footfall.policy._loop import Ends, Loop
 from footfall.policy._prefix_cache import Entry, PrefixCache
 from footfall.policy._requests import Generated, Request, Usage
@@ -48,8 +49,9 @@ class Engine:
         self.model = model
         self.model.train(False)
         self.eos = frozenset(eos_ids)
-        self.rows, self.slot_bytes = rows, slot_bytes
+        self.rows = rows
         self.compile = compile
+        self._given = self._limits = Limits(slot_bytes, cache_bytes, _PREFILL_TOKENS)
         self.cache = PrefixCache(cache_bytes)
         self.usage = Usage()
         self._slots: Slots | None = None
@@ -76,26 +78,47 @@ class Engine:
         while left := [i for i in range(len(requests)) if i not in found]:
             for group in _groups([requests[i].ids[:-1] for i in left], self._room(keep)):
                 own = [left[i] for i in group]
-                results = [Generated() for _ in own]
-                try:
-                    self._make_room(length)
-                    self._run([requests[i] for i in own], results, params, ends, keep)
-                except torch.cuda.OutOfMemoryError:
-                    if self.rows == 1:
-                        raise
+                written = self._attempt([requests[i] for i in own], length, params, ends, keep)
+                if written is None:
+                    self._shrink(length)
                     break
-                found.update(zip(own, results, strict=True))
-            else:
-                break
-            self._shrink()  # here, where nothing of the failed attempt is held any more
+                found.update(zip(own, written, strict=True))
         return [found[i] for i in range(len(requests))]
 
-    def _shrink(self) -> None:
-        """Memory did not suffice: half the rows and half the cache, and what they hold is given back."""
-        rows = self.rows if self._slots is None else self._slots.rows
-        self.rows, self.slot_bytes = max(1, rows // 2), self.slot_bytes // 2
-        warnings.warn(f"out of memory with {rows} rows: going on with {self.rows}", RuntimeWarning, stacklevel=4)
-        self.cache = PrefixCache(self.cache.budget // 2)
+    def _attempt(
+        self, requests: Sequence[Request], length: int, params: SamplingParams, ends: Ends, keep: bool
+    ) -> list[Generated] | None:
+        """What was written, or `None` if memory did not suffice and less of it can be tried."""
+        results = [Generated() for _ in requests]
+        try:
+            self._make_room(length)
+            self._run(requests, results, params, ends, keep)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            if self._smaller(length) == self._limits:
+                self._begin_anew(self._given)  # it was these requests' fault: the next ones get what there was at first
+                raise
+            return None
+        return results
+
+    def _smaller(self, length: int) -> Limits:
+        row = Slots.row_bytes(self.model, self._capacity(length))
+        used = min(self.rows * row, self._limits.slot_bytes) if self._slots is None else self._slots.data.nbytes
+        return self._limits.halved(used, row, length)
+
+    def _shrink(self, length: int) -> None:
+        """Go on with half of what there was; nothing of the failed attempt is held any more."""
+        self._begin_anew(self._smaller(length))
+        warnings.warn(
+            f"out of memory: going on with {self._rows(self._capacity(length))} rows and half the prefix cache",
+            RuntimeWarning, stacklevel=2,
+        )  # fmt: skip
+
+    def _begin_anew(self, limits: Limits) -> None:
+        """Give back what rows and cache hold; they are made again within these limits."""
+        self._limits = limits
+        self.cache = PrefixCache(limits.cache_bytes)
         self._slots = self._decoder = None
         give_memory_back()
 
@@ -125,18 +148,28 @@ class Engine:
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if limit is not None and length > limit:
             raise ValueError(f"a sequence may need {length} tokens but the model takes {limit}; lower max_tokens")
-        decoder: type[GraphDecoder | EagerDecoder] = GraphDecoder if self.model.device.type == "cuda" else EagerDecoder
-        capacity = -(-(length + decoder.steps_a_call) // LENGTH_BLOCK) * LENGTH_BLOCK
+        capacity = self._capacity(length)
         if self._slots is None or self._slots.capacity < capacity:
             # The prefixes of a search grow step by step: with twice the room a decoder is not made (and its graphs are not
             # captured) anew for each step.
             twice = 0 if self._slots is None else 2 * self._slots.capacity
-            if twice > capacity and self.slot_bytes >= self.rows * Slots.row_bytes(self.model, twice):
+            if twice > capacity and self._rows(twice) == self.rows:
                 capacity = twice
-            rows = min(self.rows, max(1, self.slot_bytes // Slots.row_bytes(self.model, capacity)))
             self._slots = self._decoder = None
-            self._slots = Slots(self.model, rows, capacity)
-            self._decoder = decoder(self.model, self._slots, self.compile)
+            self._slots = Slots(self.model, self._rows(capacity), capacity)
+            self._decoder = self._kind(self.model, self._slots, self.compile)
+
+    @property
+    def _kind(self) -> type[GraphDecoder | EagerDecoder]:
+        return GraphDecoder if self.model.device.type == "cuda" else EagerDecoder
+
+    def _capacity(self, length: int) -> int:
+        """Tokens of a row for sequences of `length`."""
+        return -(-(length + self._kind.steps_a_call) // LENGTH_BLOCK) * LENGTH_BLOCK
+
+    def _rows(self, capacity: int) -> int:
+        """How many rows of so many tokens there may be."""
+        return min(self.rows, max(1, self._limits.slot_bytes // Slots.row_bytes(self.model, capacity)))
 
     def _prefill(self, requests: Sequence[Request], results: list[Generated]) -> None:
         """Read what is not in the cache: first the shared beginnings, then the whole prefixes, each once."""
@@ -151,7 +184,7 @@ class Engine:
         shared = {ids: who[0] for ids, who in beginnings.items() if len(who) > 1 and len(ids) >= _SHARED_ENOUGH}
         for wave in (shared, first):
             missing = [ids for ids in wave if self.cache.longest(ids)[1] < len(ids)]
-            for chunk in _by_length(missing, budget=_PREFILL_TOKENS):
+            for chunk in _by_length(missing, budget=self._limits.prefill_tokens):
                 for ids, fresh in zip(chunk, self._read(chunk), strict=True):
                     results[wave[ids]].prefilled += fresh
         for request, result in zip(requests, results, strict=True):

@@ -67,8 +67,8 @@ class _Job(NamedTuple):
     keys: Keys
     entry: _Entry | None
     past: int
-    known: int
-    """Steps whose logits the entry has."""
+    known: tuple[int, ...]
+    """Rows of the entry's logits that are those of the first steps; two steps may be read at one place."""
 
     @property
     def new(self) -> int:
@@ -142,7 +142,7 @@ class PrefixCache:
             shared = _common(new[group[0]], new[group[-1]])
             if len(group) > 1:
                 beginning = Reading(shared, ())
-                jobs[group[0]] = _Job(beginning, _keys(beginning), None, 0, 0)
+                jobs[group[0]] = _Job(beginning, _keys(beginning), None, 0, ())
                 self._shared_lengths.add(len(shared))
         self._run_all(jobs, tokens, token_budget)
 
@@ -153,14 +153,15 @@ class PrefixCache:
                 # Something must be run: if all is kept, the last token, whose logits come out again.
                 past = min(reading.positions[k] + 1, len(reading.ids) - 1)
                 self._entries.move_to_end(entry.name)
-                return _Job(reading, keys, entry, past, sum(p < past for p in reading.positions))
+                known = tuple(map(entry.positions.index, (p for p in reading.positions if p < past)))
+                return _Job(reading, keys, entry, past, known)
         for length in sorted((n for n in self._shared_lengths if n <= min(reading.positions, default=0)), reverse=True):
             beginning = Reading(reading.ids[:length], ())
             name = _keys(beginning)[-1]
             if name in self._entries and self._entries[name].ids == beginning.ids:
                 self._entries.move_to_end(name)
-                return _Job(reading, keys, self._entries[name], length, 0)
-        return _Job(reading, keys, None, 0, 0)
+                return _Job(reading, keys, self._entries[name], length, ())
+        return _Job(reading, keys, None, 0, ())
 
     @torch.inference_mode()
     def _run(self, jobs: Sequence[_Job]) -> list[Tensor]:
@@ -203,16 +204,16 @@ class PrefixCache:
 
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
-        most = max(1, max(len(job.reading.positions) - job.known for job in jobs))
+        most = max(1, max(len(job.reading.positions) - len(job.known) for job in jobs))
         positions = np.zeros((len(jobs), most), np.int64)
         for n, job in enumerate(jobs):
-            new = [p - job.past for p in job.reading.positions[job.known :]]
+            new = [p - job.past for p in job.reading.positions[len(job.known) :]]
             positions[n, : len(new)] = new
         logits_NSK = self.model.head_at(hidden_NTH, torch.from_numpy(positions).to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
-            new_SK = logits_NSK[n, : len(job.reading.positions) - job.known]
-            found.append(new_SK if job.entry is None else torch.cat([job.entry.logits_SK[: job.known], new_SK]))
+            new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]
+            found.append(new_SK if job.entry is None else torch.cat([job.entry.logits_SK[list(job.known)], new_SK]))
         return found
 
     def _keep(self, entry: _Entry) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
-from footfall.loading import give_memory_back
+from footfall.loading import give_memory_back, out_of_memory
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.reading import Reading
 from footfall.reward.step_model import StepModel
@@ -22,6 +21,13 @@ TooLong = Literal["error", "partial"]
 """A trace longer than the context: an error, or the steps that fit are judged."""
 WORTH_COMPILING = 1e16
 """Parameters times tokens in one call from which half a minute of compiling is paid back on a GPU."""
+
+
+class _Limits(NamedTuple):
+    """Of a batch, and of the cache."""
+
+    token_budget: int
+    cache_tokens: int
 
 
 class Runner:
@@ -52,34 +58,37 @@ class Runner:
         """Logits (S, K) and cost of each sequence; seconds are shared out by tokens."""
         start = time.perf_counter()
         self._fuse_if_worth(sum(len(r.ids) for r in readings))
-        while (found := self._attempt(readings)) is None:
-            self._shrink()
+        given = _Limits(self.token_budget, self._cache.tokens if self._cache is not None else 0)
+        while (found := self._attempt(readings, given)) is None:
+            self._begin_anew(_Limits(self.token_budget // 2, self._cache.tokens // 2 if self._cache is not None else 0))
+            warnings.warn(
+                f"out of memory: going on with {self.token_budget:,} tokens a batch and half the cache", RuntimeWarning,
+                stacklevel=3,
+            )  # fmt: skip
         logits, tokens = found
         each = (time.perf_counter() - start) / max(1, sum(tokens))
         return logits, [Cost(scored_tokens=n, flops=2.0 * self._size * n, seconds=each * n, calls=1) for n in tokens]
 
-    def _attempt(self, readings: Sequence[Reading]) -> tuple[list[Tensor], list[int]] | None:
-        """Logits, and the tokens that were run for each; `None` if memory does not suffice."""
+    def _attempt(self, readings: Sequence[Reading], given: _Limits) -> tuple[list[Tensor], list[int]] | None:
+        """Logits, and the tokens that were run for each; `None` if memory did not suffice and less of it can be tried."""
         try:
             if self._cache is not None:
                 return self._cache.each_logits(readings, self.token_budget)
             return self.model.each_logits(readings, self.token_budget), [len(r.ids) for r in readings]
-        except torch.cuda.OutOfMemoryError:
-            if self.token_budget == 1:  # a trace at a time
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            if self.token_budget <= min(len(reading.ids) for reading in readings):  # each was a batch by itself
+                self._begin_anew(given)  # it was these traces' fault: the next ones get what there was before
                 raise
             return None
 
-    def _shrink(self) -> None:
-        """Half the tokens a batch and half the cache, and what it holds is given back."""
-        budget, self.token_budget = self.token_budget, max(1, self.token_budget // 2)
-        warnings.warn(
-            f"out of memory with {budget:,} tokens a batch: going on with {self.token_budget:,}",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+    def _begin_anew(self, limits: _Limits) -> None:
+        """Give back what the cache holds and go on within these limits."""
+        self.token_budget = limits.token_budget
         if self._cache is not None:
             self._cache.forget()
-            self._cache.tokens //= 2
+            self._cache.tokens = limits.cache_tokens
         give_memory_back()
 
     def _fuse_if_worth(self, tokens: int) -> None:
