@@ -107,7 +107,7 @@ BLOCKS: dict[str, Callable[[Facts], str]] = {
     "words-votes": votes,
     "words-seeds": seeds,
     "words-search": lambda facts: searches(facts["search"]),
-    "words-wide": lambda facts: searches(facts["wide"]),
+    "words-wide": lambda facts: searches(facts["wide"]) if "wide" in facts else "",
 }
 
 
