@@ -49,14 +49,13 @@ def searched(args: argparse.Namespace, parts: Parts) -> Facts:
         results = Searcher(writes, reads, method, params=drawing(args), separator=SEPARATOR).solve(problems)
         right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
         cost = Cost.total(r.cost for r in results)
+        failures = {r.problem.id: r.failure for r in results if r.failure is not None}
         facts[called] = {
             "method": method.name, "right": "".join(str(int(value)) for value in right),
             "accuracy": list(bootstrap_mean(right, seed=args.seed)),
             "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
-            "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
+            "failed": len(failures), "failures": failures, "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
-        if reasons := {i: r.failure for i, r in enumerate(results) if r.failure is not None}:
-            facts[called]["failures"] = reasons
         if name != "majority":
             votes = [float(digit) for digit in facts[f"majority {width}"]["right"]]
             facts[called]["− majority"] = list(paired_difference(right, votes, seed=args.seed))
