@@ -95,6 +95,62 @@ def test_a_token_budget_is_exceeded_by_one_step_and_the_reading_of_one_trace_at_
         assert over <= LONG + prompt + DEPTH * LONG
 
 
+CRITIQUE = 400
+
+
+@dataclass
+class Babbles:
+    """Writes a word about most traces and hundreds about some; it does not say how many at most."""
+
+    name: str = "babbles"
+    batches: list[int] = field(default_factory=list)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        self.batches.append(len(trajectories))
+        return [self._one(trace) for trace in trajectories]
+
+    def _one(self, trace: Trajectory) -> Judgement:
+        rng = Random(trace.key)
+        cost = Cost(generated_tokens=CRITIQUE if rng.random() < 0.3 else 1, calls=1)
+        return Judgement(trace.id, tuple(rng.random() for _ in trace.steps), self.name, cost=cost)
+
+
+@dataclass
+class SaysHowMuch(Babbles):
+    """The same, but it says so, where it knows of how many steps."""
+
+    per_step: bool = False
+
+    def most(self, steps: int | None) -> Cost | None:
+        return None if self.per_step and steps is None else Cost(generated_tokens=CRITIQUE, calls=1)
+
+
+@pytest.mark.parametrize("judge", [Babbles(), SaysHowMuch(), SaysHowMuch(per_step=True)])
+@pytest.mark.parametrize(
+    "method", [BestOf(32, "best"), BeamSearch(16, 4), *(load("searcher", name)() for name in ("dvts", "mcts", "pats"))]
+)
+def test_a_judge_that_writes_as_it_likes_exceeds_a_budget_by_one_judgement_at_most(
+    method: Method, judge: Babbles
+) -> None:
+    for tokens in (300, 700, 1500, 3000):
+        results = Searcher(Uneven(), judge, method, Budget(tokens=tokens), PARAMS, "\n").solve(problems(20))
+        assert max(tokens_of(result.cost) for result in results) - tokens <= LONG + CRITIQUE
+
+
+def test_a_judge_that_says_how_much_it_writes_gets_all_that_fits_at_once() -> None:
+    silent, open_ = Babbles(), SaysHowMuch()
+    for judge in (silent, open_):
+        Searcher(Uneven(), judge, BestOf(64, "best"), Budget(tokens=10**6), PARAMS, "\n").solve(problems(3))
+    assert open_.batches == [3, 3 * 63]
+    assert set(silent.batches) == {3}, "one of each problem"
+
+
+def test_a_judge_that_could_not_be_asked_has_taught_nothing() -> None:
+    account = Account(Budget(tokens=200))
+    account.read(Cost(), None)
+    assert account.units([Load(0, trace(10))] * 5) == 1
+
+
 def test_with_a_large_budget_all_traces_but_the_first_are_judged_in_one_batch() -> None:
     judge = Reads()
     Searcher(Uneven(), judge, BestOf(64, "best"), Budget(tokens=10**6), PARAMS, "\n").solve(problems(3))

@@ -11,8 +11,9 @@ from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.policy.runs import Run, runs_of, sample_runs
 from footfall.search._pace import Pace
+from footfall.search._readings import Writes
 from footfall.search._running import Running, Unit
-from footfall.search.budget import Load
+from footfall.search.budget import Load, tokens_of
 from footfall.search.method import Ask, Expand, Score
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
@@ -96,11 +97,20 @@ class Rounds:
     def _load(self, search: Running, request: Expand | Score | Ask, unit: Unit) -> Load:
         """The most that a unit can generate, and what is judged with it."""
         if isinstance(request, Score):
-            return Load(0, search.prefix(unit.item), _judging(request.judge, request.partial))
+            trace = search.prefix(unit.item)
+            reader = _judging(request.judge, request.partial)
+            return Load(0, trace, reader, self._written(request.judge, len(trace.steps)))
         most = self._most(search, request)
         if isinstance(request, Ask) or not request.score:
             return Load(most)
-        return Load(most, search.prefix(unit.item), _judging(request.judge, False))
+        trace = search.prefix(unit.item)
+        steps = len(trace.steps) + 1 if search.until == "step" else None
+        return Load(most, trace, _judging(request.judge, False), self._written(request.judge, steps))
+
+    def _written(self, role: str, steps: int | None) -> Cost | None:
+        """What the judge says that it writes at most about a trace of so many steps."""
+        judge = self.judges.get(role)
+        return judge.most(steps) if isinstance(judge, Writes) else None
 
     def _most(self, search: Running, request: Expand | Ask) -> int:
         """The most tokens that a sample may have where the budget does not end before."""
@@ -220,7 +230,9 @@ class Rounds:
 
     def _hear(self, reading: _Reading, said: Judgement) -> None:
         board = reading.search.board
-        board.account.read(said.cost, reading.trace, _judging(reading.role, reading.partial), said.judge)
+        reader = _judging(reading.role, reading.partial)
+        silent = not tokens_of(said.cost) and all(value is None for value in said.values)
+        board.account.read(said.cost, None if silent else reading.trace, reader, said.judge)
         if reading.slot is not None:
             reading.search.replies[reading.slot] = said
         if reading.node is not None:

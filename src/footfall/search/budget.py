@@ -3,9 +3,9 @@
 A budget is hard. Tokens are those that a policy generates and those that a judge reads or writes; prompt tokens are in the
 cost but not in the budget, since how many have to be read depends on what a cache happens to hold. Work is granted in units
 (one sample, with its judging where both are asked for together; or the judging of one trace), as many at once as fit in the
-worst case and one at least: so no more is overspent than by the unit in flight. What a judge takes for a trace is learned
-(`footfall.search._readings`). Seconds have no worst case; `footfall.search._pace` guesses how many units fit in them from
-those before.
+worst case and one at least: so no more is overspent than by the unit in flight. What a judge reads for a trace is learned, what
+it writes it says itself (`footfall.search._readings`). Seconds have no worst case; `footfall.search._pace` guesses how many
+units fit in them from those before.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Load(NamedTuple):
     """What is judged, but for the new text; `None` if nothing is."""
     reader: Hashable = None
     """Who judges, and how: what judging takes is learned for each."""
+    most: Cost | None = None
+    """What the judge says that it writes at most."""
 
 
 @dataclass(slots=True)
@@ -94,10 +96,10 @@ class Account:
         self.policy += cost
         self._learn_rate(cost, who)
 
-    def read(self, cost: Cost, trace: Trajectory, reader: Hashable = None, who: str = "the judge") -> None:
-        """Charge one judgement."""
+    def read(self, cost: Cost, trace: Trajectory | None, reader: Hashable = None, who: str = "the judge") -> None:
+        """Charge one judgement. Without a trace nothing is learned from it."""
         self.judge += cost
-        if self.budget.limits():
+        if trace is not None and self.budget.limits():
             self._readings.setdefault(reader, Readings()).learn(trace, cost)
         self._learn_rate(cost, who)
 
@@ -144,30 +146,41 @@ class Account:
             left["tokens"] -= spare
         fit, need = 0, dict.fromkeys(left, 0.0)
         for load in loads:
-            worst = self._worst(load)
-            if worst is None:  # nobody knows yet what it takes
-                return 1
+            if not fit:  # the first goes by what others took: one may be in flight whatever it takes itself
+                likely = self._needed(load, learned=True)
+                if likely is None:  # nobody knows yet what it takes
+                    return 1
+                if any(likely[name] > room for name, room in left.items()):
+                    break
+            worst = self._needed(load)
+            if worst is None:
+                return max(1, fit)
             need = {name: need[name] + worst[name] for name in left}
             scarce = any(GROWTH * need[name] > room for name, room in left.items())
-            if any(need[name] > room for name, room in left.items()) or (scarce and fit >= self._sure(load)):
+            over = any(need[name] > room for name, room in left.items())
+            if fit and (over or (scarce and fit >= self._sure(load))):
                 break
             fit += 1
         return max(0 if spare else 1, fit)
 
     def _sure(self, load: Load) -> float:
         """Of how many units what was learned may speak where room is scarce: few readings say little of many others."""
-        return math.inf if load.reads is None else GROWTH * self._readings[load.reader].count
+        if load.reads is None or load.most is not None:
+            return math.inf
+        return GROWTH * self._readings[load.reader].count
 
-    def _worst(self, load: Load) -> dict[str, float] | None:
-        """The most that a unit takes of each limit, as far as is known; `None` if it is not."""
+    def _needed(self, load: Load, learned: bool = False) -> dict[str, float] | None:
+        """The most that a unit can take of each limit, or (`learned`) takes by what others took; `None` if nobody knows."""
         tokens, calls = float(load.writes), 1.0 if load.writes else 0.0
         if load.reads is not None:
             readings = self._readings.get(load.reader)
             if readings is None:
                 return None
-            read, asked = readings.worst(load.reads)
-            tokens += read + load.writes if read else 0
-            calls += asked
+            worst = readings.worst(load.reads, load.writes)
+            judging = worst if learned else readings.certain(load.reads, load.writes, load.most)
+            if judging is None:
+                return None
+            tokens, calls = tokens + judging[0], calls + judging[1]
         if tokens and self.budget.flops is not None and not self._flops_a_token:
             return None
         return {"tokens": tokens, "calls": calls, "flops": self._flops_a_token * tokens}

@@ -122,6 +122,11 @@ class SelfCheck:
         drawn = f"votes={self.votes},temperature={self.params.temperature:g},seed={self.params.seed}"
         return f"self-check({self.policy.name},{drawn})"
 
+    def most(self, steps: int | None) -> Cost | None:
+        """What it writes at most: every step `votes` times."""
+        redone = None if steps is None else steps * self.votes
+        return None if redone is None else Cost(generated_tokens=redone * self.params.max_tokens, calls=redone)
+
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """All steps of all traces in one batch."""
         params = replace(self.params, until="step")

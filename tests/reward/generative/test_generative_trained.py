@@ -288,3 +288,39 @@ class TestRPRM:
         path.write_text(text)
         with pytest.raises(ValueError, match="three times"):
             create("reward", "r-prm", policy=Scripted(lambda a, i: ""), prompt=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "replies", "chooses"),
+    [
+        ("critic", {"n": 8}, 8, 0),
+        ("prmbench-critic", {}, 1, 0),
+        ("thinkprm", {"n": 2}, 3 * 2, 1),
+        ("thinkprm", {"n": 2, "steps": "verdicts"}, 2, 1),
+        ("thinkprm", {"rounds": 3}, 3 * 3, 1 / 3),
+        ("r-prm", {"n": 2}, 3 * 2, 1),
+        ("genprm", {"n": 2}, 3 * 2 * 2, 1 / 2),
+        ("genprm", {"n": 2, "execute": lambda code: "1"}, 3 * 2 * 5, 1 / 5),
+    ],
+)
+def test_what_a_judge_writes_at_most_is_what_it_says(
+    name: str, settings: dict[str, Any], replies: int, chooses: float, tmp_path: Path
+) -> None:
+    """Three steps; a search's budget counts on it. The script writes as long as it may: ten tokens a reply."""
+    if name == "r-prm":
+        (tmp_path / "prompt.txt").write_text("{} {} {}")
+        settings = {**settings, "prompt": tmp_path / "prompt.txt"}
+
+    def write(asked: Asked, index: int) -> str:
+        if asked.opening.endswith("$\\boxed"):
+            return "{Yes}$"
+        return "print(1)\n```\n" if "<verify>" in asked.opening else "hm.</analyze>\n"
+
+    judge = create("reward", name, policy=Scripted(write, lambda asked: PAIR), max_tokens=10, **settings)
+    most, cost = judge.most(3), judge.judge([THREE])[0].cost
+    assert (most.generated_tokens, most.calls) == (10 * replies, replies + round(replies * chooses))
+    assert most.scored_tokens == 0 and cost.calls <= most.calls
+    coded = "execute" in settings  # code is written only while the critique is shorter than max_tokens
+    assert cost.generated_tokens <= most.generated_tokens and (coded or cost.generated_tokens == most.generated_tokens)
+    whole = name in ("critic", "prmbench-critic") or settings.get("steps") == "verdicts"
+    assert judge.most(None) == (most if whole else None)

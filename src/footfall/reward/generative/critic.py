@@ -73,6 +73,12 @@ class Critic:
     kind: str
     threshold: float = 0.5
     """A step valued below is an error."""
+    per_step: bool = False
+    """Whether there is a question a step, not one a trace."""
+    replies: int = 1
+    """The most that are written for a critique, one after the other, of at most `max_tokens` each."""
+    chooses: bool = False
+    """Whether a critique ends in a choice between two words (`probabilities`)."""
 
     def __init__(
         self, policy: Policy, n: int, params: SamplingParams, settings: Mapping[str, str] | None = None
@@ -89,6 +95,20 @@ class Critic:
     def name(self) -> str:
         """Kind, settings, and who writes."""
         return f"{self.kind}:n={self.n}:{self._key}@{self.asker.name}"
+
+    def most(self, steps: int | None) -> Cost | None:
+        """What it writes about a trace of so many steps at most: a search's budget relies on it.
+
+        Questions · n · replies · max_tokens; `None` if there is a question a step, and nobody knows how many steps.
+        """
+        questions = steps if self.per_step else 1
+        if questions is None:
+            return None
+        critiques = questions * self.n
+        return Cost(
+            generated_tokens=critiques * self.replies * self.params.max_tokens,
+            calls=critiques * (self.replies + self.chooses),
+        )
 
     def forget(self) -> None:
         """Drop what the policy has cached."""

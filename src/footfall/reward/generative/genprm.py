@@ -103,9 +103,13 @@ class _Dialogue:
 class GenPRM(Critic):
     """One turn a step, all traces at once."""
 
+    per_step = True
+    chooses = True
+
     def __init__(self, policy: Policy, n: int, params: SamplingParams, execute: Execute | None = None) -> None:
         self.kind = "genprm" if execute is not None else "genprm-without-code"
         self.execute = execute
+        self.replies = 2 if execute is None else 2 + ROUNDS  # the analysis, code, and a verdict that is forced
         super().__init__(policy, n, params)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

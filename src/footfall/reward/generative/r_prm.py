@@ -45,6 +45,8 @@ class RPRM(Critic):
     """One question a step, all steps of all traces in one batch."""
 
     kind = "r-prm"
+    per_step = True
+    chooses = True
 
     def __init__(self, policy: Policy, prompt: str | Path, n: int, params: SamplingParams) -> None:
         self.prompt = read_prompt(prompt)

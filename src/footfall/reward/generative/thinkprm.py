@@ -57,6 +57,7 @@ class ThinkPRM(Critic):
     """`steps`: what a step's value is; `"prefixes"`: p(yes) of the solution up to it, `"verdicts"`: its boxed verdict."""
 
     kind = "thinkprm"
+    chooses = True
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class ThinkPRM(Critic):
             )
         super().__init__(policy, n, params, {"steps": steps, "rounds": str(rounds)})
         self.steps, self.rounds = steps, rounds
+        self.per_step, self.replies = steps == "prefixes", rounds
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """All prefixes (or all whole solutions) of all traces in one batch."""
