@@ -16,7 +16,7 @@ import footfall
 ROOT = Path(footfall.__file__).parent
 
 LAYERS = (
-    ("types", "registry", "encoding", "fingerprint", "beginnings", "progress", "__init__"),
+    ("types", "registry", "encoding", "fingerprint", "beginnings", "bound", "progress", "__init__"),
     ("segment", "answers", "formats", "store"),
     ("loading", "policy", "tools", "worlds"),
     ("label", "reward"),
@@ -28,8 +28,8 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "registry", "encoding", "fingerprint", "beginnings", "progress", "segment", "answers", "formats", "store",
-    "worlds", "label", "search", "bench", "lab", "cli", "commands",
+    "types", "registry", "encoding", "fingerprint", "beginnings", "bound", "progress", "segment", "answers", "formats",
+    "store", "worlds", "label", "search", "bench", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
 
+from footfall.bound import Bound
 from footfall.label.noisy import Noisy
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
@@ -20,7 +21,7 @@ from footfall.search.budget import Account, Load, tokens_of
 from footfall.search.decisions import replay
 from footfall.search.method import ROOT, Choice, Course
 from footfall.search.priced import Priced, Reader
-from footfall.types import Cost, Judgement, Problem, Step, Trajectory
+from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.search.coins import Coins, SeesCoins, problems
 
@@ -96,6 +97,8 @@ def test_a_token_budget_is_exceeded_by_one_step_and_the_reading_of_one_trace_at_
 
 
 CRITIQUE = 400
+ASKED, WROTE = Cost(calls=1), Cost(generated_tokens=CRITIQUE, calls=1)
+CUT, CHOSE = Cost(generated_tokens=20, calls=1), Cost(generated_tokens=20, scored_tokens=CRITIQUE - 20, calls=2)
 
 
 @dataclass
@@ -121,20 +124,67 @@ class SaysHowMuch(Babbles):
 
     per_step: bool = False
 
-    def most(self, steps: int | None) -> Cost | None:
-        return None if self.per_step and steps is None else Cost(generated_tokens=CRITIQUE, calls=1)
+    def at_most(self, steps: int | None) -> Bound | None:
+        return None if self.per_step and steps is None else Bound(CRITIQUE, 1)
 
 
-@pytest.mark.parametrize("judge", [Babbles(), SaysHowMuch(), SaysHowMuch(per_step=True)])
-@pytest.mark.parametrize(
-    "method", [BestOf(32, "best"), BeamSearch(16, 4), *(load("searcher", name)() for name in ("dvts", "mcts", "pats"))]
-)
+@dataclass
+class Late(Babbles):
+    """Its judgements cost nothing, or a little, until it has read so many traces of a problem; then they cost a lot."""
+
+    first: Cost = ASKED
+    then: Cost = WROTE
+    quiet: int = 3
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def _one(self, trace: Trajectory) -> Judgement:
+        seen = self.seen[trace.problem.id] = self.seen.get(trace.problem.id, 0) + 1
+        return replace(super()._one(trace), cost=self.first if seen <= self.quiet else self.then)
+
+
+@dataclass
+class LateChoice(Late):
+    """Its first critiques are cut, so that they end in no choice; a choice counts what it reads."""
+
+    first: Cost = CUT
+    then: Cost = CHOSE
+
+    def at_most(self, steps: int | None) -> Bound | None:
+        return Bound(20, 2, choices=1)
+
+
+STEERED = [BestOf(32, "best"), BeamSearch(16, 4), *(load("searcher", name)() for name in ("dvts", "mcts", "pats"))]
+
+
+@pytest.mark.parametrize("judge", [Babbles, SaysHowMuch, lambda: SaysHowMuch(per_step=True), Late, LateChoice])
+@pytest.mark.parametrize("method", STEERED)
 def test_a_judge_that_writes_as_it_likes_exceeds_a_budget_by_one_judgement_at_most(
-    method: Method, judge: Babbles
+    method: Method, judge: Callable[[], Judge]
 ) -> None:
     for tokens in (300, 700, 1500, 3000):
-        results = Searcher(Uneven(), judge, method, Budget(tokens=tokens), PARAMS, "\n").solve(problems(20))
+        results = Searcher(Uneven(), judge(), method, Budget(tokens=tokens), PARAMS, "\n").solve(problems(20))
         assert max(tokens_of(result.cost) for result in results) - tokens <= LONG + CRITIQUE
+
+
+@dataclass
+class CallsForSteps(Reads):
+    """A call a step, and the beginning of the trace read again in each."""
+
+    def _one(self, trace: Trajectory) -> Judgement:
+        cost = Cost.total(Reads._one(self, trace.prefix(k + 1)).cost for k in range(len(trace.steps)))
+        return replace(super()._one(trace), cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("judge", "most"), [(CallsForSteps, DEPTH), (lambda: Late(then=Cost(calls=20)), 20), (Babbles, 1)]
+)
+@pytest.mark.parametrize("method", STEERED)
+def test_a_budget_of_calls_is_exceeded_by_one_sample_and_the_judging_of_one_trace_at_most(
+    method: Method, judge: Callable[[], Judge], most: int
+) -> None:
+    for calls in (20, 40, 80, 200):
+        results = Searcher(Uneven(), judge(), method, Budget(calls=calls), PARAMS, "\n").solve(problems(10))
+        assert max(result.cost.calls for result in results) - calls <= 1 + most
 
 
 def test_a_judge_that_says_how_much_it_writes_gets_all_that_fits_at_once() -> None:
@@ -143,12 +193,6 @@ def test_a_judge_that_says_how_much_it_writes_gets_all_that_fits_at_once() -> No
         Searcher(Uneven(), judge, BestOf(64, "best"), Budget(tokens=10**6), PARAMS, "\n").solve(problems(3))
     assert open_.batches == [3, 3 * 63]
     assert set(silent.batches) == {3}, "one of each problem"
-
-
-def test_a_judge_that_could_not_be_asked_has_taught_nothing() -> None:
-    account = Account(Budget(tokens=200))
-    account.read(Cost(), None)
-    assert account.units([Load(0, trace(10))] * 5) == 1
 
 
 def test_with_a_large_budget_all_traces_but_the_first_are_judged_in_one_batch() -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from footfall.registry import create, parts, register
-from footfall.types import Cost, Judge, Judged, Judgement, Trajectory, content_key
+from footfall.types import Judge, Judged, Judgement, Trajectory, content_key
 
 __all__ = ["QUANTILES", "Calibrated", "Calibration", "Kind", "calibrated", "fit", "fit_scores", "increasing", "pinball"]
 
@@ -100,11 +100,6 @@ class Calibrated:
         """What the calibration makes of the threshold that the judge declares, if it declares one."""
         own: float | None = getattr(self.inner, "threshold", None)
         return None if own is None else self.calibration([own])[self.calibration.value][0]
-
-    def most(self, steps: int | None) -> Cost | None:
-        """What the judge inside says that it writes at most, if it says so."""
-        own = getattr(self.inner, "most", None)
-        return None if own is None else own(steps)
 
     def forget(self) -> None:
         """Drop what the judge inside has cached."""

@@ -1,40 +1,35 @@
 """What judging a trace takes at most, from the traces that a judge has read so far.
 
 No trace is thought to take less than the costliest so far. One that is longer in any way (characters, words, steps, signs that
-are no letters) than all before takes as many times as much as it is longer:
+are no letters) than all before takes as many times as much as it is longer, and as many times again as it has more steps, since
+a judge may read every beginning of it:
 
-    tokens(t) <= most · max(1, max_m size_m(t) / longest_m)
+    tokens(t) <= most · max(1, steps(t) / most steps) · max(1, max_m size_m(t) / longest_m)
 
 which is never too little for a judge that reads a prompt of any length and so much a word, a character or a step. A judge
 that keeps a cache takes less; and once long traces were read, others as long are no longer overrated.
 
-What a judge writes says nothing of what it will write next, so it is not learned: a judge that writes has to say how much at
-most (`Writes`), or its traces go one by one. If it also reads, then every beginning of the trace at worst, and with it what
-it has written so far:
+What a judge writes says nothing of what it will write next, so it is not learned: a judge that writes says how much at most
+(`footfall.bound`), or nobody knows. Where it ends in a choice, which is counted by what it reads, each reads at most as
+much as all choices about an earlier trace did, and what was written since:
 
-    tokens(t) <= written · (2 + steps(t)) + read · max(1, steps(t) / most steps) · max(1, max_m size_m(t) / longest_m)
+    tokens(t) <= written + choices · (read · max(…) · max(…) + written)
+
+Nor does anybody know of a judge that has neither read nor written so far.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
+from footfall.bound import UNKNOWN, Bound
 from footfall.types import Cost, Trajectory
 
-__all__ = ["Readings", "Writes"]
+__all__ = ["Readings"]
 
 _SIGN = re.compile(r"[\d_]|[^\w\s]")
-
-
-@runtime_checkable
-class Writes(Protocol):
-    """A judge that writes, and knows how much at most."""
-
-    def most(self, steps: int | None) -> Cost | None:
-        """Generated tokens and calls for a trace of so many steps (`None`: of any number); `None` if there is no limit."""
-        ...
 
 
 @dataclass(slots=True)
@@ -56,27 +51,35 @@ class Readings:
         self.tokens = max(self.tokens, cost.generated_tokens + cost.scored_tokens)
         self.calls = max(self.calls, cost.calls)
         self.written, self.read = max(self.written, cost.generated_tokens), max(self.read, cost.scored_tokens)
-        self._longest = tuple(map(max, self._longest, _sizes(trace)))
+        if cost.generated_tokens or cost.scored_tokens:
+            self._longest = tuple(map(max, self._longest, _sizes(trace)))
 
-    def worst(self, trace: Trajectory, new: int = 0) -> tuple[float, float]:
-        """The tokens and the calls that it may take, with so many new tokens to come, by what others took."""
-        if not self.tokens and self.calls <= 1:
-            return 0.0, self.calls
-        steps, size = self._times(trace)
-        return self.tokens * size + new if self.tokens else 0.0, self.calls * steps if self.calls > 1 else self.calls
+    def worst(self, trace: Trajectory, new: int = 0, steps: int | None = 0) -> tuple[float, float]:
+        """The tokens and the calls that it may take by what others took, with so many new tokens and steps to come.
 
-    def certain(self, trace: Trajectory, new: int, most: Cost | None) -> tuple[float, float] | None:
-        """The same, whatever it writes: it says itself how much at most. `None` if it does not say."""
-        if most is None:
-            return None if self.written else self.worst(trace, new)
-        steps, size = self._times(trace)
-        again = most.generated_tokens * (1 + len(trace.steps)) + new * most.calls if self.read else 0
-        return most.generated_tokens + self.read * steps * size + again, most.calls
+        Without a number of steps the calls have no limit, unless several steps were read in one call before.
+        """
+        more, longer = self._times(trace, steps or 0)
+        known = steps is not None or (self.calls <= 1 and self._longest[0] > 1)
+        return self.tokens * more * longer + new if self.tokens else 0.0, self.calls * more if known else math.inf
 
-    def _times(self, trace: Trajectory) -> tuple[float, float]:
-        """How many times as many steps as any before it has, and how many times as long it is; 1 at least."""
-        times = [size / max(1, longest) for size, longest in zip(_sizes(trace), self._longest, strict=True)]
-        return max(1.0, times[0]), max(1.0, *times)
+    def certain(self, trace: Trajectory, new: int, steps: int | None, bound: Bound | None) -> tuple[float, float]:
+        """The same, whatever it writes; without limit if nobody knows how much that is."""
+        if bound is None and self.tokens and not self.written:
+            return self.worst(trace, new, steps)
+        if bound is None or (bound.choices and not self.read):
+            return UNKNOWN.tokens, UNKNOWN.calls
+        if not bound.choices:
+            return bound.tokens, bound.calls
+        more, longer = self._times(trace, steps or 0)
+        return bound.tokens + bound.choices * (self.read * more * longer + bound.tokens + new), bound.calls
+
+    def _times(self, trace: Trajectory, steps: int) -> tuple[float, float]:
+        """How many times as many steps as others it has, with those to come, and how many times it is as long; 1 at least."""
+        sizes = _sizes(trace)
+        more = (sizes[0] + steps) / max(1, self._longest[0])
+        times = [size / max(1, longest) for size, longest in zip(sizes, self._longest, strict=True)]
+        return max(1.0, more), max(1.0, *times)
 
 
 def _sizes(trace: Trajectory) -> tuple[int, ...]:

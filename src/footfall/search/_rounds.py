@@ -7,13 +7,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
+from footfall.bound import UNKNOWN, Bound
 from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.policy.runs import Run, runs_of, sample_runs
 from footfall.search._pace import Pace
-from footfall.search._readings import Writes
 from footfall.search._running import Running, Unit
-from footfall.search.budget import Load, tokens_of
+from footfall.search.budget import Load
 from footfall.search.method import Ask, Expand, Score
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
@@ -99,18 +99,24 @@ class Rounds:
         if isinstance(request, Score):
             trace = search.prefix(unit.item)
             reader = _judging(request.judge, request.partial)
-            return Load(0, trace, reader, self._written(request.judge, len(trace.steps)))
+            return Load(0, trace, reader, 0, self._bound(request.judge, len(trace.steps)))
         most = self._most(search, request)
         if isinstance(request, Ask) or not request.score:
             return Load(most)
         trace = search.prefix(unit.item)
-        steps = len(trace.steps) + 1 if search.until == "step" else None
-        return Load(most, trace, _judging(request.judge, False), self._written(request.judge, steps))
+        new = 1 if search.until == "step" else None
+        bound = self._bound(request.judge, None if new is None else len(trace.steps) + new)
+        return Load(most, trace, _judging(request.judge, False), new, bound)
 
-    def _written(self, role: str, steps: int | None) -> Cost | None:
-        """What the judge says that it writes at most about a trace of so many steps."""
-        judge = self.judges.get(role)
-        return judge.most(steps) if isinstance(judge, Writes) else None
+    def _bound(self, role: str, steps: int | None) -> Bound | None:
+        """What the judge, or the one inside of it, says that it writes at most; `None` if it says nothing."""
+        judge: object = self.judges.get(role)
+        while not hasattr(judge, "at_most") and hasattr(judge, "inner"):
+            judge = judge.inner
+        if not hasattr(judge, "at_most"):
+            return None
+        bound: Bound | None = judge.at_most(steps)
+        return UNKNOWN if bound is None else bound
 
     def _most(self, search: Running, request: Expand | Ask) -> int:
         """The most tokens that a sample may have where the budget does not end before."""
@@ -230,9 +236,7 @@ class Rounds:
 
     def _hear(self, reading: _Reading, said: Judgement) -> None:
         board = reading.search.board
-        reader = _judging(reading.role, reading.partial)
-        silent = not tokens_of(said.cost) and all(value is None for value in said.values)
-        board.account.read(said.cost, None if silent else reading.trace, reader, said.judge)
+        board.account.read(said.cost, reading.trace, _judging(reading.role, reading.partial), said.judge)
         if reading.slot is not None:
             reading.search.replies[reading.slot] = said
         if reading.node is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
+from footfall.bound import Bound
 from footfall.search._pace import GROWTH
 from footfall.search._readings import Readings
 from footfall.types import Cost, Trajectory
@@ -66,8 +67,10 @@ class Load(NamedTuple):
     """What is judged, but for the new text; `None` if nothing is."""
     reader: Hashable = None
     """Who judges, and how: what judging takes is learned for each."""
-    most: Cost | None = None
-    """What the judge says that it writes at most."""
+    steps: int | None = 0
+    """How many steps come to what is judged; `None` if nobody knows."""
+    bound: Bound | None = None
+    """What the judge says that it writes at most, if it says so."""
 
 
 @dataclass(slots=True)
@@ -96,10 +99,10 @@ class Account:
         self.policy += cost
         self._learn_rate(cost, who)
 
-    def read(self, cost: Cost, trace: Trajectory | None, reader: Hashable = None, who: str = "the judge") -> None:
-        """Charge one judgement. Without a trace nothing is learned from it."""
+    def read(self, cost: Cost, trace: Trajectory, reader: Hashable = None, who: str = "the judge") -> None:
+        """Charge one judgement."""
         self.judge += cost
-        if trace is not None and self.budget.limits():
+        if self.budget.limits():
             self._readings.setdefault(reader, Readings()).learn(trace, cost)
         self._learn_rate(cost, who)
 
@@ -146,15 +149,12 @@ class Account:
             left["tokens"] -= spare
         fit, need = 0, dict.fromkeys(left, 0.0)
         for load in loads:
-            if not fit:  # the first goes by what others took: one may be in flight whatever it takes itself
-                likely = self._needed(load, learned=True)
-                if likely is None:  # nobody knows yet what it takes
-                    return 1
-                if any(likely[name] > room for name, room in left.items()):
-                    break
-            worst = self._needed(load)
-            if worst is None:
-                return max(1, fit)
+            likely, worst = self._needed(load, learned=True), self._needed(load)
+            if likely is None or worst is None:  # nobody knows yet what it takes
+                return 1
+            # The first goes by what others took: one may be in flight whatever it takes itself.
+            if not fit and any(likely[name] > room for name, room in left.items()):
+                break
             need = {name: need[name] + worst[name] for name in left}
             scarce = any(GROWTH * need[name] > room for name, room in left.items())
             over = any(need[name] > room for name, room in left.items())
@@ -165,7 +165,7 @@ class Account:
 
     def _sure(self, load: Load) -> float:
         """Of how many units what was learned may speak where room is scarce: few readings say little of many others."""
-        if load.reads is None or load.most is not None:
+        if load.reads is None or load.bound is not None:
             return math.inf
         return GROWTH * self._readings[load.reader].count
 
@@ -176,11 +176,9 @@ class Account:
             readings = self._readings.get(load.reader)
             if readings is None:
                 return None
-            worst = readings.worst(load.reads, load.writes)
-            judging = worst if learned else readings.certain(load.reads, load.writes, load.most)
-            if judging is None:
-                return None
-            tokens, calls = tokens + judging[0], calls + judging[1]
+            to_come = load.reads, load.writes, load.steps
+            read, asked = readings.worst(*to_come) if learned else readings.certain(*to_come, load.bound)
+            tokens, calls = tokens + read, calls + asked
         if tokens and self.budget.flops is not None and not self._flops_a_token:
             return None
         return {"tokens": tokens, "calls": calls, "flops": self._flops_a_token * tokens}

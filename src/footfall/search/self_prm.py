@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from footfall.bound import Bound
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import register
 from footfall.search.board import Board
@@ -122,10 +123,9 @@ class SelfCheck:
         drawn = f"votes={self.votes},temperature={self.params.temperature:g},seed={self.params.seed}"
         return f"self-check({self.policy.name},{drawn})"
 
-    def most(self, steps: int | None) -> Cost | None:
-        """What it writes at most: every step `votes` times."""
-        redone = None if steps is None else steps * self.votes
-        return None if redone is None else Cost(generated_tokens=redone * self.params.max_tokens, calls=redone)
+    def at_most(self, steps: int | None) -> Bound | None:
+        """Every step `votes` times."""
+        return None if steps is None else Bound(steps * self.votes * self.params.max_tokens, steps * self.votes)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """All steps of all traces in one batch."""

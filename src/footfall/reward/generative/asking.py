@@ -88,6 +88,11 @@ class Asker:
             return [(None,) * len(options) for _ in requests]
         return self._policy.choices([self._prefix(request) for request in requests], options)
 
+    @property
+    def counts(self) -> bool:
+        """Whether a tokenizer is at hand to count the tokens of a request."""
+        return self._tokenizer is not None
+
     def tokens(self, request: Request) -> int:
         """Tokens of a request, for the cost of a choice; 0 where no tokenizer is at hand to count them."""
         if self._tokenizer is None:

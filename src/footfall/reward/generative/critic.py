@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from footfall.bound import Bound
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.reward.generative.asking import Asker, Reply, Request
 from footfall.types import Cost, Judgement, Message, Trajectory, content_key
@@ -96,19 +97,22 @@ class Critic:
         """Kind, settings, and who writes."""
         return f"{self.kind}:n={self.n}:{self._key}@{self.asker.name}"
 
-    def most(self, steps: int | None) -> Cost | None:
-        """What it writes about a trace of so many steps at most: a search's budget relies on it.
+    def at_most(self, steps: int | None) -> Bound | None:
+        """What it writes about a trace of so many steps: a search's budget relies on it.
 
-        Questions · n · replies · max_tokens; `None` if there is a question a step, and nobody knows how many steps.
+        questions · n · (replies · max_tokens); `None` if there is a question a step, and nobody knows how many steps.
         """
         questions = steps if self.per_step else 1
         if questions is None:
             return None
         critiques = questions * self.n
-        return Cost(
-            generated_tokens=critiques * self.replies * self.params.max_tokens,
-            calls=critiques * (self.replies + self.chooses),
-        )
+        choices = critiques if self.chooses else 0
+        return Bound(critiques * self.longest, critiques * self.replies + choices, choices if self.asker.counts else 0)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a critique at most, all its replies together."""
+        return self.replies * self.params.max_tokens
 
     def forget(self) -> None:
         """Drop what the policy has cached."""

@@ -112,6 +112,11 @@ class GenPRM(Critic):
         self.replies = 2 if execute is None else 2 + ROUNDS  # the analysis, code, and a verdict that is forced
         super().__init__(policy, n, params)
 
+    @property
+    def longest(self) -> int:
+        """The verdict that is forced is short."""
+        return (self.replies - 1) * self.params.max_tokens + VERDICT_TOKENS
+
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Steps in order, since each critique reads those before it; the mean p(Yes) of `n` critiques a step."""
         dialogues = [_Dialogue(t) for t in trajectories]
