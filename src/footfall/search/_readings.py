@@ -55,18 +55,19 @@ class Readings:
             self._longest = tuple(map(max, self._longest, _sizes(trace)))
 
     def worst(self, trace: Trajectory, new: int = 0, steps: int | None = 0) -> tuple[float, float]:
-        """The tokens and the calls that it may take by what others took, with so many new tokens and steps to come.
-
-        Without a number of steps the calls have no limit, unless several steps were read in one call before.
-        """
+        """The tokens and the calls that it may take by what others took, with so many new tokens and steps to come."""
         more, longer = self._times(trace, steps or 0)
-        known = steps is not None or (self.calls <= 1 and self._longest[0] > 1)
-        return self.tokens * more * longer + new if self.tokens else 0.0, self.calls * more if known else math.inf
+        return self.tokens * more * longer + new if self.tokens else 0.0, self.calls * more
 
     def certain(self, trace: Trajectory, new: int, steps: int | None, bound: Bound | None) -> tuple[float, float]:
-        """The same, whatever it writes; without limit if nobody knows how much that is."""
+        """The same, whatever it writes; without limit if nobody knows.
+
+        Of a trace with any number of steps nobody knows the calls, unless several steps were read in one call before.
+        """
         if bound is None and self.tokens and not self.written:
-            return self.worst(trace, new, steps)
+            tokens, calls = self.worst(trace, new, steps)
+            known = steps is not None or (self.calls <= 1 and self._longest[0] > 1)
+            return tokens, calls if known else math.inf
         if bound is None or (bound.choices and not self.read):
             return UNKNOWN.tokens, UNKNOWN.calls
         if not bound.choices:

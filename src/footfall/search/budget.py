@@ -149,11 +149,12 @@ class Account:
             left["tokens"] -= spare
         fit, need = 0, dict.fromkeys(left, 0.0)
         for load in loads:
-            likely, worst = self._needed(load, learned=True), self._needed(load)
+            # The first goes by what others took: one may be in flight whatever it takes itself.
+            likely = self._needed(load, learned=True) if not fit else {}
+            worst = self._needed(load)
             if likely is None or worst is None:  # nobody knows yet what it takes
                 return 1
-            # The first goes by what others took: one may be in flight whatever it takes itself.
-            if not fit and any(likely[name] > room for name, room in left.items()):
+            if any(taken > left[name] for name, taken in likely.items() if name in left):
                 break
             need = {name: need[name] + worst[name] for name in left}
             scarce = any(GROWTH * need[name] > room for name, room in left.items())
