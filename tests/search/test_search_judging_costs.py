@@ -195,6 +195,31 @@ def test_a_judge_that_says_how_much_it_writes_gets_all_that_fits_at_once() -> No
     assert set(silent.batches) == {3}, "one of each problem"
 
 
+@dataclass
+class NobodyKnows(Reads):
+    """Reads, but what one trace takes says nothing of another, and it says so."""
+
+    def at_most(self, steps: int | None) -> Bound | None:
+        return None
+
+
+@dataclass
+class Around:
+    """A judge with another inside, as a calibration is."""
+
+    inner: Babbles | Reads
+    name: str = "around"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return self.inner.judge(trajectories)
+
+
+@pytest.mark.parametrize(("inner", "at_once"), [(SaysHowMuch(), 3 * 63), (NobodyKnows(), 3), (Reads(), 3 * 63)])
+def test_what_the_judge_inside_says_of_its_writing_counts(inner: Babbles | Reads, at_once: int) -> None:
+    Searcher(Uneven(), Around(inner), BestOf(64, "best"), Budget(tokens=10**6), PARAMS, "\n").solve(problems(3))
+    assert inner.batches[:2] == [3, at_once]
+
+
 def test_with_a_large_budget_all_traces_but_the_first_are_judged_in_one_batch() -> None:
     judge = Reads()
     Searcher(Uneven(), judge, BestOf(64, "best"), Budget(tokens=10**6), PARAMS, "\n").solve(problems(3))

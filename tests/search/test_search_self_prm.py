@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from footfall.bench.metrics import first_error_f1
+from footfall.bound import Bound, Bounded
 from footfall.policy.protocol import SamplingParams
-from footfall.search import Searcher, SelfCheck, SelfPRM
+from footfall.search import BestOf, Searcher, SelfCheck, SelfPRM
 from footfall.search.self_prm import flawless, passing, passing_vote
 from footfall.types import Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates
@@ -82,3 +83,16 @@ def test_settings_that_cannot_be_are_refused() -> None:
         SelfPRM(4, "last")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one check"):
         SelfCheck(Coins(), 0)
+
+
+def test_a_check_writes_no_more_than_it_says() -> None:
+    writer = ArithmeticPolicy(NEVER)
+    checker = SelfCheck(writer, votes=3, params=SamplingParams(seed=1, max_tokens=64))
+    bounded: Bounded = checker
+    assert bounded.at_most(2) == Bound(tokens=2 * 3 * 64, calls=2 * 3) and bounded.at_most(None) is None
+    found = Searcher(writer, None, BestOf(2, "majority"), params=PARAMS, separator="\n").solve(
+        ArithmeticWorld().problems(3, 1, split="test")
+    )
+    for candidate in (candidate for result in found for candidate in result.candidates):
+        (said,), most = checker.judge([candidate.trajectory]), bounded.at_most(len(candidate.trajectory.steps))
+        assert most is not None and said.cost.generated_tokens <= most.tokens and said.cost.calls == most.calls
