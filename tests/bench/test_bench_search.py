@@ -209,10 +209,11 @@ def test_the_advice_says_otherwise_where_the_figures_say_otherwise() -> None:
     voted = advice(found_with("noisy", {"a": [vote, point("beam", 90, TEN)], "b": [vote]}))
     assert "take `vote`, whatever the budget" in voted and "The judge clearly helps nowhere: leave it out." in voted
     mixed = advice(found_with("noisy", {"a": [beam], "b": [vote]}))
-    assert "no one method leads" in mixed and "helps on a, not on b." in mixed
+    assert "no one method leads everywhere: take `beam` on a and `vote` on b, whatever the budget." in mixed
+    assert "helps on a, not on b." in mixed
     late = advice(found_with("noisy", {"a": [point("beam", 300, TEN)]}))
     assert (
-        f"take `{SINGLE}` at a low budget and `beam` at a middle or high one" in late and "on a (middle, high)." in late
+        f"take at a low budget `{SINGLE}`; at a middle or high one `beam`." in late and "on a (middle, high)." in late
     )
     useless = advice(found_with("noisy", {"a": [point("beam", 60, NONE)]}))
     assert f"take `{SINGLE}`, whatever the budget" in useless and "leave it out" in useless
@@ -229,7 +230,7 @@ def test_worlds_whose_prm_is_near_chance_are_summed_up_alone() -> None:
     assert [row[1] for row in pick_rows(costs)] == ["prm, AUC 0.90", "prm, AUC 0.50", "prm, AUC 0.69"]
     assert [row[-1] for row in prm_rows(costs)] == ["yes", "hardly", "hardly"]
     better = advice(found_with("prm", worlds, {"a": 0.9, "b": 0.8, "c": 0.7}))
-    assert "hardly" not in better and "(AUC 0.70–0.90: a, b and c) take `vote`" in better
+    assert "hardly" not in better and "take `beam` on a and `vote` on b and c, whatever the budget" in better
     assert "(AUC unknown: a)" in advice(found_with("prm", {"a": [beam]})), "what is not known to be good is not"
 
 
@@ -392,7 +393,7 @@ def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     stored = write_tables.search_costs()
     text = (ROOT / "docs" / "search_costs.md").read_text(encoding="utf-8")
     assert write_tables.written(text) == text, "run: python -m scripts.write_tables"
-    assert advice(stored) in text and len(advice(stored)) < 1400, "a paragraph that is read"
+    assert advice(stored) in text and len(advice(stored)) < 1900, "a paragraph that is read"
     kept = (ROOT / "docs" / "search_costs.json").read_text(encoding="utf-8")
     assert kept == json.dumps(stored.to_dict(), indent=2) + "\n", "run: python -m scripts.write_tables"
     for world, judge in stored.settings():

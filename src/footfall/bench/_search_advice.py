@@ -8,7 +8,6 @@ place. An advised single sample says that search did not pay. Worlds whose PRM h
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,8 +22,6 @@ GOOD_AUC = 0.7
 """Of steps, mean over seeds: below that a PRM is near chance, and what is found with it says nothing of good PRMs."""
 _FIGURES_AT = "middle"
 """The budget whose figures the paragraph has; the others are in the table."""
-_MOST = 2
-"""Methods that are named where several are advised as often."""
 
 
 class Pick(NamedTuple):
@@ -70,8 +67,8 @@ def advice(costs: SearchCosts) -> str:
     """One paragraph: about three sentences for each quality of judge."""
     names, times = _listed(list(LEVELS), "or"), _listed([str(times) for times in LEVELS.values()], "or")
     intro = (
-        f"A budget is {names} at {times} times one sample's tokens. Named is the most frequent choice of the table below; "
-        f"figures span its worlds at the {_FIGURES_AT} budget."
+        f"A budget is {names} at {times} times one sample's tokens. Named are the choices of the table below; "
+        f"figures span the worlds at the {_FIGURES_AT} budget."
     )
     return " ".join([intro, *(_told(costs, kind) for kind in _kinds(costs) if kind.found)])
 
@@ -100,28 +97,28 @@ def _told(costs: SearchCosts, kind: _Kind) -> str:
 
 
 def _methods(found: Sequence[Pick]) -> str:
-    """What is advised most often at each budget; budgets with the same advice together."""
-    levels: dict[str | None, list[str]] = {}
+    """What is advised on which world at each budget; budgets with the same advice together."""
+    levels: dict[str, list[str]] = {}
     for level in LEVELS:
-        levels.setdefault(_most([one for one in found if one.level == level]), []).append(level)
-    nothing = levels.pop(None, [])
-    if not levels:
-        return "no one method leads"
-    if len(levels) == 1 and not nothing:
-        return f"take {next(iter(levels))}, whatever the budget"
+        levels.setdefault(_by_world([one for one in found if one.level == level]), []).append(level)
+    opening = "no one method leads everywhere: take" if any(" on " in said for said in levels) else "take"
+    if len(levels) == 1:
+        return f"{opening} {next(iter(levels))}, whatever the budget"
     words = ["budget", *["one"] * len(levels)]
     takes = [
-        f"{name} at a {_listed(same, 'or')} {word}" for (name, same), word in zip(levels.items(), words, strict=False)
+        f"at a {_listed(same, 'or')} {word} {said}" for (said, same), word in zip(levels.items(), words, strict=False)
     ]
-    return f"take {_listed(takes, 'and')}" + (f"; at a {_listed(nothing, 'or')} one none leads" if nothing else "")
+    return f"{opening} {'; '.join(takes)}"
 
 
-def _most(found: Sequence[Pick]) -> str | None:
-    """The method that is advised on most worlds; none where each world has its own."""
-    votes = Counter(one.point.method for one in found)
-    most = max(votes.values(), default=0)
-    names = [f"`{name}`" for name, count in votes.items() if count == most]
-    return None if not names or (len(found) > 1 and most == 1) else " or ".join(names[:_MOST])
+def _by_world(found: Sequence[Pick]) -> str:
+    """The methods that are advised, each with its worlds; without, where one is advised on all that are summed up."""
+    worlds: dict[str, list[str]] = {}
+    for one in found:
+        worlds.setdefault(f"`{one.point.method}`", []).append(one.world)
+    if len(worlds) == 1:
+        return next(iter(worlds))
+    return _listed([f"{name} on {_listed(own, 'and')}" for name, own in worlds.items()], "and") or "nothing"
 
 
 def _figures(costs: SearchCosts, found: Sequence[Pick]) -> str:
