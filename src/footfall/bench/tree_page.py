@@ -73,7 +73,7 @@ def _key() -> Markup:
             "li", element("span", "✂ pruned", class_="flag predicted"), " looked at and given up; its branch is grey"
         ),
         element("li", element("span", "■ end", class_="flag predicted"), " nothing more was written after it"),
-        element("li", "colour and number: the value; tokens: written by the policy, read by the judge"),
+        element("li", "colour and number: the value; tokens: written by the policy or the judge, read by the judge"),
         class_="key",
     )
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from footfall.policy.http import HttpPolicy
 
 __all__ = [
-    "Job", "among", "check_prefix", "check_wording", "completions", "likeliest", "next_token_question", "question", "read",
-    "vocabulary",
+    "UNCOUNTED", "Job", "among", "check_prefix", "check_wording", "completions", "likeliest", "next_token_question",
+    "question", "read", "vocabulary",
 ]  # fmt: skip
 
+UNCOUNTED = "the server sends no usage; the token counts of its samples are 0"
 _PATHS: dict[Mode, str] = {"completions": "/completions", "chat": "/chat/completions"}
 _OWN_FIELDS = frozenset(
     {"model", "messages", "prompt", "stop", "stream", "max_tokens", "temperature", "top_p", "seed", "n"}
@@ -138,8 +139,8 @@ def completions(
         written = cutter.read(outcome.value.choices[k])
         if not written.spelled:
             policy.tell_once("the server's tokens do not spell its text; logprobs of such samples are left out")
-        if outcome.value.usage is None:
-            policy.tell_once("the server sends no usage; the token counts of its samples are 0")
+        if outcome.value.usage is None and not _listed_tokens(outcome.value):
+            policy.tell_once(UNCOUNTED)
         onwards = None if written.blank is None else _after_blank(job, index, written.blank)
         yield Completion(written.steps, written.finish, index, vocabulary(policy), written.error, own_cost), onwards
 
@@ -150,9 +151,19 @@ def _after_blank(job: Job, index: int, blank: Step) -> Job:
 
 
 def _cost(outcome: Outcome[Reply], share: float) -> Cost:
-    cost = Cost(calls=outcome.calls, seconds=outcome.seconds * share)
-    usage = outcome.value.usage if outcome.value is not None else None
-    return cost if usage is None else cost + Cost(usage.prompt_tokens, usage.cached_tokens, usage.generated_tokens)
+    """A request counts once, however often it had to be tried: a server that dies and returns costs only time."""
+    cost = Cost(calls=min(outcome.calls, 1), seconds=outcome.seconds * share)
+    if outcome.value is None:
+        return cost
+    usage = outcome.value.usage
+    if usage is None:
+        return cost + Cost(generated_tokens=_listed_tokens(outcome.value))
+    return cost + Cost(usage.prompt_tokens, usage.cached_tokens, usage.generated_tokens)
+
+
+def _listed_tokens(reply: Reply) -> int:
+    """The tokens that a server lists with their logprobs, where it sends no usage."""
+    return sum(len(choice.tokens or ()) for choice in reply.choices)
 
 
 def check_prefix(prefix: Trajectory, params: SamplingParams) -> None:

@@ -34,6 +34,8 @@ NEUTRAL: Mapping[str, Json] = {
 """Switches off what a server adds by itself: vLLM the model's generation_config, llama.cpp its min_p and top_k."""
 TELL_STOP: Mapping[str, Json] = {"verbose": True}
 """Makes llama.cpp say in `__verbose` what stopped its first choice; other servers say it anyway, or never."""
+_MOST_TOKENS = 1 << 40
+"""No request has as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ def _choice(choice: Mapping[str, object], mode: Mode, aside: Mapping[str, object
         text = _get(message, "content", str, "choices[].message")
     else:
         text = _get(choice, "text", str, "choices[]")
+    if not _is_text(text):
+        raise AttemptError("choices[] has a text with half of a surrogate pair, which is no character")
     finish = choice.get("finish_reason")
     if finish not in ("stop", "length"):
         raise AttemptError(f"choices[].finish_reason is {finish!r}, neither 'stop' nor 'length'")
@@ -187,7 +191,10 @@ def _row_ids(found: object) -> tuple[int, ...] | None:
 
 
 def _usage(found: object, choices: Sequence[Choice]) -> Usage | None:
-    """What the server counted. Of several choices llama.cpp counts the first alone, but lists the tokens of all."""
+    """What the server counted; `None` if it did not, or found no tokens in a text.
+
+    Of several choices llama.cpp counts the first alone, but lists the tokens of all.
+    """
     if found is None:
         return None
     usage = _as(found, dict, "usage")
@@ -196,9 +203,23 @@ def _usage(found: object, choices: Sequence[Choice]) -> Usage | None:
     n_cached = cached if isinstance(cached, int) else 0
     prompt = _get(usage, "prompt_tokens", int, "usage")
     generated = _get(usage, "completion_tokens", int, "usage")
+    if not 0 <= n_cached <= prompt < _MOST_TOKENS or not 0 <= generated < _MOST_TOKENS:
+        raise AttemptError(
+            f"usage cannot be: {prompt:.3g} prompt tokens, {n_cached:.3g} of them cached, {generated:.3g} completion tokens"
+        )
+    if not generated and any(choice.text for choice in choices):
+        return None
     if len(choices) > 1:
         generated = max(generated, sum(len(choice.tokens or ()) for choice in choices))
     return Usage(prompt - n_cached, n_cached, generated)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(value: object, where: str) -> float:

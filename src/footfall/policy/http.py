@@ -201,6 +201,11 @@ class HttpPolicy:
                 await asyncio.gather(*workers, return_exceptions=True)
         return [outcomes[i] for i in range(len(asked))]
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the server has counted its tokens so far; a budget of tokens needs that."""
+        return jobs.UNCOUNTED not in self._told
+
     def tell_once(self, note: str) -> None:
         """What is amiss with the server's answers, as a warning that comes once."""
         if note not in self._told:

@@ -11,6 +11,7 @@ from footfall.bound import UNKNOWN, Bound
 from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.policy.runs import Run, runs_of, sample_runs
+from footfall.search._after_error import carried
 from footfall.search._pace import Pace
 from footfall.search._running import Running, Unit
 from footfall.search.budget import Load
@@ -197,6 +198,7 @@ class Rounds:
         written[address] = replace(completion, cost=Cost())
         request = search.request
         assert isinstance(request, Expand | Ask)
+        _counted(search, self.policies[request.policy])
         search.board.account.write(completion.cost, self.policies[request.policy].name)
         if not isinstance(request, Expand):
             search.replies[unit.slot].append(completion)
@@ -236,6 +238,7 @@ class Rounds:
 
     def _hear(self, reading: _Reading, said: Judgement) -> None:
         board = reading.search.board
+        _counted(reading.search, getattr(self.judges[reading.role], "policy", None))
         board.account.read(said.cost, reading.trace, _judging(reading.role, reading.partial), said.judge)
         if reading.slot is not None:
             reading.search.replies[reading.slot] = said
@@ -244,6 +247,15 @@ class Rounds:
             if reason := next(filter(None, said.failures), None):
                 board.note("failed", (reading.node,), reason)
             board.note("scored", (reading.node,), "" if reading.role == "judge" else reading.role, said.values[-1:])
+
+
+def _counted(search: Running, who: Policy | None) -> None:
+    """Refuse a budget of tokens where nobody counts them."""
+    if search.board.account.budget.tokens is not None and who is not None and not getattr(who, "counts_tokens", True):
+        raise ValueError(
+            f"{who.name} counts no tokens, so a budget of tokens cannot hold; let the server send its usage, or give a "
+            "budget of calls instead (--budget-calls)"
+        )
 
 
 def _made(policy: Policy) -> int | None:
@@ -290,7 +302,7 @@ def _checked(
             raise ValueError(f"judge {judge.name!r}: {error}") from error
         if len(said) != len(part):
             raise ValueError(f"judge {judge.name!r} gave {len(said)} judgements for {len(part)} trajectories")
-        checked = [judgement.check(reading.trace) for judgement, reading in zip(said, part, strict=True)]
+        checked = [carried(judgement.check(reading.trace)) for judgement, reading in zip(said, part, strict=True)]
         return [replace(judgement, cost=_timeless(judgement.cost)) for judgement in checked]
 
     return reads
