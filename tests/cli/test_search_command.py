@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from footfall import cli
+from footfall.commands._search_report import shown_id
 from footfall.commands.search import _INSTEAD_OF_N
 from footfall.formats import read_parquet
 from footfall.registry import create, load, parts
@@ -389,6 +390,40 @@ def test_a_judge_that_babbles_fails_its_problems_with_the_reason(
     assert mended["failed"] == {} and critic.asked() and not server.asked(), (
         "the judge is asked anew, the writer is not"
     )
+
+
+@pytest.mark.parametrize("method", ["best-of-n", "weighted-vote", "beam-search"])
+def test_a_critic_that_finds_the_first_step_wrong_has_not_failed(
+    method: str, server: Server, critic: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says nothing of the steps after the error: those are worth what the error is."""
+    critic.behave("The first one is wrong: \\boxed{0}")
+    words = ["--method", method, "--n", "2", "--judge", "critic", "--set", "policy=other"]
+    words += ["--helper", f"other=http,url={critic.url},mode=chat"]
+    words += ["--set", "expansions=2"] if method == "beam-search" else []
+    found = told(capsys, server, *words)
+    assert found["failed"] == {} and found["with_failed_calls"] == 0 and found["decided"] == PROBLEMS
+    for result in results(found):
+        assert len(result.candidates) == 2 and all(len(t.steps) > 1 for t, _ in result.candidates)
+        assert all(said is not None and set(said.values) == {0.0} for _, said in result.candidates)
+    critic.behave("The first one is wrong: \\boxed{0}")
+    told(capsys, server, *words)
+    assert critic.asked() == [], "nothing is tried again"
+
+
+@pytest.mark.parametrize("settings", [{"no_usage": True}, {"no_tokens": True}])
+def test_a_budget_of_tokens_is_refused_where_the_server_counts_none(
+    settings: dict[str, bool], server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(None, solve=True, **settings)
+    words = ("--method", "best-of-n", "--n", "8", "--judge", "random", "--logprobs", "False", "--budget-tokens", "40")
+    assert cli.main(line(server, *words)) == 2
+    assert "counts no tokens, so a budget of tokens cannot hold" in capsys.readouterr().err
+    assert told(capsys, server, *words[:-2], "--budget-calls", "4")["stopped"] == {"calls": PROBLEMS}
+
+
+def test_ids_go_to_the_terminal_short_and_without_control_characters() -> None:
+    assert shown_id("p\n\x1b[31m7") == "p\ufffd\ufffd[31m7" and len(shown_id("x" * 5000)) == 81
 
 
 def test_problems_that_a_server_failed_on_are_listed_and_tried_again(

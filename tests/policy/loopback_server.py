@@ -210,6 +210,7 @@ class Loopback:
             n_tokens = sum(
                 len(tokens_of(choice["message"]["content"] if chat else choice["text"])) for choice in choices
             )
+            n_tokens = 0 if self.settings.get("no_tokens") else n_tokens
             reply["usage"] = {"prompt_tokens": len(prompt.split()), "completion_tokens": n_tokens}
             reply["usage"]["prompt_tokens_details"] = {"cached_tokens": self.settings.get("cached", 0)}
         return reply

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from footfall.policy._http_client import AttemptError
 from footfall.policy._http_steps import Cutter, pieces, token_starts
-from footfall.policy._http_wire import Choice, read_reply
+from footfall.policy._http_wire import Choice, Usage, read_reply
 
 TEXT = st.text(alphabet="ab \n", max_size=30)
 
@@ -83,11 +83,26 @@ GOOD: dict[str, Any] = {"index": 0, "text": "so", "finish_reason": "stop"}
         ({"choices": [{**GOOD, "logprobs": {"tokens": ["a"], "token_logprobs": []}}]}, "1 tokens and 0 values"),
         ({"choices": [{**GOOD, "logprobs": {"tokens": ["a"], "token_logprobs": [None]}}]}, "holds None where a number"),
         ({"choices": [GOOD], "usage": {"prompt_tokens": "3"}}, "'prompt_tokens' is a str where a int belongs"),
+        (
+            {"choices": [GOOD], "usage": {"prompt_tokens": 3, "completion_tokens": -1}},
+            "3 prompt tokens and -1 completion",
+        ),
+        ({"choices": [GOOD], "usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}, "usage cannot be"),
+        ({"choices": [{**GOOD, "text": "so \ud800"}]}, "half of a surrogate pair"),
     ],
 )
 def test_a_malformed_reply_names_the_field(payload: object, reason: str) -> None:
     with pytest.raises(AttemptError, match=reason):
         read_reply(payload, "completions", 1)
+
+
+def test_a_count_of_no_tokens_for_a_text_is_no_count_and_cached_tokens_are_tokens_of_the_prompt() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 0}
+    assert read_reply({"choices": [GOOD], "usage": usage}, "completions", 1).usage is None
+    empty = {**GOOD, "text": ""}
+    assert read_reply({"choices": [empty], "usage": usage}, "completions", 1).usage == Usage(3, 0, 0)
+    more = {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 7}}
+    assert read_reply({"choices": [GOOD], "usage": more}, "completions", 1).usage == Usage(0, 3, 1)
 
 
 def test_a_chat_reply_without_content_names_the_likely_cause() -> None:

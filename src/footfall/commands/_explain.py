@@ -8,6 +8,7 @@ from typing import Any
 
 from footfall.bench.report import write_page
 from footfall.bench.tree_page import tree_page
+from footfall.commands._search_report import shown_id
 from footfall.types import SearchResult, content_key
 
 __all__ = ["explain", "find_result"]
@@ -43,5 +44,5 @@ def find_result(folder: Path, problem: str) -> SearchResult:
     for result in results:
         if result.problem.id == problem:
             return result
-    some = ", ".join(result.problem.id for result in results[:5])
-    raise ValueError(f"{file}: no problem is called {problem!r}; there are {len(results)}, such as {some}")
+    some = ", ".join(shown_id(result.problem.id) for result in results[:5])
+    raise ValueError(f"{file}: no problem is called {shown_id(problem)!r}; there are {len(results)}, such as {some}")

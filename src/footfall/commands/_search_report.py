@@ -15,7 +15,9 @@ from footfall.types import Cost, SearchResult, Trajectory
 if TYPE_CHECKING:
     from footfall.bench.intervals import Interval
 
-__all__ = ["call_failed", "show", "summary"]
+__all__ = ["call_failed", "show", "shown_id", "summary"]
+
+_LONGEST_ID = 80
 
 
 def call_failed(result: SearchResult) -> bool:
@@ -80,9 +82,15 @@ def _unanswered(result: SearchResult) -> bool:
     return (result.chosen is None and not call_failed(result)) or (bool(drawn) and all(t.answer is None for t in drawn))
 
 
+def shown_id(name: str) -> str:
+    """An id as it may go to a terminal: short, and without line ends and control characters."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return plain if len(plain) <= _LONGEST_ID else f"{plain[:_LONGEST_ID]}…"
+
+
 def _listed(problems: Mapping[str, str], how: str) -> str:
     """Problems with their reasons, the first ten by name."""
-    lines = [f"\n  {name}: {why}" for name, why in list(problems.items())[:10]]
+    lines = [f"\n  {shown_id(name)}: {why}" for name, why in list(problems.items())[:10]]
     more = [f"\n  and {len(problems) - 10} more"] if len(problems) > 10 else []
     return "".join([f"{len(problems)}, {how}", *lines, *more]) if problems else ""
 

@@ -200,13 +200,11 @@ def _usage(found: object, choices: Sequence[Choice]) -> Usage | None:
     usage = _as(found, dict, "usage")
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    n_cached = cached if isinstance(cached, int) else 0
     prompt = _get(usage, "prompt_tokens", int, "usage")
     generated = _get(usage, "completion_tokens", int, "usage")
-    if not 0 <= n_cached <= prompt < _MOST_TOKENS or not 0 <= generated < _MOST_TOKENS:
-        raise AttemptError(
-            f"usage cannot be: {prompt:.3g} prompt tokens, {n_cached:.3g} of them cached, {generated:.3g} completion tokens"
-        )
+    if not 0 <= prompt < _MOST_TOKENS or not 0 <= generated < _MOST_TOKENS:
+        raise AttemptError(f"usage cannot be: {prompt:.3g} prompt tokens and {generated:.3g} completion tokens")
+    n_cached = min(max(0, cached), prompt) if isinstance(cached, int) else 0
     if not generated and any(choice.text for choice in choices):
         return None
     if len(choices) > 1:
