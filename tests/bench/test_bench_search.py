@@ -22,6 +22,7 @@ from footfall.bench.intervals import wilson
 from footfall.bench.searching import Group, run_plan
 from footfall.cli import main
 from footfall.policy.protocol import SamplingParams
+from footfall.recipes import early_rejection
 from footfall.registry import create, parts
 from footfall.search import BestOf, Searcher
 from footfall.search.priced import Priced, Reader, tokens_of_text
@@ -399,3 +400,14 @@ def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     for world, judge in stored.settings():
         drawn = (ROOT / "docs" / f"search_costs-{world}-{judge}.svg").read_text(encoding="utf-8")
         assert drawn == chart(stored, world, judge) + "\n", "run: python -m scripts.write_tables"
+
+
+def test_what_the_ledger_says_of_early_rejection_on_other_worlds_was_measured_here() -> None:
+    right = {
+        (p.world, p.method): 100 * p.accuracy.value
+        for p in write_tables.search_costs().points
+        if p.judge == "exact" and (p.dial, p.budget) == ("n", 4)
+    }
+    behind = {w: right[w, "beam-search"] - right[w, "early-rejection"] for w in ("arithmetic", "algebra", "code")}
+    said = "{arithmetic:.0f} points behind beam search on arithmetic, {algebra:.0f} on algebra and {code:.0f} on code"
+    assert said.format(**behind) in early_rejection.RECIPE.scale
