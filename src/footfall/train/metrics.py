@@ -45,8 +45,9 @@ def evaluate(
         batch = {name: tensor.to(model.device) for name, tensor in collate(group, model.pad_id).items()}
         targets, mask = batch.pop("targets"), batch.pop("mask")
         logits = model(**batch)
-        loss += float(objective.loss(logits, targets, mask)) * int(mask.sum())
-        counted += int(mask.sum())
+        items = int(objective.items(mask))
+        loss += float(objective.loss(logits, targets, mask)) * items
+        counted += items
         own = mask if mask.dim() == 2 else mask[..., 0]
         values.extend(model.values(logits)[own].tolist())
         labels.extend(label for e in group for label, m in zip(e.labels, e.mask, strict=True) if m)

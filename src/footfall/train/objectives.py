@@ -1,8 +1,8 @@
 """Training losses of step heads: pure functions of logits, targets and a mask of the labelled steps.
 
-Shapes: logits (..., K), targets and mask (...). Every loss is the mean over the labelled steps of all traces given, so
-a long trace weighs more than a short one; with no labelled step it is 0. A step without a label is masked by a
-boolean, never by a special value of its target.
+Shapes: logits (..., K), targets and mask (...). A loss is a mean, and its objective says over what: over the labelled steps
+of all traces given, so that a long trace weighs more than a short one, or over traces or pairs. With no labelled step it
+is 0. A step without a label is masked by a boolean, never by a special value of its target.
 """
 
 from __future__ import annotations
@@ -91,6 +91,21 @@ def labelled_mean(losses: Tensor, mask: Tensor) -> Tensor:
     return losses.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
 
 
+def labelled_steps(mask: Tensor) -> Tensor:
+    """How many labels a batch has: what a loss over steps is a mean of."""
+    return mask.sum()
+
+
+def traces(mask: Tensor) -> Tensor:
+    """How many traces a batch has, for a loss that is a mean over traces: each weighs the same, however long it is."""
+    return torch.tensor(len(mask), device=mask.device)
+
+
+def pairs(mask: Tensor) -> Tensor:
+    """How many pairs of neighbours a batch has, for a loss that compares two traces."""
+    return torch.tensor(len(mask) // 2, device=mask.device)
+
+
 @dataclass(frozen=True)
 class Objective:
     """A loss with what it asks of the head and of the labels."""
@@ -110,6 +125,8 @@ class Objective:
     """Names of outputs that each mean something by itself; the first is the value."""
     beside: tuple[str, ...] = ()
     """Aspects of a judgement that are labels too: targets and mask are then (..., 1 + aspects), the label first."""
+    items: Callable[[Tensor], Tensor] = labelled_steps
+    """What the loss is a mean over, counted in a batch's mask; the mean of several batches weighs each by this."""
 
 
 def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
@@ -184,6 +201,7 @@ def bradley_terry(centering: float = 0.0) -> Objective:
         _side,
         lambda label: label == 1,
         together=2,
+        items=pairs,
     )
 
 

@@ -1,7 +1,7 @@
-"""`transformers.Trainer` for step heads: the loss is a mean over labelled steps, batches are of like length.
+"""`transformers.Trainer` for step heads: the loss is a mean over what the objective counts, batches are of like length.
 
 What differs from the plain Trainer and why: the order of an epoch depends on seed and epoch alone, so that a resumed
-run sees what the undisturbed one saw; under accumulation and on several devices every labelled step weighs the same;
+run sees what the undisturbed one saw; under accumulation and on several devices every item of the mean weighs the same;
 checkpoints hold only what is trained; a checkpoint that lacks a trained weight is an error, not a warning.
 """
 
@@ -91,7 +91,7 @@ class StepTrainer(Trainer):
         )
         self.remove_callback(PrinterCallback)
         self.step_objective = objective
-        # `compute_loss` divides by the labelled steps of the whole update: the Trainer must not divide again.
+        # `compute_loss` divides by the items of the whole update: the Trainer must not divide again.
         self.model_accepts_loss_kwargs = True
 
     def create_optimizer(self, *given: Any) -> Any:
@@ -115,8 +115,8 @@ class StepTrainer(Trainer):
         return self.state.global_step // max(1, updates)
 
     def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], device: torch.device) -> Tensor:
-        """Labelled steps in all batches of one update, over all devices."""
-        count = torch.stack([batch["mask"].sum() for batch in batch_samples]).sum().to(device)
+        """What the loss is a mean over (labelled steps, traces, pairs) in all batches of one update, over all devices."""
+        count = torch.stack([self.step_objective.items(batch["mask"]) for batch in batch_samples]).sum().to(device)
         total: Tensor = self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
         return total
 
@@ -127,7 +127,7 @@ class StepTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Sum over this batch's labelled steps, over the number of labelled steps in the update."""
+        """This batch's part of the mean over the update: Σ over its items / items of the update."""
         targets, mask = inputs["targets"], inputs["mask"]
         logits = model(inputs["input_ids"], inputs["positions"])
         loss = self.step_objective.loss(logits, targets, mask)
@@ -135,7 +135,8 @@ class StepTrainer(Trainer):
         if self.anchor and isinstance(head, Heads):
             loss = loss + self.anchor * head.drift()
         if num_items_in_batch is not None:
-            loss = loss * mask.sum() * self.accelerator.num_processes / num_items_in_batch
+            items = self.step_objective.items(mask)
+            loss = loss * items * self.accelerator.num_processes / num_items_in_batch
         return (loss, logits) if return_outputs else loss
 
     def evaluate(
