@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from footfall.bench._pool import best_of, sizes_up_to, subsets, vote_of
-from footfall.bench.best_of_n_pool import Pool, read_pools
-from footfall.bench.intervals import bootstrap_mean
+from footfall.benchmarks.best_of_n import Pool, read_pools
+from footfall.metrics.intervals import bootstrap_mean
+from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
 from footfall.search.aggregate import AGGREGATIONS, aggregate
 from footfall.search.votes import frequency, hybrid, pass_at_k
 

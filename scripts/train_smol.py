@@ -27,12 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from footfall.bench.intervals import Floats, case_weights
-from footfall.bench.metrics import auc
-from footfall.bench.processbench import measure as first_error_figures
-from footfall.bench.runner import Benchmark, Case
+from footfall.benchmarks.processbench import measure as first_error_figures
+from footfall.benchmarks.runner import Benchmark
 from footfall.encoding import Template
 from footfall.loading import pick_device
+from footfall.metrics.cases import Case
+from footfall.metrics.intervals import Floats, case_weights
+from footfall.metrics.steps import auc
 from footfall.policy._gguf import load_gguf
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
 from footfall.registry import create

@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from footfall.bench.intervals import bootstrap_mean, paired_difference
-from footfall.bench.processbench import processbench
+from footfall.benchmarks.processbench import processbench
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.binary_search import BinarySearch
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.stored_policy import StoredPolicy
 from footfall.loading import pick_device
+from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.policy._gguf import load_gguf
 from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file

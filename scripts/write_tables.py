@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from footfall.bench import labels, searching
-from footfall.bench.labels import LabelCosts
-from footfall.bench.searching import SearchCosts
 from footfall.registry import parts
 from footfall.reward.family import Family, families
+from footfall.studies import _labels_page, _search_page
+from footfall.studies._labels_points import LabelCosts
+from footfall.studies._search_points import SearchCosts
 from scripts import pool_curves, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -59,11 +59,11 @@ def search_costs() -> SearchCosts:
 
 
 def _label_block(name: str) -> Callable[[], str]:
-    return lambda: labels.BLOCKS[name](label_costs())
+    return lambda: _labels_page.BLOCKS[name](label_costs())
 
 
 def _search_block(name: str) -> Callable[[], str]:
-    return lambda: searching.BLOCKS[name](search_costs())
+    return lambda: _search_page.BLOCKS[name](search_costs())
 
 
 def _words_block(name: str) -> Callable[[], str]:
@@ -79,8 +79,8 @@ def pool_tables() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
-    **{name: _label_block(name) for name in labels.BLOCKS},
-    **{name: _search_block(name) for name in searching.BLOCKS},
+    **{name: _label_block(name) for name in _labels_page.BLOCKS},
+    **{name: _search_block(name) for name in _search_page.BLOCKS},
     **{name: _words_block(name) for name in word_problem_tables.BLOCKS},
 }
 
@@ -94,9 +94,9 @@ def made() -> dict[Path, str]:
     """Every page and chart as it should be."""
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
     costs, searched = label_costs(), search_costs()
-    charts = {DOCS / file: drawn + "\n" for file, drawn in labels.charts(costs).items()}
+    charts = {DOCS / file: drawn + "\n" for file, drawn in _labels_page.charts(costs).items()}
     for setting in searched.settings():
-        charts[DOCS / searching.chart_file(*setting)] = searching.chart(searched, *setting) + "\n"
+        charts[DOCS / _search_page.chart_file(*setting)] = _search_page.chart(searched, *setting) + "\n"
     # Its outcomes stay; intervals are made of them again.
     charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"
     return pages | charts

@@ -21,7 +21,7 @@ LAYERS = (
     ("loading", "policy", "tools", "worlds"),
     ("label", "reward"),
     ("train", "search", "rl"),
-    ("bench", "lab"),
+    ("metrics", "benchmarks", "reports", "studies", "lab"),
     ("demo", "serve", "scale", "cli", "commands"),
     ("recipes",),
 )
@@ -29,7 +29,7 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
     "types", "registry", "encoding", "fingerprint", "beginnings", "bound", "progress", "segment", "answers", "formats",
-    "store", "worlds", "label", "search", "bench", "lab", "cli", "commands",
+    "store", "worlds", "label", "search", "metrics", "benchmarks", "reports", "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 

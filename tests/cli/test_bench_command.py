@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from footfall import cli
-from footfall.bench.sanity import Constant
 from footfall.commands._bench_all import find_data
+from footfall.metrics.sanity import Constant
 from tests.cli.telling import told
 
 LABELS = {"gsm8k": (1, -1, 0, -1), "math": (2, -1)}
@@ -167,7 +167,7 @@ def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(
     def again(*_: object) -> None:
         raise AssertionError("what was judged is judged again")
 
-    monkeypatch.setattr("footfall.bench.sanity.RandomJudge.judge", again)
+    monkeypatch.setattr("footfall.metrics.sanity.RandomJudge.judge", again)
     assert told(capsys, *words) == found
     assert told(capsys, "bench", "compare", "all/processbench", "alone")["benchmark"] == "processbench"
 

@@ -12,11 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.bench import processbench
-from footfall.bench.groups import last_step_score, measure_by, strict_credit
-from footfall.bench.prmbench import CATEGORIES
-from footfall.bench.sanity import Oracle, always_right
-from footfall.bench.socratic_prmbench import PATTERNS
+from footfall.benchmarks import processbench
+from footfall.benchmarks.prmbench import CATEGORIES
+from footfall.benchmarks.socratic_prmbench import PATTERNS
 from footfall.lab.catalogue import catalogue, find, load_measure
 from footfall.lab.fingerprint import modules_of
 from footfall.lab.recipe import Trial
@@ -25,6 +23,8 @@ from footfall.lab.shared import prms
 from footfall.lab.shared.cases import NoisyTruth, Said, credits, figures, judged_once, response_cases, step_cases
 from footfall.lab.shared.flaws import CAREFUL, FLAWS, flawed_cases, right_traces
 from footfall.lab.shared.step_pairs import offline_pairs, online_pairs
+from footfall.metrics.preferences import last_step_score, measure_by, strict_credit
+from footfall.metrics.sanity import Oracle, always_right
 from footfall.train import TrainConfig
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld

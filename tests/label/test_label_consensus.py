@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.bench import processbench
-from footfall.bench.runner import Case
+from footfall.benchmarks import processbench
 from footfall.lab.shared.cases import figures
 from footfall.label.agreement import agreement, cohen_kappa, confusion, first_error, verdicts
 from footfall.label.consensus import Consensus, Rule, combine_step, consensus
@@ -19,6 +18,7 @@ from footfall.label.er_prm import EntropyRegularised
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.noisy import Noisy, noisy
 from footfall.label.pav import pav
+from footfall.metrics.cases import Case
 from footfall.search.aggregate import aggregate
 from footfall.types import Cost, Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from footfall.bench.metrics import first_error_f1
 from footfall.bound import Bound, Bounded
+from footfall.metrics.steps import first_error_f1
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Searcher, SelfCheck, SelfPRM
 from footfall.search.self_prm import flawless, passing, passing_vote

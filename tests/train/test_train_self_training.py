@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.bench.metrics import calibration_error
+from footfall.metrics.steps import calibration_error
 from footfall.train import TrainConfig
 from footfall.train.self_training import Taught, pair_label, pseudo_label, self_train_prm, self_training
 from footfall.types import Judged, Judgement

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.bench.scores import Scores
+from footfall.benchmarks.scores import Scores
 from footfall.reward.shipped import load_shipped
 from footfall.reward.step_head import StepHeadModel
 from footfall.train import TrainConfig, train_prm

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from footfall.bench.page import suite_page
-from footfall.bench.report import write_page
-from footfall.bench.scores import Scores
+from footfall.benchmarks.scores import Scores
 from footfall.commands._bench_run import ORACLE, Done, make_benchmark, make_judge, measure_in_run
 from footfall.commands._bench_show import show_suite
 from footfall.commands._output import emit, note
 from footfall.commands._running import open_run
 from footfall.registry import parts
+from footfall.reports._blocks import write_page
+from footfall.reports.bench_page import suite_page
 from footfall.store import write_json
 from footfall.types import Judge
 

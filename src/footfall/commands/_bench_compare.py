@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from footfall.bench.compare import compare, read_kept
-from footfall.bench.compare_page import comparison_page
-from footfall.bench.report import write_page
+from footfall.benchmarks.compare import compare, read_kept
 from footfall.commands._bench_show import show_comparison
 from footfall.commands._options import given
 from footfall.commands._output import emit
 from footfall.commands._running import open_run
+from footfall.reports._blocks import write_page
+from footfall.reports.compare_page import comparison_page
 from footfall.store import write_json
 
 if TYPE_CHECKING:

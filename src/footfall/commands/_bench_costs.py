@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 
-from footfall.bench._frontier import names_of
-from footfall.bench.report import write_page
 from footfall.commands._options import given
 from footfall.commands._output import emit, facts
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
 from footfall.commands._values import check_values
+from footfall.reports._blocks import write_page
 from footfall.store import write_json
+from footfall.studies.frontier import names_of
 
 if TYPE_CHECKING:
     from footfall.commands.bench import BenchConfig

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from footfall.bench.labels import HEAD, LabelCosts, Plan, advice, charts, costs_page, rows, run_plan
 from footfall.commands._bench_costs import CostBench, run_costs, show_rest
 from footfall.commands._output import figures
+from footfall.studies._labels_advice import advice
+from footfall.studies._labels_page import HEAD, charts, costs_page, rows
+from footfall.studies._labels_points import LabelCosts, Plan
+from footfall.studies.labels import run_plan
 
 if TYPE_CHECKING:
     from footfall.commands.bench import BenchConfig

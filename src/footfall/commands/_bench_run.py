@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from footfall.bench.compare import RESAMPLES_FILE, write_kept
-from footfall.bench.diagnostics import diagnose
-from footfall.bench.page import BenchView, bench_page
-from footfall.bench.report import write_page
-from footfall.bench.runner import Benchmark, Tuned, measured
-from footfall.bench.sanity import Oracle
-from footfall.bench.scores import Scores
+from footfall.benchmarks.compare import RESAMPLES_FILE, write_kept
+from footfall.benchmarks.runner import Benchmark, Tuned, measured
+from footfall.benchmarks.scores import Scores
 from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import world_rows, world_source
+from footfall.metrics.diagnostics import diagnose
+from footfall.metrics.sanity import Oracle
+from footfall.reports._blocks import write_page
+from footfall.reports.bench_page import BenchView, bench_page
 from footfall.store import write_json
 from footfall.types import Judge, Judgement
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from footfall.bench.searching import (
+from footfall.commands._bench_costs import CostBench, run_costs, show_rest
+from footfall.commands._output import figures
+from footfall.studies._search_advice import advice
+from footfall.studies._search_page import (
     HEAD,
     PICK_HEAD,
     PRM_HEAD,
-    Plan,
-    SearchCosts,
-    advice,
     certainty,
     chart,
     chart_file,
@@ -21,10 +21,9 @@ from footfall.bench.searching import (
     pick_rows,
     prm_rows,
     rows,
-    run_plan,
 )
-from footfall.commands._bench_costs import CostBench, run_costs, show_rest
-from footfall.commands._output import figures
+from footfall.studies._search_points import Plan, SearchCosts
+from footfall.studies.search import run_plan
 
 if TYPE_CHECKING:
     from footfall.commands.bench import BenchConfig

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from footfall.bench.compare import Comparison
-from footfall.bench.compare_page import comparison_tables
-from footfall.bench.figures import percent
-from footfall.bench.page import BenchView
+from footfall.benchmarks.compare import Comparison
+from footfall.benchmarks.figures import percent
 from footfall.commands._output import facts, figures, spent
+from footfall.reports.bench_page import BenchView
+from footfall.reports.compare_page import comparison_tables
 
 __all__ = ["show_comparison", "show_one", "show_suite"]
 

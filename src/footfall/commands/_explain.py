@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from footfall.bench.report import write_page
-from footfall.bench.tree_page import tree_page
 from footfall.commands._search_report import shown_id
+from footfall.reports._blocks import write_page
+from footfall.reports.tree_page import tree_page
 from footfall.types import SearchResult, content_key
 
 __all__ = ["explain", "find_result"]

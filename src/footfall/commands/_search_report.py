@@ -13,7 +13,7 @@ from footfall.commands._parts import found_in_words
 from footfall.types import Cost, SearchResult, Trajectory
 
 if TYPE_CHECKING:
-    from footfall.bench.intervals import Interval
+    from footfall.metrics.intervals import Interval
 
 __all__ = ["call_failed", "show", "shown_id", "summary"]
 
@@ -57,7 +57,7 @@ def summary(results: Sequence[SearchResult], seed: int, independent: bool) -> di
 
 def _share(rights: Sequence[float], seed: int) -> Interval:
     """Wilson's interval where every problem is right or wrong (resamples of all right have no spread), else the bootstrap's."""
-    from footfall.bench.intervals import bootstrap_mean, wilson
+    from footfall.metrics.intervals import bootstrap_mean, wilson
 
     plain = all(right in (0.0, 1.0) for right in rights)
     return wilson(int(sum(rights)), len(rights)) if plain else bootstrap_mean(rights, seed)

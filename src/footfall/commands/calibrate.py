@@ -18,7 +18,7 @@ from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit_scores
 from footfall.types import Cost, Judged, Judgement
 
 if TYPE_CHECKING:
-    from footfall.bench.intervals import Interval
+    from footfall.metrics.intervals import Interval
 
 __all__ = ["CalibrateConfig", "main"]
 
@@ -109,8 +109,8 @@ def _measured(made: Calibration, pairs: Sequence[Pair], seed: int) -> dict[str, 
     """Figures before and after with 95% intervals over problems, and how the Brier score changed, problem by problem."""
     import numpy as np
 
-    from footfall.bench.intervals import case_weights, from_resamples
-    from footfall.bench.metrics import brier, calibration_error
+    from footfall.metrics.intervals import case_weights, from_resamples
+    from footfall.metrics.steps import brier, calibration_error
 
     labels = [p.label for p in pairs]
     raw = [p.value for p in pairs]

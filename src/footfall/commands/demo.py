@@ -35,9 +35,9 @@ class DemoConfig:
 
 def main(config: DemoConfig) -> int:
     """Run the loop and report."""
-    from footfall.bench.report import write_report
     from footfall.demo.loop import Demo
     from footfall.demo.report import curves, report_numbers, report_page, write_picture
+    from footfall.reports.demo_page import write_report
     from footfall.store import write_json
 
     with open_run("demo", config, for_show=("picture",)) as run:

@@ -89,7 +89,7 @@ def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: Sam
 
 
 def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str, Any]:
-    from footfall.bench.intervals import bootstrap_mean
+    from footfall.metrics.intervals import bootstrap_mean
 
     verdicts: dict[str, list[bool]] = {}
     for t in drawn:

@@ -14,9 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
-from footfall.bench.metrics import first_error_f1
 from footfall.demo.settings import DemoSettings
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.metrics.steps import first_error_f1
 from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import EMBEDDED, embedded
 from footfall.policy.protocol import SamplingParams

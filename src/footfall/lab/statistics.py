@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from footfall.bench.intervals import Floats, Interval, t_quantile
+from footfall.metrics.intervals import Floats, Interval, t_quantile
 
 __all__ = ["Verdict", "decide", "effect", "t_quantile"]
 

@@ -13,7 +13,7 @@ the truth. All arms have the first round in common and go through the others ali
 
 from __future__ import annotations
 
-from footfall.bench import processbench
+from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, step_cases
 from footfall.lab.shared.prms import pool, spent, train, training_traces

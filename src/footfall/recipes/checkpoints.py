@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from footfall.bench import processbench
+from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import Said, figures, step_cases
 from footfall.lab.shared.prms import judged_pool, pool, prm, spent

@@ -12,7 +12,7 @@ built on a flaw are not counted, and each category holds the unmodified solution
 
 from __future__ import annotations
 
-from footfall.bench.prmbench import CATEGORIES
+from footfall.benchmarks.prmbench import CATEGORIES
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, judged_once, step_cases
 from footfall.lab.shared.flaws import flawed_cases, right_traces

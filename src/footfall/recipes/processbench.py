@@ -12,12 +12,12 @@ threshold that is best on one half of the problems, and both are measured on the
 
 from __future__ import annotations
 
-from footfall.bench import processbench
-from footfall.bench.runner import Tuned, measured
-from footfall.bench.sanity import always_right, always_wrong
+from footfall.benchmarks import processbench
+from footfall.benchmarks.runner import Tuned, measured
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import Said, benchmark_of, figures, step_cases
 from footfall.lab.shared.prms import Labels, judged_pool, pool, spent
+from footfall.metrics.sanity import always_right, always_wrong
 
 RECIPE = Recipe(
     name="processbench",

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from footfall.bench.metrics import first_error_f1
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms, searches
+from footfall.metrics.steps import first_error_f1
 from footfall.policy.protocol import SamplingParams
 from footfall.search import SelfCheck, aggregate, choose, majority
 from footfall.search.self_prm import flawless, passing_vote

@@ -13,8 +13,8 @@ built on a flaw are not counted, and each flaw comes with the unmodified solutio
 
 from __future__ import annotations
 
-from footfall.bench._prm_scores import Categories
-from footfall.bench.socratic_prmbench import PATTERNS
+from footfall.benchmarks._prm_scores import Categories
+from footfall.benchmarks.socratic_prmbench import PATTERNS
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, judged_once
 from footfall.lab.shared.flaws import flawed_cases, right_traces

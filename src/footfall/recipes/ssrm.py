@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from footfall.bench import processbench
+from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, step_cases
 from footfall.lab.shared.prms import pool, spent, train, training_traces

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from footfall.bench.groups import last_step_score, measure_by
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import NoisyTruth, credits, figures, response_cases
 from footfall.lab.shared.prms import POOL, Labels, judge, judged_pool, pool, spent
 from footfall.lab.shared.step_pairs import offline_pairs, online_pairs
+from footfall.metrics.preferences import last_step_score, measure_by
 from footfall.types import Judge
 
 RECIPE = Recipe(

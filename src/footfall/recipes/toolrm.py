@@ -13,11 +13,11 @@ Pooled AUC is the chance that a right solution of any problem is scored above a 
 
 from __future__ import annotations
 
-from footfall.bench.groups import strict_credit
-from footfall.bench.metrics import auc
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import credits, response_cases
 from footfall.lab.shared.prms import pool, right_and_wrong, spent, train, training_traces
+from footfall.metrics.preferences import strict_credit
+from footfall.metrics.steps import auc
 from footfall.reward.judge import step_head
 from footfall.train import TrainConfig
 from footfall.types import Cost, Judged, Judgement, Trajectory

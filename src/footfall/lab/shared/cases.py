@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from footfall.bench.groups import Credit, Measure, compare, response_score, tie_credit
-from footfall.bench.runner import Benchmark, Case, Figures, content_revision
+from footfall.benchmarks.runner import Benchmark, Figures, content_revision
+from footfall.metrics.cases import Case
+from footfall.metrics.preferences import Credit, Measure, compare, response_score, tie_credit
 from footfall.types import Cost, Judge, Judgement, Trajectory, content_key
 from footfall.worlds import TruthJudge
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple
 
-from footfall.bench.runner import Case
+from footfall.metrics.cases import Case
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Judgement, Step, Trajectory, content_key
 from footfall.worlds import ArithmeticPolicy, OpRates, TruthJudge

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from footfall.bench.metrics import auc
 from footfall.lab.recipe import Trial
+from footfall.metrics.steps import auc
 from footfall.policy.protocol import Policy
 from footfall.types import Cost, Judge, Judgement, Problem, Trajectory
 from footfall.worlds import (

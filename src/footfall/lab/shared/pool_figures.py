@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from footfall.bench import processbench
-from footfall.bench.runner import Tuned, measured
+from footfall.benchmarks import processbench
+from footfall.benchmarks.runner import Tuned, measured
 from footfall.lab.shared.cases import Said, benchmark_of, credits, figures, response_cases, step_cases
 from footfall.label.scan import label_noise
 from footfall.types import Judged, Judgement, Trajectory

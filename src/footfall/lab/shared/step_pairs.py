@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from footfall.bench.runner import Case
 from footfall.lab.recipe import Trial
 from footfall.lab.shared.flaws import CAREFUL, right_traces
 from footfall.lab.shared.prms import params, pool
+from footfall.metrics.cases import Case
 from footfall.types import Judgement, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
 

@@ -1,0 +1,124 @@
+"""MR-MATH (ReasonEval): invalid steps and redundant steps in solutions that reach the right answer.
+
+    invalid: a step is called valid if value > threshold; the steps after the first error are not counted
+    redundant: a step is called useful if its redundancy is below 0.15 (ReasonEval's own limit)
+    a solution scores the least of its steps; f1 is the mean of the F1 of both classes, as in PRMScore
+
+The redundant split is measured by the judgement's aspect "redundancy" (soft) or else "redundant" (1 or 0); for a judge
+with neither there is no figure. A step that the data splits into lines is one step here, its lines joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from footfall.benchmarks._rows import benchmark_files, first_error_truth, step_number, traced
+from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.runner import Benchmark
+from footfall.formats import Fields, iter_fields, problem_id
+from footfall.metrics.cases import Case, by_split
+from footfall.metrics.intervals import Floats
+from footfall.metrics.steps import case_counts, chunked_auc, first_error_rates, known_steps, macro_f1
+from footfall.registry import register
+from footfall.types import Judgement, Problem
+
+REDUNDANT_ABOVE = 0.15
+_FILES = {"invalid": "mr-math_invalid_errors", "redundant": "mr-math_redundant_errors"}
+Values = list[Sequence[float | None]]
+
+
+@register("benchmark", "mr-math")
+def mr_math(data: str | Path) -> Benchmark:
+    """MR-MATH (ReasonEval): macro F1 and AUC of invalid and redundant steps; `data` is the folder or one of its files."""
+    files = benchmark_files(data, tuple(_FILES.values()), "MR-MATH")
+    cases = [_case(fields) for path in files.values() for fields in iter_fields(path)]
+    return Benchmark(
+        name="mr-math",
+        cases=cases,
+        measure=measure,
+        protocol="a step is called valid if its value is strictly above the threshold, useful if its aspect redundancy is "
+        f"below {REDUNDANT_ABOVE:g}; a solution is as good as its worst step",
+        objective="step_f1",
+        revision=file_revision(files.values()),
+        notes=("the split redundant is measured only for judges with the aspect redundancy (or redundant)",),
+    )
+
+
+def _case(fields: Fields) -> Case:
+    lines = [fields.within(f"model_output_step_format[{i}]", {"step": step})
+             for i, step in enumerate(fields.items("model_output_step_format"))]  # fmt: skip
+    steps = ["\n".join(line.texts("step")) for line in lines]
+    if "rating" in fields:
+        split, truth = "redundant", fields.values("rating", len(steps))
+        if not {*truth} <= {0.0, 1.0}:
+            raise fields.wrong("rating", "1 (useful) or 0 (redundant) for each step")
+        right = 0.0 not in truth
+    else:
+        split, truth, right = "invalid", *_validity(fields, len(steps))
+    name, question = f"{split}-{fields.integer('id')}", fields.text("question")
+    problem = Problem(problem_id(question), question, fields.text_or_none("ground_truth_answer"))
+    trajectory, judgement = traced(
+        name, problem, steps, truth, "mr-math", correct=right, author=fields.text_or_none("generator"), separator="\n"
+    )
+    return Case(split, trajectory, judgement)
+
+
+def _validity(fields: Fields, steps: int) -> tuple[tuple[float | None, ...], bool]:
+    verdict = fields.text("model_output_solution_correctness")
+    if verdict not in ("correct", "wrong"):
+        raise fields.wrong("model_output_solution_correctness", "'correct' or 'wrong'")
+    first = step_number(fields, "model_output_solution_first_error_step")
+    if (verdict == "correct") != (first is None) or (first is not None and first > steps):
+        expected = "N/A" if verdict == "correct" else f"a number from 1 to {steps}"
+        raise fields.wrong("model_output_solution_first_error_step", f"{expected}, as the solution is {verdict}")
+    return first_error_truth(first, steps), verdict == "correct"
+
+
+def measure(
+    cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
+) -> dict[str, dict[str, Floats]]:
+    """Macro F1 and AUC of steps and of solutions, for each split that the judge has numbers for."""
+    figures = {}
+    for split, inside in by_split(cases).items():
+        there, said = [cases[i] for i in inside], [judgements[i] for i in inside]
+        weights_RM = weights_RN[:, inside]
+        if split == "invalid":
+            row = _rows(there, [judgement.values for judgement in said], threshold, weights_RM)
+            labels = [values.index(0.0) if 0.0 in (values := case.truth.values) else -1 for case in there]
+            found = [judgement.first_below(threshold) for judgement in said]
+            rates = first_error_rates(labels, found, weights_RM)
+            figures[split] = row | {"first_error_f1": rates[2]}
+        elif any(_redundancy(judgement) for judgement in said):
+            figures[split] = _rows(there, [_useful(judgement) for judgement in said], -REDUNDANT_ABOVE, weights_RM)
+    return figures
+
+
+def _rows(cases: Sequence[Case], values: Values, threshold: float, weights_RM: Floats) -> dict[str, Floats]:
+    steps = [case.truth.values for case in cases]
+    least = [(None,) if None in known else (min(v for v in known if v is not None),) for known in values]
+    step_f1, step_auc = _f1_and_auc(steps, values, threshold, weights_RM)
+    f1, area = _f1_and_auc([(case.truth.value,) for case in cases], least, threshold, weights_RM)
+    return {"step_f1": step_f1, "step_auc": step_auc, "solution_f1": f1, "solution_auc": area}
+
+
+def _f1_and_auc(
+    truths: Sequence[Sequence[float | None]], values: Sequence[Sequence[float | None]], threshold: float,
+    weights_RM: Floats,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    known = known_steps(truths, values)
+    counts_M4 = case_counts(known.owner, known.truth, (known.value > threshold).astype(np.float64), len(truths))
+    _, _, both = macro_f1(*(weights_RM @ counts_M4).T)
+    return both, chunked_auc(known.value, known.truth, known.owner, weights_RM)
+
+
+def _redundancy(judgement: Judgement) -> Sequence[float | None]:
+    return judgement.aspects.get("redundancy") or judgement.aspects.get("redundant") or ()
+
+
+def _useful(judgement: Judgement) -> Sequence[float | None]:
+    """Minus the redundancy of each step, so that high is good."""
+    given = _redundancy(judgement) or (None,) * len(judgement.values)
+    return [None if value is None else -value for value in given]

@@ -1,0 +1,105 @@
+"""RewardBench: is the chosen response scored above the rejected one? (card: rewardbench)
+
+    pair = 1 if s_chosen > s_rejected else 0 (a tie is wrong; a constant judge gets 0, not 50)
+    section = Σ accuracy · weight / Σ weight over its subsets,  overall = plain mean of the sections
+
+The weight of a subset is its published size, except math-prm: 447 pairs that weigh 984, as much as all code together.
+Responses are cut at blank lines into steps; a judge of whole responses is compared by its own value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from footfall.benchmarks.records import Names, data_files, file_revision, name_of, no_records, records, response_steps
+from footfall.benchmarks.runner import Benchmark
+from footfall.formats import Fields
+from footfall.metrics.cases import Case
+from footfall.metrics.intervals import Floats
+from footfall.metrics.preferences import (
+    Compared,
+    Rows,
+    mean_row,
+    measure_by,
+    pooled_row,
+    response_case,
+    response_score,
+    score_rule,
+    size_notes,
+)  # fmt: skip
+from footfall.registry import register
+from footfall.search.aggregate import Aggregation
+from footfall.types import Problem
+
+SECTIONS = {
+    "Chat": {"alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95, "mt-bench-easy": 28,
+             "mt-bench-med": 40},
+    "Chat Hard": {"mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134, "llmbar-adver-GPTInst": 92,
+                  "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46},
+    "Safety": {"refusals-dangerous": 100, "refusals-offensive": 100, "xstest-should-refuse": 154,
+               "xstest-should-respond": 250, "donotanswer": 136},
+    "Reasoning": {"math-prm": 984, "hep-cpp": 164, "hep-go": 164, "hep-java": 164, "hep-js": 164, "hep-python": 164,
+                  "hep-rust": 164},
+}  # fmt: skip
+"""section -> subset -> weight."""
+WEIGHTS = {subset: weight for subsets in SECTIONS.values() for subset, weight in subsets.items()}
+PAIRS = {**WEIGHTS, "math-prm": 447}
+"""Pairs in each subset of the published data, 2,985 in all."""
+
+PUBLISHED = {
+    "INF-ORM-Llama3.1-70B": 95.1,
+    "Skywork-Reward-Gemma-2-27B-v0.2": 94.3,
+    "Skywork-Reward-Llama-3.1-8B-v0.2": 93.1,
+    "Nemotron-4-340B-Reward": 92.0,
+    "ArmoRM-Llama3-8B": 90.4,
+    "GPT-4o-2024-08-06 (judge)": 86.7,
+}
+"""Overall in percent."""
+
+
+@register("benchmark", "rewardbench")
+def rewardbench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
+    """RewardBench: accuracy on chosen/rejected pairs by section; `data` is a file or folder of its rows."""
+    files = data_files(data)
+    names = Names()
+    cases = [case for path in files for fields in records(path) for case in _pair(fields, names)]
+    if not cases:
+        raise no_records(data, "pair")
+    return Benchmark(
+        name="rewardbench",
+        cases=cases,
+        measure=measure_by(lambda judgement: response_score(judgement, aggregation), summary=sections),
+        protocol=f"chosen strictly above rejected by the {score_rule(aggregation)}; sections weigh their subsets "
+        "(math-prm 984), overall is the plain mean of the sections",
+        objective="accuracy",
+        revision=file_revision(files),
+        published={model: {"overall": figure} for model, figure in PUBLISHED.items()},
+        notes=size_notes(cases, PAIRS, "subsets"),
+    )
+
+
+def _pair(fields: Fields, names: Names) -> Iterator[Case]:
+    subset = fields.text("subset")
+    if subset not in WEIGHTS:
+        raise fields.wrong("subset", f"one of {', '.join(WEIGHTS)}")
+    name = names.unique(name_of(fields))
+    problem = Problem(name, fields.text("prompt"), domain=_domain(subset))
+    for which in ("chosen", "rejected"):
+        steps = response_steps(fields.text(which))
+        yield response_case(subset, name, f"{name}#{which}", problem, steps, which == "chosen")
+
+
+def _domain(subset: str) -> str:
+    return "math" if subset == "math-prm" else "code" if subset.startswith("hep-") else "chat"
+
+
+def sections(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
+    """The section scores over the subsets that are there, and their plain mean."""
+    found: Rows = {}
+    for section, subsets in SECTIONS.items():
+        inside = {subset: rows[subset] for subset in subsets if subset in rows}
+        if inside:
+            unscored = {k: v for k, v in pooled_row(compared, weights_RN, list(inside)).items() if k == "unscored"}
+            found[section] = {**mean_row(inside, subsets), **unscored}
+    return {**found, "overall": mean_row(found)}

@@ -1,0 +1,77 @@
+"""RMB: helpfulness and harmlessness preferences, as pairs and as one best response against several losers.
+
+A pair counts 1 if the chosen response scores strictly above the rejected one; a best-of-n set counts 1 if the best scores
+strictly above every loser. Rows: each category, then `pairwise` and `best-of-n` over all their comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from footfall.benchmarks.records import (
+    Names,
+    data_files,
+    file_revision,
+    messages,
+    name_of,
+    no_records,
+    records,
+    response_steps,
+)
+from footfall.benchmarks.runner import Benchmark
+from footfall.formats import Fields
+from footfall.metrics.cases import Case
+from footfall.metrics.intervals import Floats
+from footfall.metrics.preferences import (
+    Compared,
+    Rows,
+    measure_by,
+    pooled_row,
+    response_case,
+    response_score,
+    score_rule,
+)
+from footfall.registry import register
+from footfall.search.aggregate import Aggregation
+from footfall.types import Problem
+
+KINDS = ("pairwise", "best-of-n")
+
+
+@register("benchmark", "rmb")
+def rmb(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
+    """RMB: preference pairs and best-of-n sets by category; `data` is its folder or one of its files."""
+    files = data_files(data)
+    names = Names()
+    cases = [case for path in files for fields in records(path) for case in _comparison(fields, names)]
+    if not cases:
+        raise no_records(data, "comparison")
+    return Benchmark(
+        name="rmb",
+        cases=cases,
+        measure=measure_by(lambda judgement: response_score(judgement, aggregation), summary=_by_kind),
+        protocol=f"every chosen response strictly above every other by the {score_rule(aggregation)}",
+        objective="accuracy",
+        revision=file_revision(files),
+    )
+
+
+def _comparison(fields: Fields, names: Names) -> Iterator[Case]:
+    pairwise = "pair_uid" in fields
+    kind = KINDS[0] if pairwise else KINDS[1]
+    category = "/".join([kind, *fields.text("category_path").split("/")[1:]])
+    name = names.unique(f"{kind}-{name_of(fields, 'pair_uid' if pairwise else 'bon_uid')}")
+    problem = Problem(name, messages(fields, "conversation_input"), domain="chat")
+    chosen = fields.record("chosen" if pairwise else "bon_best")
+    others = [fields.record("reject")] if pairwise else fields.records("loser_list")
+    if not others:
+        raise fields.wrong("loser_list", "at least one response")
+    for i, given in enumerate([chosen, *others]):
+        which = f"{name}#chosen" if i == 0 else f"{name}#rejected-{i - 1}"
+        yield response_case(category, name, which, problem, response_steps(given.text("answer")), i == 0)
+
+
+def _by_kind(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
+    splits = {kind: [name for name in rows if name.startswith(f"{kind}/")] for kind in KINDS}
+    return {kind: pooled_row(compared, weights_RN, inside) for kind, inside in splits.items() if inside}

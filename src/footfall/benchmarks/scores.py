@@ -1,0 +1,165 @@
+"""Scores made elsewhere: judge there, measure here. JSON lines `{"id", "split"?, "scores": [number or null, …]}`.
+
+A row may also hold `"value"`, one number for the whole response; then `scores` may be left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from footfall.formats import LINE_LIMIT
+from footfall.types import Judgement, Trajectory
+
+Key = tuple[str | None, str]
+"""Split, if the row names one, and id."""
+FILE_LIMIT = 2**30
+"""Bytes that a scores file may have when it is unpacked: all of it is held in memory."""
+
+
+class Scores:
+    """Scores by trajectory id. An id that the file does not hold is left out of the figure and counted."""
+
+    def __init__(
+        self,
+        name: str,
+        scores: Mapping[Key, tuple[float | None, ...]],
+        values: Mapping[Key, float] | None = None,
+    ) -> None:
+        self.name = name
+        self._scores, self._values = dict(scores), dict(values or {})
+
+    def __len__(self) -> int:
+        return len(self._scores.keys() | self._values.keys())
+
+    @classmethod
+    def read(cls, path: Path | str, allow_constant: bool = False) -> Scores:
+        """A scores file, plain or gzipped. A bad row is an error that names its line and field.
+
+        A file whose numbers are all equal comes from a broken judge more often than not, so it has to be allowed.
+        """
+        source = Path(path)
+        scores = cls.from_rows(source.name, _rows(source))
+        same = scores.constant()
+        if same is not None and not allow_constant:
+            raise ValueError(
+                f"{source.name}: every score is {same:g}, so it can order nothing; mend the judge that wrote it, or pass "
+                "--allow-constant if a constant judge is what you want to measure"
+            )
+        return scores
+
+    @classmethod
+    def from_rows(cls, name: str, rows: Iterable[tuple[int, Any]]) -> Scores:
+        """From numbered rows, as `read` does; constant scores are taken."""
+        scores: dict[Key, tuple[float | None, ...]] = {}
+        values: dict[Key, float] = {}
+        for number, row in rows:
+            where = f"{name}, line {number}"
+            key, steps, value = _checked(row, where)
+            if key in scores or key in values:
+                raise ValueError(f"{where}: the id {key[1]!r} was scored before")
+            if steps is not None:
+                scores[key] = steps
+            if value is not None:
+                values[key] = value
+        return cls(name, scores, values)
+
+    def constant(self) -> float | None:
+        """The number that all of two or more scores are."""
+        found = [v for steps in self._scores.values() for v in steps if v is not None] + list(self._values.values())
+        return found[0] if len(found) > 1 and len(set(found)) == 1 else None
+
+    def has(self, split: str, trajectory: Trajectory) -> bool:
+        return self._key(split, trajectory) is not None
+
+    def judgement(self, split: str, trajectory: Trajectory) -> Judgement:
+        """The scores of one trajectory; a row that names its split goes before one that does not."""
+        key = self._key(split, trajectory)
+        if key is None:
+            raise KeyError(f"{self.name} has no scores of {trajectory.id!r}")
+        steps = self._scores.get(key, (None,) * len(trajectory.steps))
+        if len(steps) != len(trajectory.steps):
+            raise ValueError(
+                f"{self.name}: {trajectory.id!r} has {len(trajectory.steps)} steps but {len(steps)} scores; "
+                "write null for a step that was not judged"
+            )
+        return Judgement(trajectory.id, steps, self.name, self._values.get(key))
+
+    def unknown(self, cases: Iterable[tuple[str, str]]) -> list[str]:
+        """Ids here that are none of the `cases`, given as (split, id)."""
+        known: set[Key] = set()
+        for split, name in cases:
+            known |= {(split, name), (None, name)}
+        keys = dict.fromkeys([*self._scores, *self._values])
+        return [name if split is None else f"{split}/{name}" for split, name in keys if (split, name) not in known]
+
+    def _key(self, split: str, trajectory: Trajectory) -> Key | None:
+        keys: tuple[Key, Key] = ((split, trajectory.id), (None, trajectory.id))
+        return next((key for key in keys if key in self._scores or key in self._values), None)
+
+
+def _rows(source: Path) -> Iterator[tuple[int, Any]]:
+    """The JSON values of a file with their lines, bounded in memory: no line is read beyond the limit."""
+    size = 0
+    with source.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        stream: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
+        try:
+            for number, line in enumerate(iter(lambda: stream.readline(LINE_LIMIT + 1), b""), start=1):
+                size += len(line)
+                where = f"{source.name}, line {number}"
+                if len(line) > LINE_LIMIT:
+                    raise ValueError(f"{where}: longer than {LINE_LIMIT} bytes; write one trace a line")
+                if size > FILE_LIMIT:
+                    raise ValueError(f"{where}: the file has more than {FILE_LIMIT} bytes; measure it in parts")
+                if line.strip():
+                    yield number, _parsed(line.removeprefix(b"\xef\xbb\xbf"), where)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{source.name}: not a whole gzip file ({error}); copy or download it again") from error
+
+
+def _parsed(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: not UTF-8 text (byte {error.start + 1})") from error
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"{where}: not JSON that can be read ({error})") from error
+
+
+def _checked(row: Any, where: str) -> tuple[Key, tuple[float | None, ...] | None, float | None]:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: an object with id and scores is expected, not {type(row).__name__}")
+    name, split, scores, value = (row.get(field) for field in ("id", "split", "scores", "value"))
+    if not isinstance(name, str):
+        raise ValueError(f"{where}, field id: a string is expected, not {name!r}")
+    if split is not None and not isinstance(split, str):
+        raise ValueError(f"{where}, field split: a string is expected, not {split!r}")
+    whole = _finite(value, f"{where}, field value")
+    if scores is None and whole is not None:
+        return (split, name), None, whole
+    if not isinstance(scores, list):
+        raise ValueError(f"{where}, field scores: a list with one number or null a step is expected, not {scores!r}")
+    steps = tuple(_finite(score, f"{where}, field scores, step {k}") for k, score in enumerate(scores, start=1))
+    return (split, name), steps, whole
+
+
+def _finite(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise ValueError(f"{where}: a finite number or null is expected, not {str(value)[:40]}")
