@@ -233,6 +233,35 @@ def test_plain_slips_are_still_found(step: str) -> None:
     assert labels(trace("How many?", step)) == (0.0,)
 
 
+@pytest.mark.parametrize("name", ["A", "a", "B", "b", "I", "i", "x"])
+def test_an_unknown_may_name_what_a_chain_computes_whatever_its_letter(name: str) -> None:
+    for chain, label in (
+        ("{} = 3 + 4 = 7", 1.0), ("{} = 3 + 4 = 8", 0.0), ("3 + 4 = {} = 7", 1.0), ("3 + 4 = {} = 8", 0.0),
+        ("3 + 4 = 7 = {}", 1.0), ("Let {} = 3 + 4 = 7.", 1.0), ("So the area is $ {} = 3 \\cdot 4 = 13$.", 0.0),
+        ("{} = 2 + 2 = 4 = 5", 0.0), ("{} = 3 + 4", None), ("{} = 3 * 4 = 12 \\cos C", None),
+    ):  # fmt: skip
+        assert labels(trace("How many?", chain.format(name))) == (label,), chain
+
+
+def test_what_a_chain_computes_is_known_by_its_name_from_then_on() -> None:
+    assert labels(trace("How many?", "A = 3 + 4 = 7", "A + 2 = 9", "A + 2 = 10")) == (1.0, 1.0, None)
+    assert labels(trace("How many?", "A = 3 + 4 = 7", "A = 5 + 6 = 11")) == (1.0, None), "another A, or an error"
+    assert labels(trace("What is x?", "x = 3 + 4 = 7")) == (None,), "whether the problem's x is 3 + 4 is not seen"
+    assert labels(trace("Solve for x: 2x = 14.", "x = 14 / 2 = 7", "x = 14 - 2 = 12", domain="algebra")) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "label"),
+    [
+        ("I have 3 + 4 = 7", 1.0), ("I have 3 + 4 = 8", 0.0), ("3 + 4 = 7 I think", 1.0), ("3 + 4 = 8 a week", 0.0),
+        ("In plan A 3 + 4 = 8", 0.0), ("3 + 4 = 7 + a bit", None), ("6 = 2a", None),
+        ("(1 + i) * 2 = 4", None), ("i + 3 = 7", None),
+    ],
+)  # fmt: skip
+def test_words_of_one_letter_are_no_unknowns_and_i_may_be_imaginary(step: str, label: float | None) -> None:
+    assert labels(trace("How many?", step)) == (label,)
+
+
 def test_a_problem_about_another_arithmetic_has_no_false_equations() -> None:
     assert labels(trace("What time is it 8 hours after 7 o'clock?", "7 + 8 = 3")) == (None,)
     assert labels(trace("What is 4 + 2 in base 5?", "4 + 2 = 11")) == (None,)

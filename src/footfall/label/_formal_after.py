@@ -17,7 +17,7 @@ __all__ = ["following"]
 
 _GLUED = re.compile(r"[^\s.,:;?!)\]}\"”*]|[.,:;/'’][\w\\.]")
 _ROUNDED = re.compile(r"\s*(?:≈|≃|~|\\approx|\\sim|…|\.\.)")
-_GOES_ON = re.compile(r"[^\S\n]*(?:\\|[-+*/^<>=≤≥≡±√|\[{\d]|[^\W\dAa_](?!\w)|[Aa](?![^\S\n]+[A-Za-z]{2}|\w))")
+_GOES_ON = re.compile(r"[^\S\n]*(?:\\|[-+*/^<>=≤≥≡±√|\[{\d]|[^\W\dAaI_](?!\w)|[AaI](?![^\S\n]+[A-Za-z]{2}|\w))")
 _MONTHS = (
     r"january|february|march|april|may|june|july|august|september|october|november|december"
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"

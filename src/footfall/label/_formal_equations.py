@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from footfall.label._formal_doubts import ambiguous, another_arithmetic, rounded
-from footfall.label._formal_reading import Unreadable, computes, equations_in, names_in
+from footfall.label._formal_reading import Unreadable, computes, equations_in, letters_in, names_in
 from footfall.label._formal_verdict import ANSWER, Verdict, answer_verdict, worst
 from footfall.label._formal_words import worded_equations
 from footfall.tools._algebra_parse import Tree
@@ -35,15 +35,23 @@ class _Algebra:
     given: list[str]
     closed: bool
     """Whether every equation has to follow from the problem."""
+    known: set[str] = field(default_factory=set)
+    """Unknowns that the problem or a step has spoken of."""
     claims: list[tuple[str, bool]] = field(default_factory=list)
 
     def judge(self, equation: str) -> Verdict:
         """One equation with unknowns; it is then known, for better or worse."""
         verdict, grounded = self._follows(equation)
+        self.known |= names_in([equation])
         if grounded:  # what is true now takes the place of what was wrong
             self.claims = [claim for claim in self.claims if claim[1]]
         self.claims.append((equation, grounded))
         return verdict
+
+    def name(self, equation: str) -> None:
+        """A new unknown names what is computed: that is neither right nor wrong, but known from then on."""
+        self.known |= names_in([equation])
+        self.claims.append((equation, False))
 
     def _follows(self, equation: str) -> tuple[Verdict, bool]:
         unknown: list[str] = []
@@ -82,7 +90,8 @@ class _Algebra:
 def judge_equations(trajectory: Trajectory) -> list[Verdict]:
     """A verdict on each step, by exact arithmetic and computer algebra."""
     problem = trajectory.problem
-    algebra = _Algebra(_given(problem.text), closed=problem.domain == "algebra")
+    given = _given(problem.text)
+    algebra = _Algebra(given, problem.domain == "algebra", letters_in(problem.text) | names_in(given))
     found = []
     other = another_arithmetic(problem.text)
     for step in trajectory.steps:
@@ -118,6 +127,8 @@ def _judge_work(algebra: _Algebra, text: str, other: str | None = None) -> list[
             doubt = other or stated.doubt
             open_ = doubt is not None and verdict.holds is False
             found.append(Verdict(None, f"{equation!r} {doubt}") if open_ else verdict)
+        elif stated.names is not None and stated.names not in algebra.known:
+            algebra.name(equation)
         elif _ONE_CASE.search(text):
             found.append(Verdict(None, f"{equation!r} may be meant for one case only"))
         else:

@@ -15,7 +15,7 @@ from footfall.label._formal_before import Reading, reading
 from footfall.label._formal_doubts import not_claimed
 from footfall.label._formal_units import bare, clash, counted_after, marked, units_in
 
-__all__ = ["Stated", "Unreadable", "computes", "equations_in", "names_in"]
+__all__ = ["Stated", "Unreadable", "computes", "equations_in", "letters_in", "names_in"]
 
 _SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "²": "^2"})
 _WRITTEN = (
@@ -30,7 +30,13 @@ _WRITTEN = (
     (r"(\d+(?:\.\d+)?|\.\d+)\s*%", r"(\1/100)"),
 )  # fmt: skip
 """How a text is made plain. `‖` ends a formula, a line ends a sentence; `⟨¼⟩` and `⟨×⟩` mark what may be a product, or none."""
-_LETTER = r"(?<![A-Za-z'’])[b-hj-zB-HJ-Z](?![A-Za-z])"
+_UNKNOWN = re.compile(r"(?<![A-Za-z'’])[A-Za-z](?![A-Za-z])")
+_LETTER = (
+    r"(?<![A-Za-z'’])(?:[b-hj-zB-HJ-Z](?![A-Za-z])|[AaIi](?=[^\S\n]*[-+*/^=])"
+    r"|(?:(?<=[\d(+*/^=-])|(?<=[(+*/^=-] ))[AaIi](?![A-Za-z'’]|[^\S\n]+[A-Za-z]{2}))"
+)
+"""An unknown. A, a, I and i are words too: they are unknowns beside an operation or an `=`, unless a word follows."""
+_WORD = re.compile(r"\b[AaI][^\S\n]+(?=[A-Za-z]{2})")
 _PIECE = rf"(?:\d+(?:\.\d+)?|\.\d+|{_LETTER}|[-+*/^()=]|⟨[^⟨⟩]*⟩)"
 _SPAN = re.compile(rf"{_PIECE}(?:[^\S\n]*{_PIECE})*")
 _RUN_TOGETHER = re.compile(r"\d\s+[\d.]")
@@ -50,6 +56,8 @@ class Stated(NamedTuple):
     """Why it may be meant otherwise if it is false as it stands."""
     one_sided: bool = False
     """Whether one side alone says what is counted."""
+    names: str | None = None
+    """The unknown that names what the rest of its chain computes: `B = 3 + 4`, of `B = 3 + 4 = 7`."""
 
 
 class _Link(NamedTuple):
@@ -74,12 +82,16 @@ def equations_in(text: str) -> list[Stated]:
         how = _reading(before.replace("‖", " "), bare(span[0]), after, until)
         if how == "lost" or not all(side.strip() for side in sides) or _RUN_TOGETHER.search(bare(span[0])):
             raise Unreadable(f"cannot be formalised: {bare(span[0]).strip()!r}")
+        if any("i" in names_in([side]) and side.strip() != "i" for side in sides):
+            raise Unreadable(f"cannot be formalised: i in {bare(span[0]).strip()!r} may be the imaginary unit")
         joint = _JOINT.fullmatch(between) if found else None
         if joint and len(sides) == 2 and _alternatives(found[-1].equation, bare(span[0]), joint[0]):
             found[-1] = Stated(f"{found[-1].equation} or {bare(span[0]).strip()}")
         else:
             doubt = "may lack a number beside it" if how == "doubtful" else not_claimed(plain, span.start(), end)
-            found += _stated(span[0].split("="), counted_after(after), doubt)
+            stated = _stated(span[0].split("="), counted_after(after), doubt)
+            cut = following(after, until) == "lost"  # then nobody knows all that is named
+            found += [each._replace(names=None) if cut else each for each in stated]
     if sum(stated.equation.count("=") for stated in found) != plain.count("="):
         raise Unreadable("an equation cannot be formalised")
     return found
@@ -112,20 +124,30 @@ def _stated(sides: Sequence[str], counted: set[str], doubt: str | None) -> list[
             why = "counts different things"
         elif "⟨¼⟩" in left + right or "⟨×⟩" in left + right:
             why = "may be a product or not"
-        found.append(Stated(f"{bare(left).strip()} = {bare(right).strip()}", why, bool(units[0]) != bool(units[1])))
+        equation = f"{bare(left).strip()} = {bare(right).strip()}"
+        name = bare(left).strip() if len(sides) > 2 and _is_name(left) else None
+        found.append(Stated(equation, why, bool(units[0]) != bool(units[1]), name))
     return found
 
 
 def _links(sides: Sequence[str]) -> list[_Link]:
-    """The equations of a chain, side by side; two plain numbers are held against a side that computes: `2 + 2 = 4 = 5`."""
+    """The equations of a chain, side by side; two plain numbers are held against a side that computes: `2 + 2 = 4 = 5`.
+
+    An unknown that is a side by itself stands beside the chain of the others: `3 + 4 = B = 7` is `B = 7` and `3 + 4 = 7`.
+    """
+    named = [k for k, side in enumerate(sides) if _is_name(side)]
+    others = [side for side in sides if not _is_name(side)]
+    if named and len(others) > 1:
+        beside = [next((side for side in sides[k:] if not _is_name(side)), others[-1]) for k in named]
+        return [_Link(sides[k], other, False) for k, other in zip(named, beside, strict=True)] + _links(others)
     anchor = next((k for k, side in enumerate(sides) if computes(bare(side))), None)
     links = []
     for k, (left, right) in enumerate(pairwise(sides)):
-        named = bool(units_in(left)) and not computes(bare(left))
+        counts = bool(units_in(left)) and not computes(bare(left))
         if anchor is None or names_in([bare(side) for side in sides]) or computes(bare(left)) or computes(bare(right)):
-            links.append(_Link(left, right, named))
+            links.append(_Link(left, right, counts))
         else:
-            links.append(_Link(sides[anchor], right if k > anchor else left, named))
+            links.append(_Link(sides[anchor], right if k > anchor else left, counts))
     return links
 
 
@@ -140,6 +162,15 @@ def _alternatives(first: str, second: str, joint: str) -> bool:
     return "or" in joint.lower() or (all(values) and len({match[1] for match in values if match}) == 1)
 
 
+def _is_name(side: str) -> bool:
+    return _UNKNOWN.fullmatch(bare(side).strip()) is not None
+
+
 def names_in(equations: Sequence[str]) -> set[str]:
-    """The unknowns."""
-    return {name for equation in equations for name in re.findall(_LETTER, equation)}
+    """The unknowns of equations that were read."""
+    return {name for equation in equations for name in _UNKNOWN.findall(equation)}
+
+
+def letters_in(text: str) -> set[str]:
+    """All that may be an unknown in a text: letters that stand alone and are no words."""
+    return set(_UNKNOWN.findall(_WORD.sub(" ", text)))
