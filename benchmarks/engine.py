@@ -11,7 +11,6 @@ memory floor: the bytes of the weights and of the keys and values read, over the
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import sys
 import time
@@ -125,9 +124,7 @@ def on_cuda(args: argparse.Namespace) -> list[dict[str, Any]]:
             for _ in range(n_prompts)
         ]
         plain = smollm2_shape("cuda")
-        engine = Engine(
-            copy.deepcopy(plain), [], rows=sequences, slot_bytes=64 << 30, cache_bytes=8 << 30, compile=args.compile
-        )
+        engine = Engine(plain, [], rows=sequences, slot_bytes=64 << 30, cache_bytes=8 << 30, compile=args.compile)
         ours = run_engine(engine, prompts, args.samples, args.new_tokens)
         if "generate" not in args.skip:
             run_generate(plain, [], prompts, args.samples, 4, len(prompts))
@@ -153,17 +150,16 @@ def on_cuda(args: argparse.Namespace) -> list[dict[str, Any]]:
 def on_cpu(args: argparse.Namespace) -> list[dict[str, Any]]:
     from footfall.encoding import encode
     from footfall.policy.embedded import EMBEDDED
-    from footfall.policy.torch_policy import TorchPolicy, load_model
+    from footfall.policy.torch_policy import TorchPolicy
     from footfall.types import Trajectory
     from footfall.worlds import ArithmeticWorld
 
     policy = TorchPolicy.load(EMBEDDED, "cpu", rows=args.rows)
-    plain, _ = load_model(EMBEDDED, "cpu")
     problems = ArithmeticWorld().problems(args.prompts, seed=11, split="test")
     prompts = [encode(policy.tokenizer, Trajectory(p.id, p, separator="\n"), policy.template).ids for p in problems]
     ours = run_engine(policy.engine, prompts, args.samples, args.new_tokens)
     eos = sorted(policy.engine.eos)
-    tried = [run_generate(plain, eos, prompts, args.samples, args.new_tokens, b) for b in args.batches]
+    tried = [run_generate(policy.engine.model, eos, prompts, args.samples, args.new_tokens, b) for b in args.batches]
     theirs = max(tried, key=lambda r: r["tokens_per_second"])
     return [
         {"prompts": args.prompts, "samples": args.samples, "engine": ours, "generate_best": theirs, "generate": tried,

@@ -7,14 +7,19 @@ the sequence ends, meets its stop rule or its limit. Then the row goes to the ne
 All prefixes of a call are read before the first token is drawn, many in one pass. What the prefix cache cannot hold at once
 is read and decoded in groups, one after another: otherwise prefixes would be dropped before their turn and read again, one
 by one. If memory does not suffice after all (others use the GPU too), the group is begun again with half of all.
+
+The model stays its owner's: between two calls anybody may run it, train it or save it. A call that finds other weights than the
+last one drops the keys and values computed with those, so that a policy in training always writes with its present weights.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from footfall.loading import give_memory_back, out_of_memory
@@ -24,7 +29,8 @@ from footfall.policy._limits import Limits
 from footfall.policy._loop import Ends, Loop
 from footfall.policy._prefix_cache import Entry, PrefixCache
 from footfall.policy._requests import Generated, Request, Usage
-from footfall.policy._slots import Slots, SlotView, attach
+from footfall.policy._slots import Slots, SlotView, check_attention, slot_attention
+from footfall.policy._weights import CpuLayout, WeightsWatch
 from footfall.policy.protocol import SamplingParams
 
 __all__ = ["Engine", "Generated", "Request", "Usage"]
@@ -45,21 +51,40 @@ class Engine:
         cache_bytes: int = 1 << 30,
         compile: bool = False,
     ) -> None:
-        attach(model)
+        check_attention(model)
         self.model = model
-        self.model.train(False)
         self.eos = frozenset(eos_ids)
         self.rows = rows
         self.compile = compile
         self._given = self._limits = Limits(slot_bytes, cache_bytes, _PREFILL_TOKENS)
         self.cache = PrefixCache(cache_bytes)
         self.usage = Usage()
+        self.weights = WeightsWatch(model)
+        self._seen = self.weights.changes, self.weights.moves
+        self._layout = CpuLayout()
         self._slots: Slots | None = None
         self._decoder: Decoder | None = None
 
     def forget(self) -> None:
-        """Drop all cached prefixes, so that what comes next cannot depend on what came before, even in rounding."""
+        """Drop all cached prefixes, so that what comes next cannot depend on what came before, even in rounding.
+
+        After a training step this need not be called; after a write that torch does not see (`WeightsWatch`) it must.
+        """
         self.cache.clear()
+        self._layout.clear()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """The model reads slots, and nothing is held that was computed with other weights; then it is its owner's again."""
+        with slot_attention(self.model):
+            seen = self.weights.look(), self.weights.moves
+            if seen != self._seen:
+                self.forget()
+                if seen[1] != self._seen[1]:
+                    self._begin_anew(self._limits)  # captured graphs read the weights where they were
+                self._seen = seen
+            with self._layout.in_use(self.model):
+                yield
 
     @torch.inference_mode()
     def generate(
@@ -75,15 +100,34 @@ class Engine:
         length = max(len(r.ids) + r.max_tokens for r in requests)
         ends = Ends(self.eos, stop_tokens, self.model.config.get_text_config().vocab_size)
         found: dict[int, Generated] = {}
-        while left := [i for i in range(len(requests)) if i not in found]:
-            for group in _groups([requests[i].ids[:-1] for i in left], self._room(keep)):
-                own = [left[i] for i in group]
-                written = self._attempt([requests[i] for i in own], length, params, ends, keep)
-                if written is None:
-                    self._shrink(length)
-                    break
-                found.update(zip(own, written, strict=True))
+        with self._at_work():
+            while left := [i for i in range(len(requests)) if i not in found]:
+                for group in _groups([requests[i].ids[:-1] for i in left], self._room(keep)):
+                    own = [left[i] for i in group]
+                    written = self._attempt([requests[i] for i in own], length, params, ends, keep)
+                    if written is None:
+                        self._shrink(length)
+                        break
+                    found.update(zip(own, written, strict=True))
         return [found[i] for i in range(len(requests))]
+
+    @torch.inference_mode()
+    def logits(self, ids: Sequence[tuple[int, ...]], places: Sequence[int] = ()) -> Tensor:
+        """[N, T, V] after each token, or after those at `places` alone: one pass over the sequences, padded on the right."""
+        width = max(map(len, ids))
+        tokens_NT = torch.zeros(len(ids), width, dtype=torch.long)
+        for row, sequence in enumerate(ids):
+            tokens_NT[row, : len(sequence)] = torch.tensor(sequence)
+        device = self.model.device
+        positions_NT = torch.arange(width, device=device).expand(len(ids), width)
+        view = SlotView(Slots(self.model, len(ids), width), positions_NT, width)
+        kept = {"logits_to_keep": torch.tensor(places, device=device)} if places else {}
+        with self._at_work():
+            out = self.model(
+                input_ids=tokens_NT.to(device), position_ids=positions_NT, use_cache=False, slots=view, **kept
+            )
+        found: Tensor = out.logits
+        return found
 
     def _attempt(
         self, requests: Sequence[Request], length: int, params: SamplingParams, ends: Ends, keep: bool

@@ -2,21 +2,26 @@
 
 Each sequence owns a row of two big buffers and sits at its own position in it, so sequences of any length decode in one
 batch and a finished one is replaced without touching the rest. The attention is registered with transformers under the
-name `IMPLEMENTATION`; a model loaded with it takes `slots=` in its forward call and needs no cache object of its own, which
-is why any decoder that follows transformers' attention interface runs here.
+name `IMPLEMENTATION`; a model set to it takes `slots=` in its forward call and needs no cache object of its own, which is why
+any decoder that follows transformers' attention interface runs here. It is set only while the engine writes (`slot_attention`):
+before and after that the model is anybody's, to be called, trained or saved.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from footfall.policy import _triton
 
-__all__ = ["IMPLEMENTATION", "SlotView", "Slots", "attach"]
+__all__ = ["IMPLEMENTATION", "SlotView", "Slots", "check_attention", "slot_attention"]
 
 IMPLEMENTATION = "footfall_slots"
 
@@ -109,7 +114,7 @@ def _slot_attention(
 ) -> tuple[Tensor, None]:
     if slots is None:
         raise RuntimeError(
-            "a model that was attached to the engine can only be called through it; load it a second time"
+            "the engine is writing with this model at this moment, in another thread; call it when the engine has returned"
         )
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     if slots.fused:
@@ -146,20 +151,49 @@ def _capped_attention(
 AttentionInterface.register(IMPLEMENTATION, _slot_attention)
 
 
-def attach(model: PreTrainedModel) -> None:
-    """Make a model read and write slots. From then on only the engine can call it."""
+def check_attention(model: PreTrainedModel) -> None:
+    """Refuse a model whose attention cannot be exchanged."""
     if not getattr(type(model), "_supports_attention_backend", False):
         raise ValueError(
             f"{type(model).__name__} does not follow transformers' attention interface, so the in-process engine cannot "
             "run it; serve it by an OpenAI-compatible server and use the http policy"
         )
-    model.set_attn_implementation(IMPLEMENTATION)
-    if model.device.type == "cpu":
-        _lay_out_for_cpu(model)
 
 
-def _lay_out_for_cpu(model: PreTrainedModel) -> None:
-    """Keep each linear weight in the order that x·Wᵀ reads it: the same numbers, up to twice the speed for few rows."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module.weight.data = module.weight.data.t().contiguous().t()
+_writing: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+_writing_guard = threading.Lock()
+
+
+@contextmanager
+def slot_attention(model: PreTrainedModel) -> Iterator[None]:
+    """While it lasts the model reads and writes slots, in evaluation mode, for one thread; then it is as it was."""
+    with _writing_guard:
+        lock = _writing.setdefault(model, threading.RLock())
+    with lock:
+        modules = list(model.modules())
+        training = [module for module in modules if module.training]
+        configs = _configs([module.config for module in modules if isinstance(module, PreTrainedModel)])
+        own = [config._attn_implementation_internal for config in configs]
+        try:
+            for module in training:
+                module.training = False
+            for config in configs:
+                config._attn_implementation_internal = IMPLEMENTATION
+            yield
+        finally:
+            for config, implementation in zip(configs, own, strict=True):
+                config._attn_implementation_internal = implementation
+            for module in training:
+                module.training = True
+
+
+def _configs(found: list[PreTrainedConfig]) -> list[Any]:
+    """Each once, with those inside them."""
+    known: dict[int, Any] = {}
+    while found:
+        config = found.pop()
+        if id(config) not in known:
+            known[id(config)] = config
+            inner = (getattr(config, key, None) for key in config.sub_configs)
+            found += [each for each in inner if each is not None]
+    return list(known.values())

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from footfall.encoding import encode
-from footfall.policy._slots import Slots, SlotView
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
@@ -31,7 +30,10 @@ class AnyCut:
 
     def __init__(self, policy: TorchPolicy, separator: str = "\n") -> None:
         self.policy, self.separator = policy, separator
-        self.name = policy.name
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
 
     def sample(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
@@ -79,7 +81,7 @@ def next_tokens(policy: TorchPolicy, trajectories: Sequence[Trajectory]) -> list
     found: list[NextTokens] = []
     for at in range(0, len(encoded), _ROWS):
         part = encoded[at : at + _ROWS]
-        logprobs_NTV = _all_logprobs(policy, [each.ids for each in part])
+        logprobs_NTV = policy.engine.logits([each.ids for each in part]).float().log_softmax(dim=-1)
         entropy_NT = -(logprobs_NTV.exp() * logprobs_NTV).sum(dim=-1)
         top_NTK = logprobs_NTV.topk(2, dim=-1)
         for row, each in enumerate(part):
@@ -93,17 +95,3 @@ def next_tokens(policy: TorchPolicy, trajectories: Sequence[Trajectory]) -> list
                 )
             )
     return found
-
-
-def _all_logprobs(policy: TorchPolicy, ids: Sequence[tuple[int, ...]]) -> torch.Tensor:
-    """(N, T, V) after each token, padded on the right."""
-    model: Any = policy.engine.model
-    width = max(map(len, ids))
-    tokens_NT = torch.zeros(len(ids), width, dtype=torch.long)
-    for row, sequence in enumerate(ids):
-        tokens_NT[row, : len(sequence)] = torch.tensor(sequence)
-    positions_NT = torch.arange(width, device=model.device).expand(len(ids), width)
-    view = SlotView(Slots(model, len(ids), width), positions_NT, width)
-    out = model(input_ids=tokens_NT.to(model.device), position_ids=positions_NT, use_cache=False, slots=view)
-    logprobs_NTV: torch.Tensor = out.logits.float().log_softmax(dim=-1)
-    return logprobs_NTV

@@ -14,7 +14,6 @@ from footfall.encoding import Template, check_round_trip, encode, fingerprint, p
 from footfall.fingerprint import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.policy._engine import Engine, Generated, Request
-from footfall.policy._slots import Slots, SlotView
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
 from footfall.policy.runs import Run
@@ -28,7 +27,10 @@ _CHOICE_ROWS, _CHOICE_TOKENS = 16, 16384
 
 
 class TorchPolicy:
-    """Writes steps with a model in this process. Prefixes are found again by their ids, whoever asks."""
+    """Writes steps with a model in this process. Prefixes are found again by their ids, whoever asks.
+
+    The model stays its owner's: it can be called, trained and saved as before, and the policy writes with its present weights.
+    """
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class TorchPolicy:
         self.tokenizer = tokenizer
         self.template = template or template_for(tokenizer)
         self.vocabulary = fingerprint(tokenizer)
-        self.name = f"{label}@{weights_fingerprint(model)}{_template_name(self.template)}"
+        self._label, self._format = label, _template_name(self.template)
         cuda = model.device.type == "cuda"
         memory = torch.cuda.mem_get_info()[0] if cuda else 0
         self.engine = Engine(
@@ -59,6 +61,15 @@ class TorchPolicy:
         )
         self._flops_a_token = 2.0 * model.num_parameters(exclude_embeddings=True)
         self._splitters: dict[str, StepSplitter] = {}
+        self._fingerprint = self.engine.weights.changes, weights_fingerprint(model)
+
+    @property
+    def name(self) -> str:
+        """Label, weights and prompt format: after a training step the policy has another name, for it writes otherwise."""
+        changes = self.engine.weights.glance()
+        if changes != self._fingerprint[0]:
+            self._fingerprint = changes, weights_fingerprint(self.engine.model)
+        return f"{self._label}@{self._fingerprint[1]}{self._format}"
 
     @classmethod
     def load(
@@ -135,25 +146,18 @@ class TorchPolicy:
     @torch.inference_mode()
     def _next_logprobs(self, ids: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """(N, V) after each sequence, in one pass padded on the right."""
-        model: Any = self.engine.model
-        width = max(map(len, ids))
-        tokens = torch.zeros(len(ids), width, dtype=torch.long)
-        for row, sequence in enumerate(ids):
-            tokens[row, : len(sequence)] = torch.tensor(sequence)
-        positions = torch.arange(width, device=model.device).expand(len(ids), width)
-        view = SlotView(Slots(model, len(ids), width), positions, width)
         ends = sorted({len(sequence) - 1 for sequence in ids})
         own = [ends.index(len(sequence) - 1) for sequence in ids]
-        logits_NEV = model(
-            input_ids=tokens.to(model.device), position_ids=positions, use_cache=False, slots=view,
-            logits_to_keep=torch.tensor(ends, device=model.device),
-        ).logits  # fmt: skip
-        logprobs_NV: torch.Tensor = logits_NEV[range(len(ids)), own].float().log_softmax(dim=-1)
-        return logprobs_NV
+        return self.engine.logits(ids, ends)[range(len(ids)), own].float().log_softmax(dim=-1)
 
     def forget(self) -> None:
-        """Drop cached prefixes: the next call is then the same to the bit as in a new process."""
+        """Drop cached prefixes: the next call is then the same to the bit as in a new process.
+
+        Not needed after a training step: changed weights are noticed. Only who changes a few numbers of a weight behind torch's
+        back (`weight.data[0] = …`) must call it.
+        """
         self.engine.forget()
+        self._fingerprint = -1, ""
 
     def _completion(
         self, generated: Generated, splitter: StepSplitter, index: int, begun: Step | None = None
