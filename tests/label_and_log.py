@@ -26,7 +26,7 @@ from footfall.policy.runs import Run
 from footfall.types import Trajectory
 
 POLICIES = {
-    "scripted-arithmetic": ("footfall.worlds.arithmetic_policy", "ArithmeticPolicy"),
+    "scripted-arithmetic": ("footfall.worlds.arithmetic", "ArithmeticPolicy"),
     "embedded": ("footfall.policy.torch_policy", "TorchPolicy"),
 }
 

@@ -22,7 +22,7 @@ from footfall.search.early_rejection import (
 )
 from footfall.types import Cost, Judgement, SearchResult, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ArithmeticPolicy, ArithmeticWorld
-from footfall.worlds.fragments import ExactFragmentJudge
+from footfall.worlds.judges import ExactFragmentJudge
 from tests.search.coins import Coins, SeesCoins, problems, right
 
 PARAMS = SamplingParams(seed=1, max_tokens=100)

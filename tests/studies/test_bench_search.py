@@ -36,7 +36,7 @@ from footfall.worlds import (
     LogicWorld,
     TruthJudge,
 )
-from footfall.worlds.fragments import ExactFragmentJudge
+from footfall.worlds.judges import ExactFragmentJudge
 from scripts import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from footfall.policy.protocol import Policy
 from footfall.registry import create
 from footfall.types import Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, StepTruth
-from footfall.worlds._algebra_reading import State, read_step
-from footfall.worlds._algebra_script import AlgebraScript, Work
+from footfall.worlds.algebra.policy import AlgebraScript, Work
+from footfall.worlds.algebra.reading import State, read_step
 
 WORLD = AlgebraWorld()
 POLICY = AlgebraPolicy()
@@ -43,7 +43,7 @@ def test_without_error_rates_every_step_is_right() -> None:
 @settings(deadline=None, max_examples=25)
 def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(seed: int) -> None:
     problem = WORLD.problems(1, seed)[0]
-    writer, script = CLUMSY.writer(problem), AlgebraScript(CLUMSY.rates, problem)
+    writer, script = CLUMSY.writer(problem), AlgebraScript(CLUMSY, problem)
     read, state, rng = State(), Work(), Random(seed)
     steps: list[Step] = []
     errors: list[int] = []

@@ -15,14 +15,12 @@ from footfall.answers import grade
 from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import StepTruth, TruthJudge
-from footfall.worlds._code_language import Line, read_line
-from footfall.worlds._code_mutants import KINDS
-from footfall.worlds._code_program import task_of
-from footfall.worlds._code_run import ERROR, build, output
-from footfall.worlds._code_templates import FAMILIES
-from footfall.worlds.arithmetic import Split
-from footfall.worlds.code import CodeWorld
-from footfall.worlds.code_policy import CodePolicy
+from footfall.worlds.code import CodePolicy, CodeWorld
+from footfall.worlds.code.language import Line, read_line
+from footfall.worlds.code.run import ERROR, build, output
+from footfall.worlds.code.task import KINDS, task_of
+from footfall.worlds.code.templates import FAMILIES
+from footfall.worlds.world import Split
 
 WORLD = CodeWorld()
 R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT

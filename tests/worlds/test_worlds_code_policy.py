@@ -14,10 +14,8 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ExactValueJudge, StepTruth
-from footfall.worlds._code_reading import START, State, advance
-from footfall.worlds._code_writer import writer_of
-from footfall.worlds.code import CodeWorld
-from footfall.worlds.code_policy import CodePolicy
+from footfall.worlds.code import CodePolicy, CodeWorld
+from footfall.worlds.code.reading import START, State, advance
 
 WORLD = CodeWorld()
 POLICY = CodePolicy()
@@ -105,7 +103,7 @@ def test_an_update_is_left_out_with_its_rate() -> None:
 
 def recursive(policy: CodePolicy, problem: Problem, state: State) -> float:
     """The same value by reading each written line anew."""
-    writer = writer_of(policy.script, problem)
+    writer = policy.writer(problem)
     moves = writer.moves(state)
     if not moves:
         return float(writer.task.outputs(state.program) == writer.task.expected)
@@ -156,7 +154,7 @@ def test_the_mean_value_of_empty_prefixes_is_the_mean_outcome() -> None:
 @settings(deadline=None, max_examples=25)
 def test_the_fast_path_and_the_reader_agree_and_no_error_is_found_before_one_is_made(seed: int) -> None:
     problem = WORLD.problems(1, seed)[0]
-    writer, rng = writer_of(CLUMSY.script, problem), Random(seed)
+    writer, rng = CLUMSY.writer(problem), Random(seed)
     state = START
     steps: list[Step] = []
     mistakes: list[int] = []

@@ -16,8 +16,9 @@ from footfall.registry import create
 from footfall.tools import logic
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import LogicPolicy, LogicWorld, StepTruth, TruthJudge
-from footfall.worlds._logic_text import NOUNS, clause, rule_clauses
-from footfall.worlds._logic_theory import Literal, Question, Rule, Theory, grounded, known, logic_of, to_meta
+from footfall.worlds.logic.text import NOUNS, clause, rule_clauses
+from footfall.worlds.logic.theory import Literal, Question, Rule, Theory, grounded, known, logic_of, to_meta
+from footfall.worlds.logic.world import meaning_of
 
 WORLD = LogicWorld()
 R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT
@@ -241,7 +242,7 @@ def test_the_same_seed_gives_the_same_problems_however_many_are_asked_for() -> N
 def test_train_and_test_share_no_problem() -> None:
     small = LogicWorld(max_depth=2, two_premises=0, max_distractors=2)
     train, test = (
-        {small._meaning(p) for seed in range(3) for p in small.problems(40, seed, split)} for split in ("train", "test")
+        {meaning_of(p.meta) for seed in range(3) for p in small.problems(40, seed, split)} for split in ("train", "test")
     )
     assert len(train) > 50 and len(test) > 50 and not train & test
     with pytest.raises(ValueError, match="no split is called 'dev'"):

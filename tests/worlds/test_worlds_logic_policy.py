@@ -13,7 +13,7 @@ from footfall.policy.protocol import Policy
 from footfall.registry import create
 from footfall.types import Step, Trajectory
 from footfall.worlds import LogicPolicy, LogicWorld, StepTruth
-from footfall.worlds._logic_reading import State, read_step
+from footfall.worlds.logic.reading import State, read_step
 
 WORLD = LogicWorld(max_depth=4, max_distractors=3)
 POLICY = LogicPolicy()

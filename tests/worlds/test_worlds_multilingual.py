@@ -14,9 +14,7 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import create
 from footfall.types import Problem, Step
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates, StepTruth, TruthJudge
-from footfall.worlds._arithmetic_text import ITEMS, NAMES
-from footfall.worlds._multilingual_text import _frames, _Scene, words_of
-from footfall.worlds._multilingual_words import check_wordings
+from footfall.worlds.arithmetic.problem import ITEMS, NAMES, Scene
 from footfall.worlds.multilingual import (
     LANGUAGES,
     MultilingualArithmetic,
@@ -27,6 +25,8 @@ from footfall.worlds.multilingual import (
     translate,
     translate_problem,
 )
+from footfall.worlds.multilingual.translation import _frames
+from footfall.worlds.multilingual.wordings import check_wordings, words_of
 
 ENGLISH = ArithmeticWorld(trap_rate=0.3)
 CLUMSY = ArithmeticPolicy(OpRates(0.2, 0.3, 0.4, 0.3), OpRates(0.2, 0.1, 0.3, 0.1), recover=0.3)
@@ -148,7 +148,7 @@ def test_judges_take_the_world_and_the_policy_as_they_are() -> None:
 def test_no_two_wordings_of_a_scene_are_the_same_so_each_can_be_read_back(language: str) -> None:
     for name in NAMES:
         for item in ITEMS:
-            frames = _frames(language, _Scene(name, item))
+            frames = _frames(language, Scene(name, item))
             assert len(set(frames)) == len(frames)
             assert all(frame.count("%s") == 1 and "{" not in frame for frame in frames)
 

@@ -13,8 +13,7 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates, StepTruth
-from footfall.worlds._arithmetic_reading import read_step, start_of
-from footfall.worlds._arithmetic_writer import writer_of
+from footfall.worlds.arithmetic.reading import read_step, start_of
 
 WORLD = ArithmeticWorld(max_ops=8, trap_rate=0.2)
 POLICY: ArithmeticPolicy = ArithmeticPolicy()
@@ -47,7 +46,7 @@ def test_without_error_rates_every_step_is_right(seed: int) -> None:
 @settings(deadline=None, max_examples=80)
 def test_the_checker_finds_exactly_the_first_error_that_the_script_makes(seed: int) -> None:
     problem = WORLD.problems(1, seed)[0]
-    writer = writer_of(CLUMSY.script, problem)
+    writer = CLUMSY.writer(problem)
     state, rng = start_of(writer.program), Random(seed)
     steps: list[Step] = []
     errors: list[int] = []

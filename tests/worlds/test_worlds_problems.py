@@ -12,8 +12,8 @@ import pytest
 
 from footfall.registry import create
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
-from footfall.worlds._arithmetic_program import SYMBOLS, apply, program_of
-from footfall.worlds.arithmetic import Split
+from footfall.worlds.arithmetic.problem import SYMBOLS, apply, program_of
+from footfall.worlds.world import Split
 
 WORLD = ArithmeticWorld()
 

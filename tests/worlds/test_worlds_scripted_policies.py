@@ -11,7 +11,7 @@ import pytest
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ExactValueJudge, LogicPolicy, LogicWorld
-from footfall.worlds._scripted import Writer
+from footfall.worlds.scripted import MoveWriter
 
 
 class Kit(NamedTuple):
@@ -53,7 +53,7 @@ def sigmas(hits: int, n: int, p: float) -> float:
     return abs(hits - n * p) / math.sqrt(max(n * p * (1 - p), 1e-9))
 
 
-def simulate(writer: Writer[Any], state: Any, n: int) -> int:
+def simulate(writer: MoveWriter[Any], state: Any, n: int) -> int:
     rng, hits = Random(0), 0
     for _ in range(n):
         at = state

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates, TruthJudge
-from footfall.worlds._arithmetic_moves import Script, moves
-from footfall.worlds._arithmetic_program import Program, program_of
-from footfall.worlds._arithmetic_reading import State, start_of
-from footfall.worlds._arithmetic_writer import Writer, writer_of
+from footfall.worlds.arithmetic.moves import Script, moves
+from footfall.worlds.arithmetic.policy import ArithmeticWriter
+from footfall.worlds.arithmetic.problem import Program, program_of
+from footfall.worlds.arithmetic.reading import State, start_of
 
 WORLD = ArithmeticWorld()
 POLICY = ArithmeticPolicy()
@@ -41,7 +41,7 @@ def prefix_of(name: str) -> Trajectory:
     return WORLD.prefix(PROBLEM).extend([Step(line) for line in PREFIXES[name]])
 
 
-def simulate(writer: Writer, state: State, n: int, seed: int) -> int:
+def simulate(writer: ArithmeticWriter, state: State, n: int, seed: int) -> int:
     """How many of `n` completions end right, by the policy's own draws but without their wording."""
     rng = Random(seed)
     final = writer.program.truth[-1]
@@ -77,7 +77,7 @@ def test_the_value_by_hand() -> None:
 def test_the_value_agrees_with_100000_simulated_completions(name: str) -> None:
     each = 100_000 // len(PREFIXES)
     prefix = prefix_of(name)
-    writer = writer_of(POLICY.script, PROBLEM)
+    writer = POLICY.writer(PROBLEM)
     hits = simulate(writer, writer.state_after(prefix), each, seed=len(name))
     assert 0 < POLICY.value(prefix) < 1
     assert sigmas(hits, each, POLICY.value(prefix)) < 5

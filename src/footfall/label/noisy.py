@@ -15,7 +15,7 @@ from footfall.label.probing import forget
 from footfall.registry import register
 from footfall.types import Cost, Judge, Judgement, Trajectory, content_key
 from footfall.worlds import TruthJudge
-from footfall.worlds.known_truth import truth_of
+from footfall.worlds.judges import truth_of
 
 __all__ = ["Noisy", "chance", "noisy"]
 

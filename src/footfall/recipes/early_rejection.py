@@ -18,7 +18,7 @@ from footfall.policy.protocol import SamplingParams
 from footfall.search import BeamSearch, EarlyRejection, Method, Searcher
 from footfall.types import Cost, SearchResult
 from footfall.worlds import LogicPolicy, LogicWorld
-from footfall.worlds.fragments import ExactFragmentJudge
+from footfall.worlds.judges import ExactFragmentJudge
 
 RECIPE = Recipe(
     name="early-rejection",

@@ -1,19 +1,24 @@
-"""Judges that know: the true class of each step, and the exact value of each prefix."""
+"""Judges that know: the true class of each step, and the exact value of each prefix and of each unfinished step.
+
+Of all steps w that a scripted policy may write after a prefix, those that begin with the fragment f are left:
+
+    V(f) = Σ_{w begins with f} P(w) V(after w) / Σ_{w begins with f} P(w)
+
+So a judge cannot see an error before it is written, and a fragment that leaves all open has the value of its prefix.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from footfall.registry import register
+from footfall.registry import create, register
 from footfall.types import Judgement, Trajectory
-from footfall.worlds._generated import Said
-from footfall.worlds.arithmetic import ArithmeticWorld
-from footfall.worlds.arithmetic_policy import ArithmeticPolicy
-from footfall.worlds.truth import StepTruth
-
-__all__ = ["Checker", "ExactValueJudge", "TruthJudge", "Valued", "world_name"]
+from footfall.worlds.arithmetic import ArithmeticPolicy, ArithmeticWorld
+from footfall.worlds.logic import LogicPolicy
+from footfall.worlds.scripted import MoveWriter, ScriptedPolicy, keep, registered_name
+from footfall.worlds.truth import Said, StepTruth
 
 
 class Checker(Protocol):
@@ -34,11 +39,6 @@ class Valued(Protocol):
     def value(self, prefix: Trajectory) -> float: ...
 
 
-def world_name(world: object) -> str:
-    """The name that a world is registered by; the class's own if it is not."""
-    return str(getattr(type(world), "__footfall_part__", ("world", type(world).__name__))[1])
-
-
 @dataclass(frozen=True, slots=True)
 class TruthJudge:
     """The truth of each step: 1 right, 0 wrong, a parameter for right-but-built-on-an-error, `None` if unreadable.
@@ -52,7 +52,7 @@ class TruthJudge:
 
     @property
     def name(self) -> str:
-        return f"truth-{world_name(self.world)}(consequent={self.consequent:g})"
+        return f"truth-{registered_name(self.world)}(consequent={self.consequent:g})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._judge(trajectory) for trajectory in trajectories]
@@ -86,6 +86,41 @@ class TruthJudge:
         return [Said(truth, "") for truth in self.world.check(trajectory)]
 
 
+def truth_of(world: str, consequent: float = 0.0) -> TruthJudge:
+    """The truth of the world that is registered as `world`."""
+    return TruthJudge(create("world", world), consequent)
+
+
+@register("labeller", "truth-arithmetic")
+def truth_arithmetic(consequent: float = 0.0) -> TruthJudge:
+    """The truth of each step of an arithmetic trace: 1 right, 0 wrong, a parameter for right-but-built-on-an-error."""
+    return truth_of("arithmetic", consequent)
+
+
+@register("labeller", "truth-arithmetic-multilingual")
+def truth_arithmetic_multilingual(consequent: float = 0.0) -> TruthJudge:
+    """The truth of each step of an arithmetic trace in the language of its problem."""
+    return truth_of("arithmetic-multilingual", consequent)
+
+
+@register("labeller", "truth-logic")
+def truth_logic(consequent: float = 0.0) -> TruthJudge:
+    """The truth of each step of a deduction."""
+    return truth_of("logic", consequent)
+
+
+@register("labeller", "truth-algebra")
+def truth_algebra(consequent: float = 0.0) -> TruthJudge:
+    """The truth of each step of solving an equation."""
+    return truth_of("algebra", consequent)
+
+
+@register("labeller", "truth-code")
+def truth_code(consequent: float = 0.0) -> TruthJudge:
+    """The truth of each line of a small program."""
+    return truth_of("code", consequent)
+
+
 @register("labeller", "exact-value")
 @dataclass(frozen=True, slots=True)
 class ExactValueJudge:
@@ -107,3 +142,52 @@ class ExactValueJudge:
     def _judge(self, trajectory: Trajectory) -> Judgement:
         values = tuple(self.policy.value(trajectory.prefix(i + 1)) for i in range(len(trajectory.steps)))
         return Judgement(trajectory.id, values, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactFragmentJudge:
+    """Exact values under a scripted policy, of finished steps and of fragments."""
+
+    policy: ScriptedPolicy[Any] = field(default_factory=LogicPolicy)
+    _known: dict[tuple[str, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    """Values of prefixes that were met: in a search most are met again."""
+
+    @property
+    def name(self) -> str:
+        return ExactValueJudge(self.policy).name
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [Judgement(t.id, self._values(t), self.name) for t in trajectories]
+
+    def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The last step is a fragment, words of a step that is not over."""
+        return [self._partial(trajectory) for trajectory in trajectories]
+
+    def _partial(self, trajectory: Trajectory) -> Judgement:
+        before = trajectory.prefix(len(trajectory.steps) - 1)
+        value = self._of_fragment(before, trajectory.steps[-1].text)
+        return Judgement(trajectory.id, (*self._values(before), value), self.name)
+
+    def _values(self, trajectory: Trajectory) -> tuple[float, ...]:
+        texts = (trajectory.problem.id, *(step.text for step in trajectory.steps))
+        values = []
+        for k in range(1, len(texts)):
+            known = self._known.get(texts[: k + 1])
+            if known is None:
+                known = keep(self._known, texts[: k + 1], self.policy.value(trajectory.prefix(k)))
+            values.append(known)
+        return tuple(values)
+
+    def _of_fragment(self, before: Trajectory, fragment: str) -> float:
+        writer = self.policy.writer(before.problem)
+        if not isinstance(writer, MoveWriter):
+            raise ValueError(
+                f"the moves of {self.policy} cannot be listed; take a policy of the logic or algebra world"
+            )
+        total = worth = 0.0
+        for move in writer.script.moves(writer.state_after(before)):
+            fits = sum(word == fragment or word.startswith(fragment + " ") for word in move.wordings)
+            chance = move.probability * fits / len(move.wordings)
+            if chance:
+                total, worth = total + chance, worth + chance * writer.value(move.after)
+        return worth / total if total else self.policy.value(before)

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.types import Problem, Trajectory
-from footfall.worlds import _arithmetic_moves, _arithmetic_writer, _code_reading, _code_writer, _scripted
-from footfall.worlds._arithmetic_text import ANSWER
-from footfall.worlds.arithmetic_policy import ArithmeticPolicy
-
-__all__ = ["WithLogprobs", "has_likelihood", "next_steps", "with_logprobs", "word_logprobs"]
+from footfall.types import Trajectory
+from footfall.worlds.scripted import ScriptedPolicy
 
 Words = tuple[str, ...]
 Memory = dict[tuple[str, Words], tuple[float, ...] | None]
@@ -33,12 +29,14 @@ _END = "\n"
 
 def has_likelihood(policy: object) -> bool:
     """Whether the chances of this policy's texts are known here."""
-    return isinstance(policy, ArithmeticPolicy | _scripted.ScriptedPolicy)
+    return isinstance(policy, ScriptedPolicy)
 
 
 def next_steps(policy: Any, prefix: Trajectory) -> dict[Words, float]:
     """The words of every step that may come after `prefix`, with their probability; they sum to 1, or nothing comes."""
-    writer = _writer(policy, prefix.problem)
+    if not has_likelihood(policy):
+        raise ValueError(f"the chances of what {getattr(policy, 'name', policy)} writes are not known")
+    writer = policy.writer(prefix.problem)
     return dict(_table(writer, writer.state_after(prefix)))
 
 
@@ -93,50 +91,10 @@ class WithLogprobs:
         return replace(completion, steps=whole.steps[len(prefix.steps) :])
 
 
-def _writer(policy: Any, problem: Problem) -> Any:
-    if isinstance(policy, ArithmeticPolicy):
-        return _arithmetic_writer.writer_of(policy.script, problem)
-    if isinstance(policy, _scripted.ScriptedPolicy):
-        return policy.writer(problem)
-    raise ValueError(f"the chances of what {getattr(policy, 'name', policy)} writes are not known")
-
-
 @lru_cache(maxsize=1 << 12)
 def _table(writer: Any, state: Any) -> dict[Words, float]:
     found: defaultdict[Words, float] = defaultdict(float)
-    for text, chance in _texts(writer, state):
+    for text, chance in writer.texts(state):
         if chance > 0:
             found[tuple(text.split())] += chance
     return dict(found)
-
-
-def _texts(writer: Any, state: Any) -> Iterator[tuple[str, float]]:
-    """Every text that may come next, one wording at a time."""
-    if isinstance(writer, _arithmetic_writer.Writer):
-        yield from _arithmetic_texts(writer, state)
-    elif isinstance(writer, _code_writer.Writer):
-        lines = [(move.text, move.probability) for move in writer.moves(state)]
-        answered = state.answer is not None
-        yield from lines or ([] if answered else [(_code_reading.ANSWER % _answer(writer, state), 1.0)])
-    elif writer.script.answer(state) is None:
-        for move in writer._table(state)[1]:  # which it keeps
-            yield from ((wording, move.probability / len(move.wordings)) for wording in move.wordings)
-
-
-def _answer(writer: _code_writer.Writer, state: _code_reading.State) -> str:
-    return _code_reading.answer_text(writer.task, state)
-
-
-def _arithmetic_texts(writer: _arithmetic_writer.Writer, state: Any) -> Iterator[tuple[str, float]]:
-    if state.answer is not None:
-        return
-    left = 1.0
-    for move in _arithmetic_moves.moves(writer.script, writer.program, state.due, state.value):
-        left -= move.probability
-        said = writer._sentences
-        forms = said.again if move.kind == "recover" else (said.later if state.due else said.first)[move.symbol]
-        equation = f"{move.left} {move.symbol} {move.right} = {move.result}"
-        for form in forms:
-            yield form % equation, move.probability / len(forms)
-    if state.due == len(writer.program.ops):
-        yield ANSWER % state.value, left

@@ -1,0 +1,270 @@
+"""A scripted writer for the algebra world, with error rates as parameters and exact prefix values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from footfall.registry import register
+from footfall.types import Problem, Trajectory
+from footfall.worlds.algebra.moves import (
+    AGAIN,
+    ANSWER,
+    BACK,
+    EXPAND,
+    ISOLATE,
+    SET_UP,
+    Rewrite,
+    form_of,
+    is_solved,
+    rewrites,
+    said,
+    substitute,
+)
+from footfall.worlds.algebra.reading import NO_SOLUTION, State, algebra_of, answer_text, read_trace
+from footfall.worlds.algebra.relation import Poly, Relation, assignment, constant, equation, rational_roots, variable
+from footfall.worlds.scripted import Move, MoveWriter, ScriptedPolicy
+
+
+class Work(NamedTuple):
+    """Where the writer stands: of a system the isolated unknown, the equation in one unknown, the values found."""
+
+    isolated: Relation | None = None
+    current: Relation | None = None
+    values: tuple[tuple[str, Fraction], ...] = ()
+    answer: str | None = None
+
+
+@register("policy", "scripted-algebra")
+@dataclass(frozen=True, slots=True)
+class AlgebraPolicy(ScriptedPolicy[MoveWriter[Work]]):
+    """Solves equations with given error rates; the true value of any prefix is known.
+
+    After any prefix it goes on from the last relation that `AlgebraWorld` reads there (in a system: from the isolated
+    unknown, the equation in one unknown and the values found), right or wrong. If that is wrong it restates it rightly
+    with probability `recover`; otherwise it writes the next step. Where they can happen it
+    - `misread`: sets up a problem in words with a wrong sign, or turned round;
+    - `sign`: turns a sign when it moves a term, divides, factors or reads off roots;
+    - `slip`: is off by 1, or forgets to multiply the second term in brackets;
+    - `division`: subtracts instead of dividing, or divides the wrong way round;
+    - `lost_root`: states only one of two roots;
+    - `skip`: does two steps at once, rightly.
+    While it stands on an error it makes no other one.
+    A quadratic without rational roots, which only another writer's error can leave, is answered "no solution".
+    Wordings are drawn evenly and tell nothing. Temperature 0 takes the likeliest move and the first wording; any other
+    temperature, top_p and top_k change nothing. A token is a word between spaces, or the separator after a step.
+    """
+
+    misread: float = 0.2
+    sign: float = 0.1
+    slip: float = 0.06
+    division: float = 0.08
+    lost_root: float = 0.1
+    skip: float = 0.1
+    recover: float = 0.08
+
+    def new_writer(self, problem: Problem) -> MoveWriter[Work]:
+        return MoveWriter(AlgebraScript(self, problem))
+
+
+class AlgebraScript:
+    """The moves on one problem; the errors are those that `AlgebraPolicy` documents."""
+
+    def __init__(self, rates: AlgebraPolicy, problem: Problem) -> None:
+        self.rates = rates
+        self.problem = algebra_of(problem)
+        self.reference = self.problem.answer
+        self._system = self.problem.kind == "system"
+
+    def state_after(self, prefix: Trajectory) -> Work:
+        return self.work(read_trace(self.problem, prefix.steps)[1])
+
+    def work(self, state: State) -> Work:
+        """What of a trace's claims the writer goes on from: the latest of each kind."""
+        work = Work()
+        for claim in state.claims:
+            work = self.noted(work, claim)
+        return work._replace(answer=state.answer)
+
+    def noted(self, work: Work, claim: Relation) -> Work:
+        """Where the writer stands after one more relation."""
+        names = claim.zero.names
+        if not self._system:
+            return work._replace(current=claim) if names else work
+        if len(names) == 2:
+            return Work(isolated=claim) if _isolates(claim) else work
+        if not names:
+            return work
+        others = tuple(pair for pair in work.values if pair[0] != names[0])
+        if is_solved(claim):
+            found = (*others, (names[0], claim.sides[1].coefficient()))
+            return work._replace(current=None, values=tuple(sorted(found)))
+        return work._replace(current=claim, values=others)
+
+    def moves(self, state: Work) -> list[Move[Work]]:
+        found: list[Move[Work]] = []
+        rest = 1.0
+        mended = self._mended(state)
+        if mended is not None:
+            found.append(Move(self.rates.recover, "recover", said(AGAIN, mended), self.noted(state, mended)))
+            rest -= self.rates.recover
+        ways = self._ways(state)
+        if not ways:
+            answer = self._final(state)
+            wordings = (ANSWER.format(answer=answer),)
+            return [*found, Move(rest, "answer", wordings, state._replace(answer=answer))]
+        if mended is not None:
+            ways = [way for way in ways if way.kind in ("right", "skip")]
+        return found + self._shared(state, ways, rest)
+
+    def _shared(self, state: Work, ways: Sequence[Rewrite], rest: float) -> list[Move[Work]]:
+        """Each kind of error has its rate, shared evenly; what is not an error after all is left out."""
+        right = ways[0]
+        kinds: dict[str, list[Rewrite]] = {}
+        for way in ways[1:]:
+            if way.kind == "skip" or way.result.meaning != right.result.meaning:
+                kinds.setdefault(way.kind, []).append(way)
+        found: list[Move[Work]] = []
+        left = 1.0
+        for kind, same in kinds.items():
+            share = min(left, float(getattr(self.rates, kind.replace("-", "_"))))
+            left -= share
+            found += [self._move(state, rest * share / len(same), way) for way in same]
+        return [self._move(state, rest * left, right), *found]
+
+    def _move(self, state: Work, probability: float, way: Rewrite) -> Move[Work]:
+        return Move(probability, way.kind, way.wordings, self.noted(state, way.result))
+
+    def _ways(self, state: Work) -> list[Rewrite]:
+        """What can be written next, the right way first; nothing if it is time to answer."""
+        if self._system:
+            return self._system_ways(state)
+        if state.current is not None:
+            return rewrites(state.current)
+        given, text = self.problem.given[0], self.problem.texts[0]
+        if self.problem.worded:
+            return _set_ups(given)
+        return _expansions(given, text) if "(" in text else rewrites(given)
+
+    def _system_ways(self, state: Work) -> list[Rewrite]:
+        first, second = self.problem.given
+        isolated = state.isolated or (first if _isolates(first) else None)
+        if len(state.values) == 2:
+            return []
+        if state.values:
+            return _back(isolated or first, *state.values[0])
+        if state.current is not None:
+            return rewrites(state.current)
+        if isolated is None:
+            return _isolations(first)
+        other = first if isolated.meaning == second.meaning else second
+        return _substitutions(isolated, other)
+
+    def _final(self, state: Work) -> str:
+        if self._system:
+            return answer_text(state.values) if len(state.values) == 2 else NO_SOLUTION
+        if state.current is None or not state.current.zero.names:
+            return NO_SOLUTION
+        roots = rational_roots(state.current.zero) if is_solved(state.current) else None
+        return answer_text([("x", root) for root in roots]) if roots else NO_SOLUTION
+
+    def _mended(self, state: Work) -> Relation | None:
+        """The true relation in place of the first wrong one; `None` if all is true."""
+        holds = self.problem.holds
+        if state.isolated is not None and not holds(state.isolated):
+            return self._plan[0]
+        for name, value in state.values:
+            if not holds(assignment(name, value)):
+                return assignment(name, dict(self.problem.solution)[name])
+        if state.current is None or holds(state.current):
+            return None
+        if self._system and state.current.zero.names == ("y",):
+            return assignment("y", dict(self.problem.solution)["y"])
+        solving = self._plan[1:] if self._system else self._plan
+        return next((each for each in solving if form_of(each) >= form_of(state.current)), solving[-1])
+
+    @cached_property
+    def _plan(self) -> list[Relation]:
+        """The relations of the faultless trace: of a system the isolated unknown, then those that give x."""
+        state = Work()
+        found = [self.problem.given[0]] if self._system and _isolates(self.problem.given[0]) else []
+        while not state.values and (ways := self._ways(state)):
+            found.append(ways[0].result)
+            state = self.noted(state, ways[0].result)
+        return found
+
+
+def _isolates(relation: Relation) -> bool:
+    """`y = 2x + 1`."""
+    if relation.form != "equation" or len(relation.sides[1].names) != 1:
+        return False
+    return any(relation.sides[0] == variable(name) and name not in relation.sides[1].names for name in ("x", "y"))
+
+
+def _set_ups(given: Relation) -> list[Rewrite]:
+    """The sentence as an equation; misread with the other sign, or turned round."""
+    left, right = given.sides
+    b = Poly(left.terms[1:])
+    first = Poly(left.terms[:1])
+    wrong = [first.minus(b)]
+    if b.coefficient() < 0:
+        wrong.append(b.plus(first).scaled(-1))
+    results = [("right", given)]
+    for side in wrong:
+        relation = equation(side, right)
+        if side.degree == 1 or rational_roots(relation.zero):
+            results.append(("misread", relation))
+    return [Rewrite(kind, said(SET_UP, relation), relation) for kind, relation in results]
+
+
+def _expansions(given: Relation, text: str) -> list[Rewrite]:
+    """k(x + m) written out; the factor may be forgotten for m, or a sign turned."""
+    left, right = given.sides
+    k = Fraction(text.split("(")[0])
+    x, m = Poly(left.terms[:1]), Poly(left.terms[1:])
+    results = [("right", left), ("slip", x.plus(m, 1 / k)), ("sign", x.minus(m))]
+    return [Rewrite(kind, said(EXPAND, equation(side, right)), equation(side, right)) for kind, side in results]
+
+
+def _isolations(first: Relation) -> list[Rewrite]:
+    """y alone on the left."""
+    zero = first.zero
+    b = zero.linear("y")
+    rest = Poly(tuple(term for term in zero.terms if term[0] != (0, 1))).scaled(-1 / b)
+    x, free = variable("x").scaled(rest.linear("x")), constant(rest.coefficient())
+    results = [("right", rest), ("sign", free.minus(x)), ("slip", rest.plus(constant(1)))]
+    return [_stated(kind, ISOLATE, assignment("y", side), name="y") for kind, side in results]
+
+
+def _stated(kind: str, wordings: tuple[str, ...], relation: Relation, **words: str) -> Rewrite:
+    return Rewrite(kind, said(wordings, relation, **words), relation)
+
+
+def _substitutions(isolated: Relation, other: Relation) -> list[Rewrite]:
+    """The isolated unknown put into the other equation; the factor may be forgotten for its constant."""
+    name = isolated.sides[0].names[0]
+    expression = isolated.sides[1]
+    left, right = other.sides
+    k, free = left.linear(name), constant(expression.coefficient())
+    true = left.at(**{name: expression})
+    sides = [("right", true), ("slip", true.minus(free.scaled(k - 1))), ("sign", true.minus(free.scaled(2 * k)))]
+    kept = [(kind, equation(side, right.at(**{name: expression}))) for kind, side in sides]
+    if not kept[0][1].zero.names:
+        return []
+    return [Rewrite(kind, substitute(name, relation), relation) for kind, relation in kept if relation.zero.names]
+
+
+def _back(source: Relation, name: str, value: Fraction) -> list[Rewrite]:
+    """The value of the other unknown, from the isolated one or from the first equation."""
+    other = "y" if name == "x" else "x"
+    zero = source.zero.at(**{name: constant(value)})
+    k = zero.linear(other)
+    if not k:
+        return []
+    true = -zero.coefficient() / k
+    free = -source.zero.coefficient() / k
+    results = [("right", true), ("sign", 2 * free - true), ("slip", true + 1), ("slip", true - 1)]
+    return [_stated(kind, BACK, assignment(other, stated)) for kind, stated in results]

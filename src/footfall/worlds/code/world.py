@@ -1,0 +1,160 @@
+"""The code world: small Python functions by seed, a checker for any line, and traces to train on."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar, cast
+
+from footfall.registry import register
+from footfall.types import Json, Problem, Trajectory
+from footfall.worlds.code.language import Value, parse, read_line
+from footfall.worlds.code.reading import State, Truths, answer_text, truths_of
+from footfall.worlds.code.run import ERROR, build, output
+from footfall.worlds.code.task import Task, task_of
+from footfall.worlds.code.templates import FAMILIES, Draft, draw_program
+from footfall.worlds.truth import StepTruth, first_wrong
+from footfall.worlds.world import Split, World, problem_id, require, split_of
+
+
+@register("world", "code")
+@dataclass(frozen=True, slots=True)
+class CodeWorld(World):
+    """Small Python functions with unit tests, written line by line; every line can be checked.
+
+    A trace is a program, one statement a step, and a last comment that states what it gives on the tests. Everything is
+    run by an interpreter of the world's own for a tiny part of Python; no text is ever handed to Python itself.
+    """
+
+    domain: ClassVar[str] = "code"
+    remedy: ClassVar[str] = "allow more families"
+
+    families: tuple[str, ...] = tuple(FAMILIES)
+    """Kinds of programs: `fold`, `index` and `extreme` of lists, `digits` of numbers, `strings`, `branches`."""
+    tests: int = 6
+    """Unit tests of a problem; with few of them more mistakes pass."""
+    shown: int = 2
+    """How many of them the prompt shows with their results."""
+    trap_rate: float = 0.3
+    """Share of problems in which one line is marked as a trap; where the tests see no mistake in it there is none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "families", tuple(self.families))
+        unknown = [name for name in self.families if name not in FAMILIES]
+        if unknown or not self.families:
+            raise ValueError(f"CodeWorld has the families {', '.join(FAMILIES)}; got {', '.join(unknown) or 'none'}")
+        sizes = 0 <= self.shown <= self.tests <= 20 and self.tests >= 1
+        rules = {
+            "0 <= shown <= tests and 1 <= tests <= 20": sizes,
+            "0 <= trap_rate <= 1": 0 <= self.trap_rate <= 1,
+        }
+        require(self, rules)
+
+    def answer(self, trajectory: Trajectory) -> str | None:
+        """What the program gives on the tests, as `[a, b, …]`; `None` while the trace states no answer.
+
+        It is run, not believed: a stated answer that the program does not give is not its answer.
+        """
+        state = self._truths(trajectory).read(trajectory.steps)[1]
+        return None if state.answer is None else answer_text(task_of(trajectory.problem), state)
+
+    def graded(self, trajectory: Trajectory) -> Trajectory:
+        """The trace with its program run on the tests. `correct` is `None` for Python that the world cannot run.
+
+        Such a program is for a sandbox to run; text that is no Python at all is wrong.
+        """
+        task = task_of(trajectory.problem)
+        state = self._truths(trajectory).read(trajectory.steps)[1]
+        answer = None if state.answer is None else answer_text(task, state)
+        return replace(trajectory, answer=answer, correct=_outcome(task, state, trajectory))
+
+    def check(self, trajectory: Trajectory) -> list[StepTruth]:
+        """The class of every step, whatever its text.
+
+        The checker keeps the program so far and the slot of the reference that is due (at first the `def` line).
+        A trace is *alive* if the grammar (each due line right, with one of its mistakes, or left out if it is an
+        update) has a completion that passes every test. A step is RIGHT if the trace is alive after it, even if it was
+        not before; WRONG if it was alive before and is not any more. In a trace that is not alive a step is CONSEQUENT if
+        it is the reference's line, changes nothing or states truly what the program gives, otherwise WRONG.
+        A line is placed by the first rule that fits:
+        1. it is a line of the due slot, or of a later one where all between may be left out: that slot is done;
+        2. it has the kind of statement and the variable of the due slot: it is another version of that line;
+        3. it is a line of any later slot: those between were skipped;
+        4. it is a `return` of the function's own block: the program is complete;
+        5. anything else is inserted, and the due slot stays due.
+        Blank lines and comments change nothing. A line outside the tiny language breaks the program: it is never alive
+        again. An answer ("# The answer is [...].") is WRONG before the program is complete or if the program does not
+        give it. Everything after an answer is WRONG.
+        """
+        return self._truths(trajectory).read(trajectory.steps)[0]
+
+    def first_error(self, trajectory: Trajectory) -> int:
+        """0-based index of the first wrong step, -1 if there is none."""
+        return first_wrong(self.check(trajectory))
+
+    def _truths(self, trajectory: Trajectory) -> Truths:
+        return truths_of(task_of(trajectory.problem))
+
+    def draw(self, rng: Random, split: Split) -> Problem | None:
+        draft = draw_program(rng, self.families)
+        return self._problem(draft, rng) if split_of(_meaning(draft)) == split else None
+
+    def _problem(self, draft: Draft, rng: Random) -> Problem | None:
+        """The problem with its tests; `None` if the program fails on one or gives the same for all."""
+        inputs = self._inputs(draft, rng)
+        read = [read_line(line) for line in draft.lines]
+        function = build([line for line in read if line is not None])
+        outputs = [output(function, arguments) for arguments in inputs]
+        if ERROR in outputs or (len(set(outputs)) == 1 and self.tests > 1):
+            return None
+        signature = draft.lines[0].removeprefix("def ").rstrip(":")
+        calls = [f"{signature.partition('(')[0]}({', '.join(map(repr, arguments))})" for arguments in inputs]
+        prompt = _prompt(draft.words, signature, calls, outputs, self.shown)
+        meta: dict[str, Json] = {"program": list(draft.lines), "inputs": cast("list[Json]", inputs)}
+        if rng.random() < self.trap_rate:
+            meta["trap"] = rng.randrange(1, len(draft.lines))
+        name = problem_id(self.domain, f"{prompt} {meta.get('trap')}")
+        return Problem(name, prompt, f"[{', '.join(outputs)}]", self.domain, meta=meta)
+
+    def _inputs(self, draft: Draft, rng: Random) -> list[list[Value]]:
+        """Different inputs, unless the program has too few."""
+        found: list[list[Value]] = []
+        for spare in range(50, -self.tests, -1):
+            given = draft.draw_input(rng)
+            if given not in found or spare < 0:
+                found.append(given)
+            if len(found) == self.tests:
+                break
+        return found
+
+
+def _prompt(words: str, signature: str, calls: list[str], outputs: list[str], shown: int) -> str:
+    examples = "".join(f"\n{call} == {result}" for call, result in zip(calls[:shown], outputs, strict=False))
+    asked = ", ".join(calls)
+    return (
+        f"Write a Python function {signature} that returns {words}.{examples}\n"
+        f'End with a comment "# The answer is [...]." that lists what it gives for {asked}.'
+    )
+
+
+_WORD = re.compile(r"'[^']*'|[A-Za-z_]\w*")
+_KEPT = frozenset(keyword.kwlist) | {"range", "len", "max", "append"}
+
+
+def _meaning(draft: Draft) -> str:
+    """What decides the split: the program alone, in which each name counts as the how-manieth new one it is."""
+    names: dict[str, str] = {}
+
+    def rename(match: re.Match[str]) -> str:
+        word = match[0]
+        return word if word in _KEPT or word[0] == "'" else names.setdefault(word, f"v{len(names)}")
+
+    return _WORD.sub(rename, "\n".join(draft.lines))
+
+
+def _outcome(task: Task, state: State, trajectory: Trajectory) -> bool | None:
+    if not state.broken:
+        return state.answer is not None and task.passes(state.program)
+    return False if parse(trajectory.text) is None else None

@@ -1,0 +1,10 @@
+"""The arithmetic world in seven languages."""
+
+from footfall.worlds.multilingual.translation import canonical, language_of, same_numbers, translate, translate_problem
+from footfall.worlds.multilingual.wordings import LANGUAGES
+from footfall.worlds.multilingual.world import MultilingualArithmetic, MultilingualPolicy
+
+__all__ = [
+    "LANGUAGES", "MultilingualArithmetic", "MultilingualPolicy", "canonical", "language_of", "same_numbers",
+    "translate", "translate_problem",
+]  # fmt: skip

@@ -1,0 +1,199 @@
+"""Problems and traces of the arithmetic world from one language to another, wording by wording, and back.
+
+A text that no wording gives (a language model wrote it) is read for its answer only: equations are the same in all languages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from footfall.types import Problem, Step, Trajectory
+from footfall.worlds.arithmetic.problem import Scene, program_of, scene_of
+from footfall.worlds.multilingual.wordings import ENGLISH, Wordings, words_of
+
+_EQUATION = re.compile(r"-?[0-9]+ [-+*/] -?[0-9]+ = -?[0-9]+")
+
+
+def language_of(problem: Problem) -> str:
+    """The language that a problem is worded in; English if it says nothing."""
+    return str(problem.meta.get("language", "en"))
+
+
+def translate_problem(problem: Problem, language: str) -> Problem:
+    """An English problem of `ArithmeticWorld` in another language, with its program, its answer and a `language` field."""
+    if language_of(problem) != "en":
+        raise ValueError(f"problem {problem.id!r} is in {language_of(problem)!r} already; translate the English one")
+    words_of(language)
+    meta = {**problem.meta, "language": language}
+    if language == "en":
+        return replace(problem, meta=meta)
+    meta |= {"english": problem.text, "english_id": problem.id}
+    return replace(problem, id=f"{problem.id}-{language}", prompt=translate_prompt(problem, language), meta=meta)
+
+
+def translate(trajectory: Trajectory, language: str) -> Trajectory:
+    """An English trace step by step in another language. A step that is not worded by the world stays as it is."""
+    problem = trajectory.problem
+    steps = tuple(in_language(problem, step, language) for step in trajectory.steps)
+    if language == "en":
+        return replace(trajectory, problem=translate_problem(problem, language))
+    return replace(trajectory, id=f"{trajectory.id}-{language}", problem=translate_problem(problem, language), steps=steps,
+                   tokenizer=None)  # fmt: skip
+
+
+def in_language(problem: Problem, step: Step, language: str) -> Step:
+    """An English step in another language; as it is if the world has no such wording."""
+    if language == "en":
+        return step
+    text = translate_step(problem, step.text, "en", language)
+    return replace(step, text=step.text if text is None else text, token_ids=None, logprobs=None)
+
+
+def canonical(trajectory: Trajectory) -> Trajectory:
+    """The trace as English says it, which the checker and the scripted policy of `ArithmeticWorld` read."""
+    problem = trajectory.problem
+    language = language_of(problem)
+    meta = {key: value for key, value in problem.meta.items() if key not in ("language", "english", "english_id")}
+    prompt, name = str(problem.meta.get("english", problem.text)), str(problem.meta.get("english_id", problem.id))
+    english = replace(problem, id=name, prompt=prompt, meta=meta)
+    if language == "en":
+        return replace(trajectory, problem=english)
+    steps = tuple(
+        replace(step, text=canonical_step(problem, step.text, language), token_ids=None, logprobs=None)
+        for step in trajectory.steps
+    )
+    return replace(trajectory, problem=english, steps=steps, tokenizer=None)
+
+
+def translate_step(problem: Problem, text: str, source: str, target: str) -> str | None:
+    """The step in another language, or `None` if `source` has no such wording. The same language changes nothing."""
+    if source == target:
+        return text
+    number = _answer_pattern(source).fullmatch(text)
+    if number:
+        return words_of(target).answer % number[1]
+    equation = _EQUATION.search(text)
+    if equation is None:
+        return None
+    scene = scene_of(problem)
+    place = _places(source, scene).get(f"{text[: equation.start()]}%s{text[equation.end() :]}")
+    return None if place is None else _frames(target, scene)[place] % equation[0]
+
+
+def canonical_step(problem: Problem, text: str, language: str) -> str:
+    """The step as English says it; of a text that is not worded here only the answer is put into English."""
+    exact = translate_step(problem, text, language, "en")
+    return exact if exact is not None else _loose_answer(language).sub(_say_answer, text)
+
+
+def _say_answer(match: re.Match[str]) -> str:
+    return f"The answer is {match[1] or match[2]}"
+
+
+@lru_cache(maxsize=4096)
+def _frames(language: str, scene: Scene) -> tuple[str, ...]:
+    """All step wordings, in the same order for every language."""
+    words = words_of(language)
+    templates = [*words.first, *words.any, *(text for texts in _by_symbol(words) for text in texts), *words.again]
+    filled = words.scene(scene)
+    return tuple(template.format(**filled) for template in templates)
+
+
+def _by_symbol(words: Wordings) -> Iterator[tuple[str, ...]]:
+    return (words.by_symbol[symbol] for symbol in ENGLISH.by_symbol)
+
+
+@lru_cache(maxsize=4096)
+def _places(language: str, scene: Scene) -> dict[str, int]:
+    return {frame: place for place, frame in enumerate(_frames(language, scene))}
+
+
+@lru_cache(maxsize=16)
+def _answer_pattern(language: str) -> re.Pattern[str]:
+    before, after = words_of(language).answer.split("%s")
+    return re.compile(rf"{re.escape(before)}(-?[0-9]+){re.escape(after)}")
+
+
+@lru_cache(maxsize=16)
+def _loose_answer(language: str) -> re.Pattern[str]:
+    """The answer in a box, or after the language's own words for it."""
+    phrase = re.escape(words_of(language).answer.partition("\\boxed")[0].partition("%s")[0].strip(" :"))
+    number = r"(-?[0-9]{1,9})"
+    return re.compile(
+        rf"(?:{phrase}\s*[:：]?\s*)?\\boxed\{{\s*{number}\s*\}}|{phrase}\s*[:：]?\s*{number}", re.IGNORECASE
+    )
+
+
+def translate_prompt(problem: Problem, language: str) -> str:
+    """An English problem of the arithmetic world in another language: each sentence by the wording at its place."""
+    words, scene = words_of(language), scene_of(problem)
+    filled = words.scene(scene)
+    said = []
+    for kind, place, later, number in _read_prompt(problem):
+        template = _templates(words, kind)[place]
+        said.append(template.format(n=number, later=words.later[later], **filled))
+    return words.joint.join(said)
+
+
+class _Said(NamedTuple):
+    kind: tuple[str, str]
+    place: int
+    later: int
+    number: int
+
+
+def _templates(words: Wordings, kind: tuple[str, str]) -> Sequence[str]:
+    table, symbol = kind
+    templates: Mapping[str, Sequence[str]] | Sequence[str] = getattr(words, table)
+    return templates[symbol] if isinstance(templates, Mapping) else templates
+
+
+def _read_prompt(problem: Problem) -> Iterator[_Said]:
+    """Which wordings the English prompt was made of, from its beginning to its end."""
+    program = program_of(problem)
+    kinds = [("openings", ""), *(("tricky" if trick else "plain", op.symbol)
+             for op, trick in zip(program.ops, program.tricky, strict=True)), ("questions", "")]  # fmt: skip
+    numbers = [program.start, *(op.operand for op in program.ops), 0]
+    rest = problem.text
+    for kind, number in zip(kinds, numbers, strict=True):
+        text, said = _longest(rest, kind, number, problem)
+        yield said
+        rest = rest[len(text) :].removeprefix(ENGLISH.joint)
+
+
+def _longest(rest: str, kind: tuple[str, str], number: int, problem: Problem) -> tuple[str, _Said]:
+    filled = ENGLISH.scene(scene_of(problem))
+    found = [
+        (text, _Said(kind, place, later, number))
+        for place, template in enumerate(_templates(ENGLISH, kind))
+        for later, when in enumerate(ENGLISH.later)
+        if rest.startswith(text := template.format(n=number, later=when, **filled))
+    ]
+    if not found:
+        raise ValueError(
+            f"problem {problem.id!r} is not worded by ArithmeticWorld at {rest[:40]!r}; it cannot be translated"
+        )
+    return max(found, key=lambda pair: len(pair[0]))
+
+
+_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
+_GROUPED = re.compile(r"[0-9]{1,3}(?:[.,][0-9]{3})+")
+
+
+def same_numbers(source: str, target: str) -> bool:
+    """Whether two texts hold the same numbers, as often, in any order: what every translated step must do.
+
+    `3.5` is `3,5`, and `1,000` is `1.000` and `1000`.
+    """
+    return Counter(map(_plain_number, _NUMBER.findall(source))) == Counter(map(_plain_number, _NUMBER.findall(target)))
+
+
+def _plain_number(text: str) -> str:
+    if _GROUPED.fullmatch(text):
+        return re.sub(r"[.,]", "", text)
+    return text.replace(",", ".")
