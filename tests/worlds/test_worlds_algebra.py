@@ -15,15 +15,8 @@ from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, StepTruth
 from footfall.worlds.algebra.reading import algebra_of
-from footfall.worlds.algebra.relation import (
-    UnreadableError,
-    constant,
-    equation,
-    rational_roots,
-    read_relation,
-    square_free,
-    variable,
-)
+from footfall.worlds.algebra.relation import constant, equation, rational_roots, read_relation, square_free, variable
+from footfall.worlds.truth import UnreadableError
 
 WORLD = AlgebraWorld()
 R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT
@@ -211,7 +204,8 @@ def test_the_same_seed_gives_the_same_problems_however_many_are_asked_for() -> N
 def test_train_and_test_share_no_equations() -> None:
     small = AlgebraWorld(kinds=("linear",), max_root=4, max_coefficient=3)
     train, test = (
-        {json.dumps(p.meta["equations"]) for seed in range(3) for p in small.problems(40, seed, split)} for split in ("train", "test")
+        {json.dumps(p.meta["equations"]) for seed in range(3) for p in small.problems(40, seed, split)}
+        for split in ("train", "test")
     )
     assert len(train) > 50 and len(test) > 5 and not train & test
 

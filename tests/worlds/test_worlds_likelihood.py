@@ -10,6 +10,7 @@ import pytest
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.types import Step
+from footfall.worlds.judges import ExactFragmentJudge
 from footfall.worlds.likelihood import WithLogprobs, has_likelihood, next_steps, with_logprobs, word_logprobs
 
 WORLDS = ("arithmetic", "logic", "algebra", "code")
@@ -62,3 +63,16 @@ def test_completions_have_them_too_and_what_the_policy_never_writes_has_none() -
     assert has_likelihood(policy) and not has_likelihood(other)
     with pytest.raises(ValueError, match="not known"):
         next_steps(other, prefix)
+
+
+def test_nothing_comes_after_an_answer_that_was_stated_too_early() -> None:
+    world, policy = create("world", "code"), create("policy", "scripted-code")
+    early = world.prefix(world.problems(1)[0]).extend([Step("# The answer is [1].")])
+    assert policy.sample([early], 1)[0][0].steps == () and next_steps(policy, early) == {}
+
+
+def test_fragments_of_a_policy_whose_moves_are_not_listed_are_refused_by_name() -> None:
+    world, policy = create("world", "arithmetic"), create("policy", "scripted-arithmetic")
+    fragment = world.prefix(world.problems(1)[0]).extend([Step("First,")])
+    with pytest.raises(ValueError, match="take a policy of the logic or algebra world"):
+        ExactFragmentJudge(policy).judge_partial([fragment])

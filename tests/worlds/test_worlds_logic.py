@@ -242,7 +242,8 @@ def test_the_same_seed_gives_the_same_problems_however_many_are_asked_for() -> N
 def test_train_and_test_share_no_problem() -> None:
     small = LogicWorld(max_depth=2, two_premises=0, max_distractors=2)
     train, test = (
-        {meaning_of(p.meta) for seed in range(3) for p in small.problems(40, seed, split)} for split in ("train", "test")
+        {meaning_of(p.meta) for seed in range(3) for p in small.problems(40, seed, split)}
+        for split in ("train", "test")
     )
     assert len(train) > 50 and len(test) > 50 and not train & test
     with pytest.raises(ValueError, match="no split is called 'dev'"):
