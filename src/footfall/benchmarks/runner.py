@@ -155,7 +155,12 @@ def _scored(benchmark: Benchmark, scores: Scores) -> tuple[list[Case], list[str]
     """The cases with scores. Candidates are compared as a whole group, so one without scores takes its group along."""
     cases = [case for case in benchmark.cases if scores.has(case.split, case.trajectory)]
     if not cases:
-        raise ValueError(f"{scores.name}: none of its {len(scores)} ids is a case of {benchmark.name}")
+        known = ", ".join(repr(case.trajectory.id) for case in benchmark.cases[:NAMED])
+        unknown = ", ".join(map(repr, scores.unknown(map(_place, benchmark.cases))[:NAMED]))
+        raise ValueError(
+            f"{scores.name}: none of its {len(scores)} ids ({unknown}, …) is a case of {benchmark.name}; "
+            f"its ids are {known}, …"
+        )
     broken = {
         (case.split, case.group)
         for case in benchmark.cases

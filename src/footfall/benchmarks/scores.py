@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from footfall.formats import LINE_LIMIT
+from footfall.formats import LINE_LIMIT, refuse_lfs_pointer
 from footfall.types import Judgement, Trajectory
 
 Key = tuple[str | None, str]
@@ -118,6 +118,8 @@ def _rows(source: Path) -> Iterator[tuple[int, Any]]:
                     raise ValueError(f"{where}: longer than {LINE_LIMIT} bytes; write one trace a line")
                 if size > FILE_LIMIT:
                     raise ValueError(f"{where}: the file has more than {FILE_LIMIT} bytes; measure it in parts")
+                if number == 1:
+                    refuse_lfs_pointer(str(source), line)
                 if line.strip():
                     yield number, _parsed(line.removeprefix(b"\xef\xbb\xbf"), where)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -139,8 +141,10 @@ def _checked(row: Any, where: str) -> tuple[Key, tuple[float | None, ...] | None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: an object with id and scores is expected, not {type(row).__name__}")
     name, split, scores, value = (row.get(field) for field in ("id", "split", "scores", "value"))
+    if isinstance(name, int) and not isinstance(name, bool):
+        name = str(name)
     if not isinstance(name, str):
-        raise ValueError(f"{where}, field id: a string is expected, not {name!r}")
+        raise ValueError(f"{where}, field id: a string or an integer is expected, not {name!r}")
     if split is not None and not isinstance(split, str):
         raise ValueError(f"{where}, field split: a string is expected, not {split!r}")
     whole = _finite(value, f"{where}, field value")

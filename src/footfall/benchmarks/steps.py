@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.records import data_files, file_revision
 from footfall.benchmarks.runner import Benchmark, cases_from, content_revision
+from footfall.formats import BadRecords, read
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import auc, brier, calibration_error, first_error_rates
@@ -26,15 +27,24 @@ _CHUNK = 64
 
 @register("benchmark", "steps")
 def steps(
-    data: str | Path | Sequence[Judged], format: str = "auto", truth_threshold: float = 0.5, bins: int = 10
+    data: str | Path | Sequence[Judged],
+    format: str = "auto",
+    truth_threshold: float = 0.5,
+    bins: int = 10,
+    bad: BadRecords | None = None,
 ) -> Benchmark:
-    """Step labels of any file (or rows): first-error F1, step AUC, ECE, Brier."""
-    if isinstance(data, str | Path):
-        from footfall.formats import read
+    """Step labels of any file, folder of files (or rows): first-error F1, step AUC, ECE, Brier.
 
-        path = Path(data)
-        cases = cases_from(read(path, format=format), path.name.partition(".")[0], path.name)
-        revision = file_revision([path])
+    Each file is a split. Records that cannot be read go to `bad` if it is given.
+    """
+    if isinstance(data, str | Path):
+        files = _splits(Path(data))
+        cases = [
+            case
+            for split, path in files.items()
+            for case in cases_from(read(path, format=format, bad=bad), split, path.name)
+        ]
+        revision = file_revision(files.values())
     else:
         cases = cases_from(data, "all", "rows")
         revision = content_revision(cases)
@@ -42,8 +52,15 @@ def steps(
     def measure(
         cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
     ) -> dict[str, dict[str, Floats]]:
-        first = _first_error(cases, judgements, threshold, truth_threshold, weights_RN)
-        return {cases[0].split: {**first, **_by_step(cases, judgements, truth_threshold, bins, weights_RN)}}
+        figures: dict[str, dict[str, Floats]] = {}
+        for split in dict.fromkeys(case.split for case in cases):
+            inside = [i for i, case in enumerate(cases) if case.split == split]
+            part, said, weights = [cases[i] for i in inside], [judgements[i] for i in inside], weights_RN[:, inside]
+            first = _first_error(part, said, threshold, truth_threshold, weights)
+            figures[split] = {**first, **_by_step(part, said, truth_threshold, bins, weights)}
+        if len(figures) > 1:
+            figures["mean"] = {"f1": np.mean([row["f1"] for row in figures.values()], axis=0)}
+        return figures
 
     return Benchmark(
         name="steps",
@@ -54,6 +71,19 @@ def steps(
         objective="f1",
         revision=revision,
     )
+
+
+def _splits(data: Path) -> dict[str, Path]:
+    """A file under its name, or each data file below a folder under its path there, both without endings."""
+    if not data.is_dir():
+        return {data.name.partition(".")[0]: data}
+    found: dict[str, Path] = {}
+    for path in data_files(data):
+        split = path.relative_to(data).with_name(path.name.partition(".")[0]).as_posix()
+        if split in found:
+            raise ValueError(f"{found[split]} and {path} would be one split; rename one, or name the file itself")
+        found[split] = path
+    return found
 
 
 def _first_error(

@@ -13,7 +13,7 @@ from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
-from footfall.commands._sources import world_rows, world_source
+from footfall.commands._sources import skipping, world_rows, world_source
 from footfall.metrics.diagnostics import diagnose
 from footfall.metrics.sanity import Oracle
 from footfall.reports._blocks import write_page
@@ -49,7 +49,8 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
     if config.format is not None:
         asked["format"] = config.format
     asked |= settings(config.option)
-    made: Benchmark = make_part("benchmark", config.name, asked)
+    with skipping(config.reading) as bad:
+        made: Benchmark = make_part("benchmark", config.name, asked if bad is None else {**asked, "bad": bad})
     return made
 
 

@@ -12,8 +12,8 @@ from footfall.commands._values import in_range
 from footfall.policy.protocol import SamplingParams
 
 __all__ = [
-    "WHERE", "Drawing", "JudgeOptions", "PolicyOptions", "RunOptions", "SamplingOptions", "StepEnd", "StoreOptions", "given",
-    "policy_in_words", "without_place",
+    "WHERE", "Drawing", "JudgeOptions", "PolicyOptions", "ReadOptions", "RunOptions", "SamplingOptions", "StepEnd",
+    "StoreOptions", "given", "policy_in_words", "without_place",
 ]  # fmt: skip
 
 WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
@@ -40,6 +40,14 @@ class RunOptions:
     """Throw away what an earlier run left in that directory."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How data are read."""
+
+    skip_bad: bool = False
+    """Leave out records that cannot be read, and tell how many and why, instead of stopping at the first."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from footfall.types import content_key
 
 __all__ = ["open_run", "run_folder", "run_settings"]
 
-_NOT_SETTINGS = ("out", "fresh", "json", "store", *WHERE)
+_NOT_SETTINGS = ("out", "fresh", "json", "store", "skip_bad", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees")
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""

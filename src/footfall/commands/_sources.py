@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from footfall.commands._options import PolicyOptions
+from footfall.commands._options import PolicyOptions, ReadOptions
+from footfall.commands._output import note
 from footfall.commands._parts import make_part, open_policy
-from footfall.formats import read_problems
+from footfall.formats import FormatError, read, read_problems
 from footfall.registry import create, load
 from footfall.types import Judged, Problem
 
-__all__ = ["WorldSource", "read_source", "world_rows", "world_source"]
+_TOLD = 5
+"""Bad records whose reasons are told."""
+
+
+class Skipped:
+    """Bad records that were left out: all are counted, the first few are kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[str] = []
+
+    def append(self, error: FormatError) -> None:
+        self.count += 1
+        if len(self.first) < _TOLD:
+            self.first.append(str(error))
+
+    def tell(self) -> None:
+        """Say it on standard error."""
+        if self.count:
+            more = [f"and {self.count - len(self.first)} more"] if self.count > len(self.first) else []
+            note("\n  ".join([f"--skip-bad left out {self.count} bad records:", *self.first, *more]))
+
+
+@contextmanager
+def skipping(options: ReadOptions) -> Iterator[Skipped | None]:
+    """Where bad records go while something is read, or `None` if they are errors; in the end they are told."""
+    bad = Skipped() if options.skip_bad else None
+    try:
+        yield bad
+    finally:
+        if bad is not None:
+            bad.tell()
+
+
+def read_traces(source: str, format: str, options: ReadOptions) -> list[Judged]:
+    """The rows of a file or of standard input."""
+    with skipping(options) as bad:
+        return read(source, format, bad=bad)
 
 
 class WorldSource(NamedTuple):
@@ -35,11 +75,12 @@ def world_source(source: str, default_split: str) -> WorldSource | None:
     return WorldSource(world, int(rest[0]), rest[1] if len(rest) == 2 else default_split)
 
 
-def read_source(source: str, seed: int, default_split: str) -> list[Problem]:
+def read_source(source: str, seed: int, default_split: str, options: ReadOptions) -> list[Problem]:
     """The problems of a file or of a world; a source without any is an error."""
     found = world_source(source, default_split)
     if found is None:
-        problems = read_problems(source)
+        with skipping(options) as bad:
+            problems = read_problems(source, bad=bad)
     else:
         problems = create("world", found.world).problems(found.n, seed=seed, split=found.split)
     if not problems:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions
+from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit
 from footfall.registry import load
 
@@ -49,8 +49,8 @@ class BenchConfig:
     runs: Positional[tuple[Path, ...]] = ()
     """For compare: finished runs of one benchmark; the first is the baseline."""
     data: str | None = None
-    """The benchmark's file or folder; for all, a folder with one of them each; for steps also
-    world:arithmetic:N[:SPLIT], of the split test unless another is named."""
+    """The benchmark's file or folder; for all, a folder with one of them each; for steps a file, a folder whose files are
+    the splits, or world:arithmetic:N[:SPLIT], of the split test unless another is named."""
     format: str | None = None
     """The format of the data, for benchmarks that take any."""
     option: tuple[str, ...] = ()
@@ -69,6 +69,7 @@ class BenchConfig:
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -78,6 +79,10 @@ def main(config: BenchConfig) -> int:
         raise ValueError("--threshold fixes a threshold and --tune-on chooses one: pass one of them")
     if isinstance(config.threshold, float) and not math.isfinite(config.threshold):
         raise ValueError(f"--threshold {config.threshold}: a finite number is needed")
+    if config.reading.skip_bad and config.name != "steps":
+        raise ValueError(
+            "--skip-bad is for `footfall bench steps`: figures on another benchmark are of all its records"
+        )
     if config.name == "compare":
         from footfall.commands._bench_compare import run_compare
 

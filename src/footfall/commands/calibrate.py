@@ -10,10 +10,11 @@ from rich.console import Console
 
 from footfall.commands._calibrated import write_calibrated
 from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
-from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions
+from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, figures, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
+from footfall.commands._sources import read_traces
 from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit_scores
 from footfall.types import Cost, Judged, Judgement
 
@@ -48,6 +49,7 @@ class CalibrateConfig:
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -61,11 +63,10 @@ class Pair(NamedTuple):
 
 def main(config: CalibrateConfig) -> int:
     """Judge, fit on some problems, measure on the others, and write the calibrated judge."""
-    from footfall.formats import read
     from footfall.train.data import data_key, split_by_problem
 
     name = judge_name(config.judge)
-    rows = [row for row in read(config.data, config.format) if row.judgement is not None]
+    rows = [row for row in read_traces(config.data, config.format, config.reading) if row.judgement is not None]
     if not rows:
         raise ValueError(f"{config.data}: none of its traces has labels; `footfall label` makes them")
     if not 0 < config.eval_share < 1:

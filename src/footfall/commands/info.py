@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from footfall import __version__
+from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
+from footfall.commands._sources import Skipped, skipping
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
 
@@ -36,6 +38,7 @@ class InfoConfig:
 
     path: Positional[Path | None] = None
     """A run directory, a model's folder or a data file."""
+    reading: ReadOptions = field(default_factory=ReadOptions)
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
 
@@ -47,7 +50,8 @@ def main(config: InfoConfig) -> int:
     elif config.path.is_dir():
         found = _folder(config.path)
     else:
-        found = _file(config.path)
+        with skipping(config.reading) as bad:
+            found = _file(config.path, bad)
     emit(found, config.json, lambda console: _show(console, found))
     return 0
 
@@ -142,17 +146,23 @@ def _run(folder: Path, stored: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _file(path: Path) -> dict[str, Any]:
+def _file(path: Path, bad: Skipped | None) -> dict[str, Any]:
+    about = _rows(path, bad)
+    return about if bad is None else {**about, "skipped": {"records": bad.count, "first": bad.first}}
+
+
+def _rows(path: Path, bad: Skipped | None) -> dict[str, Any]:
     from footfall.formats import parquet_kind, read, read_parquet, read_problems
 
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
-    form = "parquet" if path.suffix == ".parquet" else _format(path)
+    form, unread = ("parquet", []) if path.suffix == ".parquet" else _format(path, bad)
     kind = parquet_kind(path) if form == "parquet" else "problem" if form == "problems" else "trajectory"
     about = {"kind": f"data: {kind}", "path": str(path), "format": form}
     if kind not in ("trajectory", "judged"):
-        return {**about, "rows": len(read_problems(path) if kind == "problem" else read_parquet(path, kind))}
-    rows = read(path)
+        rows = read_problems(path, bad=bad) if kind == "problem" else read_parquet(path, kind)
+        return {**about, "rows": len(rows), **({"not_read": unread} if unread else {})}
+    rows = read(path, bad=bad)
     judged = [row.judgement for row in rows if row.judgement is not None]
     return {
         **about,
@@ -165,16 +175,24 @@ def _file(path: Path) -> dict[str, Any]:
     }
 
 
-def _format(path: Path) -> str:
-    """The format that knows the first record; `jsonl` is forgiving and asked late, `problems` last."""
-    from footfall.formats import format_named, iter_fields
+def _format(path: Path, bad: Skipped | None) -> tuple[str, list[str]]:
+    """The format that knows the first record, and what looks like steps there but is not read as such.
 
-    first = next(iter_fields(path), None)
-    if first is None:
-        raise ValueError(f"{path} holds no record")
+    With `bad`, it is the first record that a format knows. `jsonl` is forgiving and asked late, `problems` last.
+    """
+    from footfall.formats import format_named, iter_fields, unread_steps
+
     late = ("jsonl", "problems")
-    names = [*(name for name in parts("format") if name not in late), *late]
-    return next((name for name in names if format_named(name).sniff(first)), "unknown")
+    known = [format_named(name) for name in [*(name for name in parts("format") if name not in late), *late]]
+    record = None
+    for record in iter_fields(path, bad=bad and Skipped()):
+        found = next((format.name for format in known if format.sniff(record)), "unknown")
+        if found != "unknown" or bad is None:
+            looks = unread_steps(record) if found == "problems" else []
+            return found, [f'"{name}": if it holds steps, rename it to "steps"' for name in looks]
+    if record is None:
+        raise ValueError(f"{path} holds no record")
+    return "unknown", []
 
 
 def _show(console: Console, found: dict[str, Any]) -> None:

@@ -14,12 +14,20 @@ from footfall.commands._estimate import EstimateOptions, check_costs, estimate_o
 from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
 from footfall.commands._label_trees import GROWERS, Grower, grower, harvested, tree_search, without_answer
 from footfall.commands._one_sided import one_sided
-from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions, policy_in_words
+from footfall.commands._options import (
+    PolicyOptions,
+    ReadOptions,
+    RunOptions,
+    SamplingOptions,
+    StoreOptions,
+    policy_in_words,
+)
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, settings
 from footfall.commands._reasons import counted
 from footfall.commands._running import open_run, run_folder
-from footfall.formats import read, read_parquet, write_parquet
+from footfall.commands._sources import read_traces
+from footfall.formats import read_parquet, write_parquet
 from footfall.label.trees import Harvest
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Trajectory
@@ -90,13 +98,14 @@ class LabelConfig:
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: LabelConfig) -> int:
     """Judge, keep the rows and report."""
     check_costs(config.costs)
-    trajectories = [row.trajectory for row in read(config.data, config.format)]
+    trajectories = [row.trajectory for row in read_traces(config.data, config.format, config.reading)]
     if not trajectories:
         raise ValueError(f"{config.data}: there is no trace in it")
     folder = run_folder("label", config, _FOR_SHOW)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from footfall.commands._options import PolicyOptions, RunOptions, SamplingOptions, StoreOptions
+from footfall.commands._options import PolicyOptions, ReadOptions, RunOptions, SamplingOptions, StoreOptions
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
@@ -44,6 +44,7 @@ class SampleConfig:
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -54,7 +55,7 @@ def main(config: SampleConfig) -> int:
     config = replace(config, policy=config.policy.resolved("embedded"))
     if config.n < 1:
         raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
-    problems = read_source(config.problems, config.run.seed, "train")
+    problems = read_source(config.problems, config.run.seed, "train", config.reading)
     separator = separator_of(config.policy)
     prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
     params = config.sampling.params(config.run.seed)

@@ -13,9 +13,10 @@ from rich.text import Text
 from tyro.conf import Positional
 
 from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
-from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions
+from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run
+from footfall.commands._sources import read_traces
 from footfall.search.aggregate import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
 
@@ -56,18 +57,17 @@ class ScoreConfig:
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: ScoreConfig) -> int:
     """Judge, print, and write where asked."""
-    from footfall.formats import read
-
     _check_file(config)
     judge_name(config.judge)  # an error about the judge should not wait for the data
     if config.data == "-" and sys.stdin.isatty():
         note("reading traces from standard input; end with Ctrl-D")
-    rows = read(config.data, config.format)
+    rows = read_traces(config.data, config.format, config.reading)
     if not rows:
         raise ValueError(f"{config.data}: there is no trace in it")
     drawing = (config.policy, config.sampling, config.run.seed)

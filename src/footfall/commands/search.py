@@ -12,7 +12,14 @@ from tyro.conf import UseAppendAction
 
 from footfall.commands._editions import begin_edition, edition_of, end_edition
 from footfall.commands._judges import judge_name, make_judge, offers
-from footfall.commands._options import JudgeOptions, PolicyOptions, RunOptions, SamplingOptions, StoreOptions
+from footfall.commands._options import (
+    JudgeOptions,
+    PolicyOptions,
+    ReadOptions,
+    RunOptions,
+    SamplingOptions,
+    StoreOptions,
+)
 from footfall.commands._output import NOTHING, emit, facts, spent
 from footfall.commands._parts import Opener, make_part, separator_of, settings
 from footfall.commands._roles import check_roles, helpers_of, judges_of, with_helper
@@ -104,6 +111,7 @@ class SearchConfig:
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
     @property
@@ -121,7 +129,7 @@ def main(config: SearchConfig) -> int:
     if config.problems is None:
         raise ValueError("--problems is needed: a file of problems, or world:arithmetic:N")
     method = _method(config)
-    problems = read_source(config.problems, config.run.seed, "test")
+    problems = read_source(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
     edition = edition_of(folder, _any_failed(folder), config.run.fresh)
     opener = Opener(config.store.folder(beside=folder), edition, servers_only=config.store.store is None)

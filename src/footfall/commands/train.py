@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from footfall.commands._options import RunOptions
+from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
-from footfall.commands._sources import read_source
+from footfall.commands._sources import read_source, read_traces
 from footfall.commands._values import check_values
 from footfall.progress import Progress
 from footfall.registry import load
@@ -76,22 +76,22 @@ class TrainConfig:
     """What to do with training rows about those; dropped ones are counted."""
     device: str | None = None
     """cpu, cuda, … None: CUDA where there is one."""
+    reading: ReadOptions = field(default_factory=ReadOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: TrainConfig) -> int:
     """Train, or go on training, and report."""
     check_values(f"the objective {config.objective!r}", load("objective", config.objective), settings(config.set))
-    from footfall.formats import read
     from footfall.policy.embedded import EMBEDDED
     from footfall.train import train_prm
     from footfall.train.data import data_key
 
-    rows = read(config.data, config.format)
+    rows = read_traces(config.data, config.format, config.reading)
     unjudged = sum(row.judgement is None for row in rows)
     if unjudged == len(rows):
         raise ValueError(f"{config.data}: none of its {len(rows)} traces has labels; `footfall label` makes them")
-    against = read_source(config.against, config.run.seed, "test") if config.against else []
+    against = read_source(config.against, config.run.seed, "test", config.reading) if config.against else []
     backbone = str(EMBEDDED) if config.backbone == "embedded" else config.backbone
     with open_run("train", config, {"data_key": data_key(rows)}) as run, ExitStack() as stack:
         trained = train_prm(

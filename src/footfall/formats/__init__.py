@@ -9,15 +9,17 @@ Every error is a `FormatError` that names file, line and field. Importing this l
 from footfall.formats._atomic import atomic_write
 from footfall.formats._fields import Fields
 from footfall.formats._format import Format, Written, unwritable
-from footfall.formats._lines import DOCUMENT_LIMIT, LINE_LIMIT, Source, iter_fields
+from footfall.formats._lines import DOCUMENT_LIMIT, LINE_LIMIT, BadRecords, Source, iter_fields, refuse_lfs_pointer
 from footfall.formats._reading import format_named, iter_read, read, read_problems, read_trees
 from footfall.formats._rows import problem_id, split_solution, trajectory_id
 from footfall.formats._writing import write, write_trees
 from footfall.formats.errors import FormatError
+from footfall.formats.jsonl import unread_steps
 from footfall.formats.parquet import parquet_kind, read_parquet, write_parquet
 
 __all__ = [
-    "DOCUMENT_LIMIT", "LINE_LIMIT", "Fields", "Format", "FormatError", "Source", "Written", "atomic_write",
+    "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "Fields", "Format", "FormatError", "Source", "Written", "atomic_write",
     "format_named", "iter_fields", "iter_read", "parquet_kind", "problem_id", "read", "read_parquet", "read_problems",
-    "read_trees", "split_solution", "trajectory_id", "unwritable", "write", "write_parquet", "write_trees",
+    "read_trees", "refuse_lfs_pointer", "split_solution", "trajectory_id", "unread_steps", "unwritable",
+    "write", "write_parquet", "write_trees",
 ]  # fmt: skip

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from footfall.formats._fields import Fields
 
-__all__ = ["join_problem", "needs_problem", "split_problem"]
-
 _STEP_1 = "Step 1:"
 
 
@@ -25,8 +23,14 @@ def split_problem(fields: Fields, field: str, text: str) -> tuple[str, str]:
     found = _split(text)
     if found is None:
         expected = f'"{_STEP_1}" exactly once, or one blank line, between the problem and its first step'
-        raise fields.error(field, expected, f"{text.count(_STEP_1)} and {text.count(chr(10) * 2)} of these")
+        got = f"{text.count(_STEP_1)} and {text.count(chr(10) * 2)} of these"
+        raise fields.error(field, expected, got, 'add the text of the problem as the field "problem"')
     return found
+
+
+def has_boundary(text: str) -> bool:
+    """Whether something marks the border, be it more often than it should."""
+    return _STEP_1 in text or _split(text) is not None
 
 
 def join_problem(problem: str, step: str) -> str:

@@ -54,6 +54,13 @@ class Fields:
     def text_or_none(self, field: str) -> str | None:
         return None if self.data.get(field) is None else self.text(field)
 
+    def identifier(self, field: str) -> str | None:
+        """An id, which is text or an integer; `None` if it is absent or null."""
+        value = self.data.get(field)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+            raise self.wrong(field, "a string or an integer")
+        return None if value is None else str(value)
+
     def integer(self, field: str) -> int:
         value = self.get(field, "an integer")
         if isinstance(value, bool) or not isinstance(value, int):
@@ -128,6 +135,14 @@ class Fields:
         if not isinstance(value, Mapping):
             raise self.error(field, "an object", show(value))
         return Fields(value, self.path, self.line, self.name(field), self.unit)
+
+    def holding(self, data: Mapping[str, Json]) -> Fields:
+        """Other data in the same place, as when a reader has made something of the record first."""
+        return Fields(data, self.path, self.line, self.at, self.unit)
+
+    def without(self, *names: str) -> Fields:
+        """The record without some of its fields."""
+        return self.holding(self.rest(names))
 
     def rest(self, known: Collection[str]) -> dict[str, Json]:
         """What the format does not name: kept as metadata, never lost."""

@@ -23,8 +23,6 @@ from footfall.formats._fields import Fields
 from footfall.formats.errors import FormatError, show
 from footfall.types import Json
 
-__all__ = ["DOCUMENT_LIMIT", "LINE_LIMIT", "Source", "iter_fields", "open_source"]
-
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes] | io.RawIOBase"
 """A path, `-` for standard input, or a binary stream."""
 
@@ -34,20 +32,44 @@ DOCUMENT_LIMIT = 64 * 2**20
 """Bytes that a file which is one JSON document may have."""
 
 _GZIP = b"\x1f\x8b"
+_LFS_POINTER = b"version https://git-lfs"
 _BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
-def iter_fields(source: Source, line_limit: int = LINE_LIMIT, document_limit: int = DOCUMENT_LIMIT) -> Iterator[Fields]:
-    """The records of `source`, one by one, each with its line."""
+class BadRecords(Protocol):
+    """Where errors about bad records go, so that reading can go on: a list, say."""
+
+    def append(self, error: FormatError, /) -> None: ...
+
+
+def iter_fields(
+    source: Source,
+    line_limit: int = LINE_LIMIT,
+    document_limit: int = DOCUMENT_LIMIT,
+    bad: BadRecords | None = None,
+) -> Iterator[Fields]:
+    """The records of `source`, one by one, each with its line.
+
+    With `bad`, a line that is no record goes there and reading goes on; a line beyond the limit and a broken JSON document
+    still end it, for nobody can tell where the next record begins.
+    """
     with open_source(source) as (path, stream):
         try:
             number, first = _first_line(stream, line_limit)
+            refuse_lfs_pointer(path, first)
             if _is_document(path, first):
                 yield from _document(path, number, first, stream, document_limit)
             else:
-                yield from _lines(path, number, first, stream, line_limit)
+                yield from _lines(path, number, first, stream, line_limit, bad)
         except _BROKEN_GZIP as error:
             raise FormatError(path, "a whole gzip file", got=str(error), fix="copy or download it again") from error
+
+
+def refuse_lfs_pointer(path: str, start: bytes) -> None:
+    """A file begins with this where Git LFS has left its pointer and not the data."""
+    if start.startswith(_LFS_POINTER):
+        fix = "run `git lfs pull` in the clone that it lies in"
+        raise FormatError(path, "the data themselves", got="a Git LFS pointer to them", fix=fix)
 
 
 @contextmanager
@@ -114,7 +136,7 @@ def _is_document(path: str, first: bytes) -> bool:
     return start.startswith(b"[") or start == b"{" or path.removesuffix(".gz").endswith(".json")
 
 
-def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int) -> Iterator[Fields]:
+def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int, bad: BadRecords | None) -> Iterator[Fields]:
     while line:
         if len(line) > limit:
             raise FormatError(
@@ -122,15 +144,24 @@ def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int) -> I
                 fix="one record a line, or raise the limit",
             )  # fmt: skip
         if line.strip():
-            text = _text(path, number, line)
-            value, end = _parse(path, number, text, len(text) - len(text.lstrip()), _Care.of(text))
-            if text[end:].strip():
-                raise FormatError(
-                    path, "one JSON object in a line", line=number, got=f"also {show(text[end:].strip())}"
-                )
-            yield _object(path, number, value)
+            try:
+                found = _line(path, number, line)
+            except FormatError as error:
+                if bad is None:
+                    raise
+                bad.append(error)
+            else:
+                yield found
         number += 1
         line = stream.readline(limit + 1)
+
+
+def _line(path: str, number: int, line: bytes) -> Fields:
+    text = _text(path, number, line)
+    value, end = _parse(path, number, text, len(text) - len(text.lstrip()), _Care.of(text))
+    if text[end:].strip():
+        raise FormatError(path, "one JSON object in a line", line=number, got=f"also {show(text[end:].strip())}")
+    return _object(path, number, value)
 
 
 def _document(path: str, number: int, first: bytes, stream: _Bytes, limit: int) -> Iterator[Fields]:

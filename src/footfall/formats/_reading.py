@@ -9,14 +9,13 @@ from pathlib import Path
 
 from footfall.formats._fields import Fields
 from footfall.formats._format import Format
-from footfall.formats._lines import LINE_LIMIT, Source, iter_fields
+from footfall.formats._lines import LINE_LIMIT, BadRecords, Source, iter_fields, refuse_lfs_pointer
 from footfall.formats.errors import FormatError
+from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.parquet import parquet_kind, read_parquet
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Tree
-
-__all__ = ["format_named", "iter_read", "read", "read_problems", "read_trees"]
 
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
@@ -24,20 +23,20 @@ _NOT_SNIFFED = ("problems", _LAST)
 
 
 def read(
-    source: Source, format: str = "auto", *, line_limit: int = LINE_LIMIT, bad: list[FormatError] | None = None
+    source: Source, format: str = "auto", *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None
 ) -> list[Judged]:
     """All rows of a file, `-` (standard input) or a binary stream; see `iter_read`."""
     return list(iter_read(source, format, line_limit=line_limit, bad=bad))
 
 
 def iter_read(
-    source: Source, format: str = "auto", *, line_limit: int = LINE_LIMIT, bad: list[FormatError] | None = None
+    source: Source, format: str = "auto", *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None
 ) -> Iterator[Judged]:
     """The rows of a source, one by one. `auto` knows the format by the first record, Parquet by its first bytes.
 
     An id that was seen before, for another trace or by the same judge, gets "~2", "~3" and so on: ids are unique in
-    the result, but for one trace judged by several judges. A record that its format refuses ends the reading, unless
-    `bad` is given: then the error goes there and reading goes on.
+    the result, but for one trace judged by several judges. A record that cannot be read ends the reading, unless `bad`
+    is given: then the error goes there and reading goes on.
     """
     names = _Names()
     if format == "parquet" or (format == "auto" and _is_parquet(source)):
@@ -48,16 +47,18 @@ def iter_read(
         yield names.unique(row)
 
 
-def _rows(source: Source, format: Format | None, line_limit: int, bad: list[FormatError] | None) -> Iterator[Judged]:
-    for fields in iter_fields(source, line_limit):
-        if format is None:
-            format = _sniffed(fields)
+def _rows(source: Source, format: Format | None, line_limit: int, bad: BadRecords | None) -> Iterator[Judged]:
+    for fields in iter_fields(source, line_limit, bad=bad):
         try:
-            yield from _read_record(format, fields)
+            if format is None:
+                format = _sniffed(fields)
+            rows = _read_record(format, fields)
         except FormatError as error:
             if bad is None:
                 raise
             bad.append(error)
+        else:
+            yield from rows
 
 
 def _read_record(format: Format, fields: Fields) -> list[Judged]:
@@ -87,9 +88,10 @@ def _sniffed(fields: Fields) -> Format:
         raise fields.error(
             None, f"one format, but {' and '.join(f.name for f in known)} know it", got, "name the format"
         )
-    fix = (
-        "name the format, or read the file as problems" if format_named("problems").sniff(fields) else "name the format"
-    )
+    fix = "name the format"
+    if format_named("problems").sniff(fields):
+        looks = [f'rename "{name}" to "steps" if it holds the steps' for name in unread_steps(fields)[:1]]
+        fix = ", or ".join([fix, *looks, "read the file as problems"])
     raise fields.error(None, f"a record of a known format (tried {', '.join([*names, _LAST])})", got, fix)
 
 
@@ -125,6 +127,9 @@ def _is_parquet(source: Source) -> bool:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.suffix == ".parquet":
+            if path.is_file():
+                with path.open("rb") as stream:
+                    refuse_lfs_pointer(str(source), stream.read(64))
             return True
         if str(source) != "-" and path.is_file():
             with path.open("rb") as stream:
@@ -143,10 +148,11 @@ def _parquet_rows(source: Source) -> list[Judged]:
     raise FormatError(os.fspath(source), "trajectories, judged or not", got=f"rows of kind {kind!r}")
 
 
-def read_problems(source: Source, *, line_limit: int = LINE_LIMIT) -> list[Problem]:
+def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None) -> list[Problem]:
     """The problems of a file: of a list of problems, of a Parquet file, or those that a file of traces is about.
 
-    A problem that occurs again is taken once; another problem under a known id gets "~2" and so on.
+    A problem that occurs again is taken once; another problem under a known id gets "~2" and so on. `bad` is as in
+    `iter_read`.
     """
     if _is_parquet(source):
         path = os.fspath(source)  # type: ignore[arg-type]
@@ -155,7 +161,7 @@ def read_problems(source: Source, *, line_limit: int = LINE_LIMIT) -> list[Probl
             read_parquet(path, "problem") if is_problems else [row.trajectory.problem for row in _parquet_rows(path)]
         )
     else:
-        found = list(_problems(source, line_limit))
+        found = list(_problems(source, line_limit, bad))
     known: dict[str, Problem] = {}
     for problem in found:
         name, number = problem.id, 1
@@ -166,17 +172,23 @@ def read_problems(source: Source, *, line_limit: int = LINE_LIMIT) -> list[Probl
     return list(known.values())
 
 
-def _problems(source: Source, line_limit: int) -> Iterator[Problem]:
+def _problems(source: Source, line_limit: int, bad: BadRecords | None) -> Iterator[Problem]:
     format: Format | None = None
-    for fields in iter_fields(source, line_limit):
+    for fields in iter_fields(source, line_limit, bad=bad):
         if format is None:
             names = [name for name in parts("format") if name not in _NOT_SNIFFED]
             format = next((f for f in map(format_named, names) if f.sniff(fields)), None)
         if format is None:
             whole = isinstance(fields.data.get("problem"), dict)
             format = format_named(_LAST if whole else "problems")
-        for row in _read_record(format, fields):
-            yield row.trajectory.problem
+        try:
+            rows = _read_record(format, fields)
+        except FormatError as error:
+            if bad is None:
+                raise
+            bad.append(error)
+        else:
+            yield from (row.trajectory.problem for row in rows)
 
 
 def read_trees(source: Source, *, line_limit: int = LINE_LIMIT) -> list[Tree]:

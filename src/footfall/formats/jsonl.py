@@ -5,14 +5,17 @@ The full form has the problem as an object and keeps everything. The short forms
     {"problem": "2 + 3 * 4 = ?", "steps": ["3 * 4 = 12", "2 + 12 = 14"], "answer": "14", "labels": [1, 1]}
     {"question": "2 + 3 * 4 = ?", "solution": "3 * 4 = 12\\n\\n2 + 12 = 14"}
 
-There `answer` is the reference answer (or, beside a `ground_truth_answer` or the like, the trajectory's own), a solution
-is cut at its blank lines, and `labels`, `values`, `scores` or `ratings` hold one number a step.
+There `answer` is the reference answer (or, beside a `target`, a `gold` or the like, the trajectory's own), a solution
+is cut at its blank lines, and `labels`, `values`, `scores` or `ratings` hold one number a step; or `mistake_index` or `label`
+is the index of the first wrong step, -1 for none. A field that looks like labels under another name is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from footfall.formats._fields import Fields
 from footfall.formats._format import Format, Written
@@ -21,7 +24,6 @@ from footfall.formats._plain import from_plain, refuse_unknown, to_plain
 from footfall.formats._rows import (
     OPTIONAL,
     Labels,
-    answer_text,
     problem_id,
     read_prompt,
     read_row,
@@ -29,15 +31,22 @@ from footfall.formats._rows import (
     trajectory_id,
 )
 from footfall.formats.prm800k import rating_labels
-from footfall.formats.problems import PROMPTS, gold_answer
+from footfall.formats.problems import PROMPTS, answers_of
+from footfall.formats.processbench import first_error_labels
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory
 
-__all__ = ["jsonl"]
-
-_SOLUTIONS = ("steps", "solution", "response", "completion")
+_STEP_LISTS = ("steps", "process", "chain_of_thoughts")
+_SOLUTIONS = (*_STEP_LISTS, "solution", "response", "completion")
 _VALUES = ("labels", "values", "scores", "ratings")
-_REFERENCES = ("ground_truth_answer", "gold_answer", "reference_answer", "ground_truth", "gold", "gt")
+_FIRST_ERRORS = ("mistake_index", "label")
+_LIKE_STEPS = re.compile(
+    r"(^|_)(steps?|process|thoughts?|cot|chain|reasoning|rationales?|trace|completions?)(_|$)", re.I
+)
+_LIKE_VALUES = re.compile(r"(^|_)(labels?|ratings?|scores?|values?|rewards?|correctness|mistakes?|errors?)(_|$)", re.I)
+_LIKE_INDEX = re.compile(
+    r"first_(error|mistake)|(^|_)(error|mistake)s?_(index|indices|idx|steps?|positions?)(_|$)", re.I
+)
 
 
 @register("format", "jsonl")
@@ -58,17 +67,15 @@ def _read_full(fields: Fields) -> Judged:
     names = [f.name for f in fields_of(Trajectory)]
     refuse_unknown(fields, [*names, "judgement"])
     ready = {"problem": _problem(fields.record("problem")), "steps": _steps(fields)}
-    inner = Fields(fields.rest(("judgement",)), fields.path, fields.line, fields.at, fields.unit)
-    if "id" in fields:
-        trajectory = from_plain(Trajectory, inner, ready)
-    else:
-        trajectory = from_plain(Trajectory, inner, {**ready, "id": ""})
-        trajectory = from_plain(Trajectory, inner, {**ready, "id": trajectory_id(trajectory)})
+    name = fields.identifier("id")
+    trajectory = from_plain(Trajectory, fields.without("judgement"), {**ready, "id": name or ""})
+    if name is None:
+        trajectory = replace(trajectory, id=trajectory_id(trajectory))
     if fields.data.get("judgement") is None:
         return Judged(trajectory, None)
     said = fields.record("judgement")
-    given = {} if "trajectory_id" in said else {"trajectory_id": trajectory.id}
-    judgement = from_plain(Judgement, said, given)
+    of = said.identifier("trajectory_id")
+    judgement = from_plain(Judgement, said, {"trajectory_id": trajectory.id if of is None else of})
     if len(judgement.values) != len(trajectory.steps):
         got = str(len(judgement.values))
         raise said.error("values", f"one entry for each of the {len(trajectory.steps)} steps", got)
@@ -76,70 +83,160 @@ def _read_full(fields: Fields) -> Judged:
 
 
 def _problem(fields: Fields) -> Problem:
-    if "id" in fields:
-        return from_plain(Problem, fields)
     prompt = read_prompt(fields, "prompt")
     images = fields.texts("images") if "images" in fields else ()
-    return from_plain(Problem, fields, {"id": problem_id(prompt, images)})
+    name = fields.identifier("id")
+    return from_plain(Problem, fields, {"id": problem_id(prompt, images) if name is None else name})
 
 
-def _steps(fields: Fields) -> tuple[Step, ...]:
+def _steps(fields: Fields, name: str = "steps") -> tuple[Step, ...]:
     """A step is an object, or just its text."""
-    if "steps" not in fields:
+    if name not in fields:
         return ()
     return tuple(
-        Step(item) if isinstance(item, str) else from_plain(Step, fields.within(f"steps[{i}]", item))
-        for i, item in enumerate(fields.items("steps"))
+        Step(item) if isinstance(item, str) else from_plain(Step, fields.within(f"{name}[{i}]", item))
+        for i, item in enumerate(fields.items(name))
     )
 
 
 def _read_short(fields: Fields) -> Judged:
     asked = next((name for name in PROMPTS if name in fields), "problem")
     prompt = read_prompt(fields, asked)
-    solved = next((name for name in _SOLUTIONS if name in fields), None)
-    if solved is None:
-        raise fields.error("steps", 'a list of steps, or their text as "solution"', "neither")
-    steps = _steps(fields) if solved == "steps" else tuple(map(Step, split_solution(fields.text(solved))))
+    solved = _solution_field(fields)
+    steps = _short_steps(fields, solved)
     labels, valued = _labels(fields, len(steps))
-    gold = next((name for name in _REFERENCES if name in fields), None)
-    data = dict(fields.data)
-    if gold is not None and "answer" in data:
-        data["prediction"] = answer_text(fields, "answer")
-        del data["answer"]
+    answers = answers_of(fields)
+    used = {asked, solved, *valued, *filter(None, (answers.reference_field, answers.own_field)), *OPTIONAL}
+    data = {name: value for name, value in fields.data.items() if name != "answer"}
+    data["prediction"] = answers.own
     if "is_correct" in data:
         data["correct"] = data.pop("is_correct")
-    inner = Fields(data, fields.path, fields.line, fields.at, fields.unit)
-    reference = gold_answer(inner, gold or "answer")
-    known = {asked, solved, *valued, *([gold] if gold else []), *OPTIONAL}
-    row = read_row(inner, "jsonl", prompt, [s.text for s in steps], labels, known=known, reference=reference)
+    inner = fields.holding(data)
+    if labels is None:
+        _refuse_unread_labels(inner, used, len(steps))
+    texts = [step.text for step in steps]
+    row = read_row(inner, "jsonl", prompt, texts, labels, known=used, reference=answers.reference)
     return _with_steps(row, steps, "id" in fields)
+
+
+def _solution_field(fields: Fields) -> str:
+    """The field that holds the trace; two lists of steps that differ are an error."""
+    lists = [name for name in _STEP_LISTS if isinstance(fields.data.get(name), list)]
+    if any(fields.data[name] != fields.data[lists[0]] for name in lists):
+        raise fields.error(
+            lists[1], f"one list of steps a record; it has {' and '.join(lists)}", fix="keep one of them"
+        )
+    solved = next((name for name in _SOLUTIONS if name in fields), None)
+    if solved is None:
+        expected = 'a list of steps, or their text as "solution"'
+        raise fields.error("steps", expected, "neither", _renaming(unread_steps(fields)))
+    return solved
+
+
+def _short_steps(fields: Fields, name: str) -> tuple[Step, ...]:
+    unpacked = _unpacked(fields, name) if name in _STEP_LISTS else fields
+    if name == "steps" or isinstance(unpacked.data[name], list):
+        return _steps(unpacked, name)
+    return tuple(map(Step, split_solution(fields.text(name))))
+
+
+def _unpacked(fields: Fields, name: str) -> Fields:
+    """A list that a data set stores as text (as VersaPRM's does), read from the JSON that it is."""
+    text = fields.data.get(name)
+    if not isinstance(text, str) or not text.lstrip().startswith("["):
+        return fields
+    try:
+        return fields.holding({**fields.data, name: json.loads(text)})
+    except (ValueError, RecursionError) as error:
+        raise fields.wrong(name, "a list, or a text that is one in JSON") from error
 
 
 def _with_steps(row: Judged, steps: tuple[Step, ...], named: bool) -> Judged:
     """The row with whole steps: a short record may have agent fields as well."""
     if row.trajectory.steps == steps:
         return row
-    whole: dict[str, Any] = {f.name: getattr(row.trajectory, f.name) for f in fields_of(Trajectory)} | {"steps": steps}
-    trajectory = Trajectory(**whole)
+    trajectory = replace(row.trajectory, steps=steps)
     if not named:
-        trajectory = Trajectory(**whole | {"id": trajectory_id(trajectory)})
+        trajectory = replace(trajectory, id=trajectory_id(trajectory))
     judgement = row.judgement
     if judgement is not None:
-        judgement = Judgement(trajectory.id, judgement.values, judgement.judge, aspects=judgement.aspects)
+        judgement = replace(judgement, trajectory_id=trajectory.id)
     return Judged(trajectory, judgement)
 
 
 def _labels(fields: Fields, steps: int) -> tuple[Labels | None, list[str]]:
+    """What a record says of its steps, and the fields that say it: one value a step, or the first error's index."""
     found = [name for name in _VALUES if fields.data.get(name) is not None]
-    if len(found) > 1:
-        raise fields.error(
-            found[1], f"one list of values a record; it has {' and '.join(found)}", fix="keep one of them"
-        )
+    indices = [name for name in _FIRST_ERRORS if _is_index(fields, name, bool(found))]
+    if len(found) > 1 or (found and indices):
+        both = [*found, *indices]
+        raise fields.error(both[1], f"one list of values a record; it has {' and '.join(both)}", fix="keep one of them")
+    if indices:
+        return _first_error(fields, indices, steps), indices
     if not found:
         return None, list(_VALUES)
-    if found == ["ratings"]:
-        return rating_labels(fields, "ratings", steps), found
-    return Labels(fields.values(found[0], steps, nullable=True)), found
+    (name,) = found
+    unpacked = _unpacked(fields, name)
+    given = unpacked.items(name)
+    if name == "ratings" or (name == "labels" and -1 in given and all(v in (-1, 0, 1, None) for v in given)):
+        return rating_labels(unpacked, name, steps), found
+    return Labels(unpacked.values(name, steps, nullable=True)), found
+
+
+def _is_index(fields: Fields, name: str, valued: bool) -> bool:
+    """Whether a field is the index of the first error. Beside a list of values, a `label` may be any word."""
+    if name == "mistake_index":
+        return name in fields
+    value = fields.data.get(name)
+    return value is not None and (not valued or (isinstance(value, int) and not isinstance(value, bool)))
+
+
+def _first_error(fields: Fields, names: list[str], steps: int) -> Labels:
+    """-1, or null as in BIG-Bench Mistake, says that no step is wrong."""
+    found = []
+    for name in names:
+        index = -1 if fields.data[name] is None else fields.data[name]
+        if isinstance(index, bool) or not isinstance(index, int) or not -1 <= index < steps:
+            expected = f"the index of the first wrong one of the {steps} steps, counted from 0, or -1 if there is none"
+            fix = 'one value a step stands in "labels", whether the answer is right in "correct"'
+            raise fields.wrong(name, expected, fix)
+        found.append(index)
+    if len(set(found)) > 1:
+        raise fields.error(names[1], f"one first error; {' and '.join(names)} differ", fix="keep one of them")
+    return first_error_labels(found[0], steps)
+
+
+def _refuse_unread_labels(fields: Fields, used: Collection[str], steps: int) -> None:
+    """A trace whose labels nobody reads would be taken for an unlabelled one."""
+    for name, value in fields.rest(used).items():
+        if _LIKE_INDEX.search(name) and _is_whole(value):
+            fix = f'write "mistake_index": the index of the first wrong step, counted from 0 (-1: none), or rename "{name}"'
+            raise fields.wrong(name, f"labels under a known name: {', '.join((*_VALUES, *_FIRST_ERRORS))}", fix)
+        if _LIKE_VALUES.search(name) and isinstance(value, list) and _is_one_a_step(value, steps):
+            fix = 'rename it to "labels" if it holds one value a step, or to something else if not (as "info")'
+            raise fields.wrong(name, f"labels under a known name: {', '.join((*_VALUES, *_FIRST_ERRORS))}", fix)
+
+
+def _is_one_a_step(values: list[Json], steps: int) -> bool:
+    return len(values) == steps and any(values) and all(v is None or isinstance(v, int | float) for v in values)
+
+
+def _is_whole(value: Json) -> bool:
+    """An index, or a list of some."""
+    return all(isinstance(v, int) and not isinstance(v, bool) for v in (value if isinstance(value, list) else [value]))
+
+
+def unread_steps(fields: Fields) -> list[str]:
+    """Fields of a record without known steps that look as if they held some."""
+    return [
+        name for name, value in fields.data.items()
+        if _LIKE_STEPS.search(name) and isinstance(value, list) and value
+        and name not in _STEP_LISTS and all(isinstance(v, str | dict) for v in value)
+    ]  # fmt: skip
+
+
+def _renaming(names: list[str]) -> str | None:
+    return f'rename "{names[0]}" to "steps" if it holds the steps' if names else None
 
 
 def _write(rows: Iterable[Judged]) -> Iterator[Written]:

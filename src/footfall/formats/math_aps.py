@@ -39,7 +39,7 @@ def read_tree(fields: Fields) -> Tree:
     """The tree of one record, nested or flat."""
     question = fields.text("question")
     # A file joined from several runs has one `question_id` for different questions, so it stays metadata.
-    name = fields.text_or_none("problem_id") or problem_id(question)
+    name = fields.identifier("problem_id") or problem_id(question)
     problem = Problem(name, question, answer_text(fields, "final_answer"), meta=fields.rest(_KNOWN))
     tree = Tree(problem, separator=_JOINT)
     if isinstance(fields.get("reasoning_steps", "a tree or a list of prefixes"), list):

@@ -90,11 +90,11 @@ def _read(fields: Fields) -> list[Judged]:
     question, label = fields.record("question"), fields.record("label")
     prompt = question.text("problem")
     meta = question.rest(("problem", "ground_truth_answer", "id"))
-    name = question.text_or_none("id") or problem_id(prompt)
+    name = question.identifier("id") or problem_id(prompt)
     problem = Problem(name, prompt, answer_text(question, "ground_truth_answer"), meta=meta)
     choices = _choices(label)
     base = Trajectory(
-        id=fields.text_or_none("id") or _record_id(fields, prompt, choices),
+        id=fields.identifier("id") or _record_id(fields, prompt, choices),
         problem=problem,
         meta={
             **fields.rest(("question", "label", "id", "judge")),

@@ -38,8 +38,11 @@ def _read(fields: Fields) -> list[Judged]:
     outside: list[Json] = [e for e in errors if not 1 <= e <= len(steps)]
     data = {**fields.data, **({"id": name} if (name := _case(fields)) else {})}
     data |= {OUTSIDE: outside} if outside else {}
-    seen = Fields(data, fields.path, fields.line, fields.at, fields.unit)
-    return [read_row(seen, "prmbench", fields.text("modified_question"), steps, Labels(values), known=_KNOWN)]
+    return [
+        read_row(
+            fields.holding(data), "prmbench", fields.text("modified_question"), steps, Labels(values), known=_KNOWN
+        )
+    ]
 
 
 def _case(fields: Fields) -> str | None:
@@ -47,10 +50,9 @@ def _case(fields: Fields) -> str | None:
     if "id" in fields:
         return None
     if "case_id" in fields:
-        return fields.text("case_id")
-    if "idx" in fields and "classification" in fields:
-        return f"{fields.text('classification')}_{fields.text('idx')}"
-    return None
+        return fields.identifier("case_id")
+    index = fields.identifier("idx")
+    return f"{fields.text('classification')}_{index}" if index is not None and "classification" in fields else None
 
 
 def _write(rows: Iterable[Judged]) -> Iterator[Written]:

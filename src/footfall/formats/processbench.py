@@ -19,6 +19,8 @@ __all__ = ["AFTER_ERROR", "first_error_labels", "processbench"]
 
 AFTER_ERROR = "after the first error"
 _KNOWN = ("generator", "problem", "steps", "final_answer_correct", "label")
+_LISTS = ("labels", "values", "scores", "ratings")
+"""What says something of every step in other formats."""
 
 
 @register("format", "processbench")
@@ -43,6 +45,8 @@ def _sniff(fields: Fields) -> bool:
 def _read(fields: Fields) -> list[Judged]:
     steps = fields.texts("steps")
     label = fields.integer("label")
+    if (other := next((name for name in _LISTS if isinstance(fields.data.get(name), list)), None)) is not None:
+        raise fields.error(other, f'one kind of labels; it has "label" and "{other}"', fix="keep one of them")
     if not -1 <= label < len(steps):
         raise fields.error("label", f"-1 or the index of one of the {len(steps)} steps", str(label))
     return [

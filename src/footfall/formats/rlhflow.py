@@ -1,16 +1,19 @@
 """RLHFlow's conversations: the user says the problem and step 1, then one step a turn; the assistant says + or -.
 
 {"conversations": [{"role": "user", "content": "problem Step 1: …"}, {"role": "assistant", "content": "+"}, …]}
+
+Where nothing tells the problem from step 1, the first turn as a whole is the first step of a problem without a prompt: the text
+that a model reads is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from footfall.formats._boundary import join_problem, needs_problem, split_problem
+from footfall.formats._boundary import has_boundary, join_problem, needs_problem, split_problem
 from footfall.formats._fields import Fields
 from footfall.formats._format import Format, Written, hard_labels, unwritable
-from footfall.formats._rows import Labels, optional_keys, plain_prompt, plain_steps, read_row, with_meta
+from footfall.formats._rows import Labels, optional_keys, plain_prompt, plain_steps, problem_id, read_row, with_meta
 from footfall.formats.errors import show
 from footfall.registry import register
 from footfall.types import Json, Judged
@@ -33,8 +36,12 @@ def _read(fields: Fields) -> list[Judged]:
     if len(turns) % 2 or not turns:
         raise fields.error("conversations", "user and assistant turns in pairs", f"{len(turns)} turns")
     texts = [_turn(turn, "user") for turn in turns[::2]]
-    problem, texts[0] = split_problem(fields, "conversations[0].content", texts[0])
     values = tuple(_sign(turn) for turn in turns[1::2])
+    if "problem" in fields or has_boundary(texts[0]):
+        problem, texts[0] = split_problem(fields, "conversations[0].content", texts[0])
+    else:  # its id is made from the whole turn, for an empty prompt would be the same problem in all records
+        problem = ""
+        fields = fields.holding({"problem_id": problem_id(texts[0]), **fields.data})
     return [read_row(fields, "rlhflow", problem, texts, Labels(values), known=("conversations", "problem"))]
 
 
