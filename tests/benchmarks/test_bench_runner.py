@@ -123,6 +123,18 @@ def test_a_bad_scores_file_is_refused_by_line_and_field(tmp_path: Path, line: st
         Scores.read(path)
 
 
+def test_integer_ids_of_scores_are_read_as_text() -> None:
+    given = Scores.from_rows("s", [(1, {"id": 7, "scores": [1]})])
+    assert given.unknown([("a", "7")]) == [] and given.unknown([("a", "8")]) == ["7"]
+
+
+def test_a_git_lfs_pointer_is_no_scores_file(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n")
+    with pytest.raises(ValueError, match="git lfs pull"):
+        Scores.read(path)
+
+
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_length_that_is_no_measure_is_refused(scale: float) -> None:
     with pytest.raises(ValueError, match="scale of the labeller 'length' is a finite number above 0"):
@@ -132,7 +144,7 @@ def test_a_length_that_is_no_measure_is_refused(scale: float) -> None:
 def test_scores_of_the_wrong_length_or_of_other_data_are_refused() -> None:
     with pytest.raises(ValueError, match="'a-0' has 4 steps but 2 scores"):
         run(small(), scores(a_0=[1, 1]))
-    with pytest.raises(ValueError, match="none of its 1 ids"):
+    with pytest.raises(ValueError, match=r"none of its 1 ids \('z-0', …\) is .* its ids are 'a-0', 'a-1', "):
         run(small(), scores(z_0=[1, 1]))
 
 

@@ -137,6 +137,7 @@ WRONG = [
     ("jsonl", changed("jsonl", "problem", to=7), "problem"),
     ("jsonl", changed("jsonl", "steps", to="one"), "steps"),
     ("jsonl", changed("jsonl", "steps", 1, to=7), "steps[1]"),
+    ("jsonl", {"problem": "?", "solution": ["one solution", "another"]}, "solution"),
     ("jsonl", changed("jsonl", "labels", to=[1]), "labels"),
     ("jsonl", changed("jsonl", "labels", 1, to="good"), "labels[1]"),
     ("jsonl", changed("jsonl", "steps", to=...), "steps"),

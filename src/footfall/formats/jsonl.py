@@ -134,9 +134,11 @@ def _solution_field(fields: Fields) -> str:
 
 
 def _short_steps(fields: Fields, name: str) -> tuple[Step, ...]:
-    unpacked = _unpacked(fields, name) if name in _STEP_LISTS else fields
-    if name == "steps" or isinstance(unpacked.data[name], list):
-        return _steps(unpacked, name)
+    """A list of steps, or a text that is cut at its blank lines; `steps` is a list."""
+    if name in _STEP_LISTS:
+        unpacked = _unpacked(fields, name)
+        if name == "steps" or isinstance(unpacked.data[name], list):
+            return _steps(unpacked, name)
     return tuple(map(Step, split_solution(fields.text(name))))
 
 

@@ -104,12 +104,12 @@ def _read_own(fields: Fields) -> Problem:
 
 def _read_foreign(fields: Fields) -> Problem:
     asked = next((name for name in PROMPTS if name in fields), "problem")
-    answers = answers_of(fields)
-    answered = answers.reference_field or "answer"
     context = next((name for name in _CONTEXTS if name in fields), None)
     prompt = read_prompt(fields, asked)
     if context is not None and isinstance(prompt, str):
         prompt = f"{fields.text(context)} {prompt}"
+    answers = answers_of(fields)
+    answered = answers.reference_field or "answer"
     meta = fields.rest({asked, answered, context or asked, "domain", "images", *_IDS[:2]})
     if isinstance(given := fields.data.get(answered), str) and _FINAL in given:
         meta.setdefault("solution", given)
