@@ -19,6 +19,7 @@ LAYERS = (
     ("types", "registry", "encoding", "fingerprint", "beginnings", "bound", "progress", "__init__"),
     ("segment", "answers", "formats", "store"),
     ("loading", "policy", "tools", "worlds"),
+    ("formal", "simulate"),
     ("label", "reward"),
     ("train", "search", "rl"),
     ("metrics", "benchmarks", "reports", "studies", "lab"),
@@ -29,7 +30,8 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
     "types", "registry", "encoding", "fingerprint", "beginnings", "bound", "progress", "segment", "answers", "formats",
-    "store", "worlds", "label", "search", "metrics", "benchmarks", "reports", "studies", "lab", "cli", "commands",
+    "store", "worlds", "formal", "simulate", "label", "search", "metrics", "benchmarks", "reports", "studies", "lab", "cli",
+    "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 

@@ -16,10 +16,10 @@ from footfall.label.agreement import agreement, cohen_kappa, confusion, first_er
 from footfall.label.consensus import Consensus, Rule, combine_step, consensus
 from footfall.label.er_prm import EntropyRegularised
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.noisy import Noisy, noisy
 from footfall.label.pav import pav
 from footfall.metrics.cases import Case
 from footfall.search.aggregate import aggregate
+from footfall.simulate.noisy import Noisy, noisy
 from footfall.types import Cost, Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.label.scripted_policy import successes, trace

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from footfall.label._formal_clauses import read_clause
-from footfall.label._formal_code import tests_of as read_tests
-from footfall.label._formal_code import variants
-from footfall.label._formal_words import worded_equations
-from footfall.label.formal import Formal, balanced, verdicts
+from footfall.formal import verdicts
+from footfall.formal.clauses import read_clause
+from footfall.formal.programs import tests_of as read_tests
+from footfall.formal.programs import variants
+from footfall.formal.reading import worded_equations
+from footfall.label.formal import Formal, balanced
 from footfall.registry import create
 from footfall.reward.readout import Readout
 from footfall.tools.algebra import implied

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from footfall.label.blurred import Blurred
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BeamSearch, BestOf, Budget, ComputeOptimal, Searcher, SelfConsistency, best_by_difficulty
 from footfall.search.compute_optimal import method_of
 from footfall.search.method import Method
+from footfall.simulate.blurred import Blurred
 from footfall.types import SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates
 from tests.search.coins import Coins, SeesCoins, problems

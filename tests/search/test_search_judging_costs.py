@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from footfall.bound import Bound
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
@@ -21,6 +20,7 @@ from footfall.search.budget import Account, Load, tokens_of
 from footfall.search.decisions import replay
 from footfall.search.method import ROOT, Choice, Course
 from footfall.search.priced import Priced, Reader
+from footfall.simulate.noisy import Noisy
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.search.coins import Coins, SeesCoins, problems

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Searcher, curve
+from footfall.simulate.noisy import Noisy
 from footfall.types import Problem, Step, Trajectory
 from tests.search.coins import Coins, SeesCoins, problems
 

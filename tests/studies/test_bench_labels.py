@@ -14,11 +14,11 @@ import pytest
 from footfall.cli import main
 from footfall.label.freeprm import OutcomeLabels
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.noisy import noisy
 from footfall.label.votes import cut_after_error
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
+from footfall.simulate.noisy import noisy
 from footfall.store import Run
 from footfall.studies import labels
 from footfall.studies._labels_advice import LEVELS, advice, better_critics, checkers, picks_of

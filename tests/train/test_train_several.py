@@ -12,11 +12,11 @@ import torch
 
 from footfall.label.beside import Beside
 from footfall.label.estimate import planned
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.reward.step_head import StepHeadModel
 from footfall.search import BiRM, Searcher
+from footfall.simulate.noisy import Noisy
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import data_key
 from footfall.train.objectives import make_objective

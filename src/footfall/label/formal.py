@@ -15,26 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from footfall.label._formal_code import judge_programs
-from footfall.label._formal_equations import judge_equations
-from footfall.label._formal_logic import judge_deduction
-from footfall.label._formal_verdict import Verdict
-from footfall.label.noisy import chance
+from footfall.formal import verdicts
 from footfall.registry import register
+from footfall.simulate.noisy import chance
 from footfall.tools.sandbox import Sandbox
 from footfall.types import Judged, Judgement, Trajectory
-
-__all__ = ["Formal", "Verdict", "balanced", "formal", "verdicts"]
-
-
-def verdicts(trajectory: Trajectory, sandbox: Sandbox | None = None) -> list[Verdict]:
-    """What the tool of the problem's domain says of each step, with the reason."""
-    domain = trajectory.problem.domain
-    if domain == "logic":
-        return judge_deduction(trajectory)
-    if domain == "code":
-        return judge_programs([trajectory], sandbox or Sandbox())[0]
-    return judge_equations(trajectory)
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from typing import Literal
 
 from footfall.label.formal import Formal
 from footfall.label.grounded import rollout_reward, signs
-from footfall.label.noisy import chance
 from footfall.label.probing import Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, graded, ungradable
 from footfall.label.trees import Growing, Harvest, top_of
 from footfall.policy.protocol import Policy, SamplingParams
+from footfall.simulate.noisy import chance
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory, Tree
 
 __all__ = ["GroundedTree", "GroundedTrees", "before_recovery", "rationale", "uct"]

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import searches
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BiRM, Searcher, choose
 from footfall.search.birm import both_ways
+from footfall.simulate.noisy import Noisy
 from footfall.types import Cost, SearchResult, Trajectory
 from footfall.worlds import ArithmeticPolicy, ExactValueJudge, OpRates, TruthJudge
 

@@ -21,11 +21,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.label.blurred import Blurred
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
 from footfall.reward.calibrated import fit
 from footfall.search import AdaptiveBeam, AdaptiveBestOf, BeamSearch, BestOf, Method, Searcher, curve
+from footfall.simulate.blurred import Blurred
 from footfall.types import Cost, Judge, Judged, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates
 

@@ -22,7 +22,7 @@ from footfall.lab.shared.cases import Said
 from footfall.lab.shared.pool_figures import best_of_n, first_error_f1, misplaced, with_first_error
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.noisy import Noisy
+from footfall.simulate.noisy import Noisy
 from footfall.types import Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, TruthJudge
 

@@ -20,9 +20,9 @@ from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import hits, known, spent
-from footfall.label.noisy import Noisy
 from footfall.label.relative_progress import RelativeProgress
 from footfall.policy.protocol import SamplingParams
+from footfall.simulate.noisy import Noisy
 from footfall.types import Cost
 
 RECIPE = Recipe(

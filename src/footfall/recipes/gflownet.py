@@ -22,10 +22,10 @@ from itertools import combinations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import WORLDS, WritesWell
-from footfall.label.blurred import Blurred
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Method, Searcher
 from footfall.search.gflownet import GFlowNet
+from footfall.simulate.blurred import Blurred
 from footfall.types import Cost, SearchResult, Trajectory
 
 RECIPE = Recipe(

@@ -11,9 +11,9 @@ between .75 and .85 is empty. Tokens are those of all candidates, as in the pape
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import SamplingParams
 from footfall.search import PATS, Searcher
+from footfall.simulate.noisy import Noisy
 from footfall.types import Cost
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 

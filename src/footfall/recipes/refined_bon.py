@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import WORLDS
 from footfall.lab.shared.searched import right, tokens
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Budget, Searcher, choose
 from footfall.search.refined_bon import RefinedBestOf, critique_score
 from footfall.search.revising import Reviser
+from footfall.simulate.noisy import Noisy
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy, OpRates
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.searched import right
-from footfall.label.blurred import Blurred
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Method, Searcher
 from footfall.search.speculative import Speculative
+from footfall.simulate.blurred import Blurred
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 

@@ -14,9 +14,9 @@ from footfall.label.consensus import Consensus
 from footfall.label.critic import ScriptedCritic
 from footfall.label.grounded import Grounded
 from footfall.label.grounded_tree import GroundedTrees
-from footfall.label.noisy import Noisy
 from footfall.label.prompted import PROMPTS, PromptedJudge, prompted
 from footfall.registry import create
+from footfall.simulate.noisy import Noisy
 from footfall.studies._labels_setting import ReadOnce, Remembered, Setting, truth_in
 from footfall.types import Judge, Judgement, Trajectory
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.policy.resuming import InWords, unfinished
 from footfall.search.priced import Reader
+from footfall.simulate.noisy import Noisy
 from footfall.types import Judge, Judgement, Step, Trajectory
 from footfall.worlds.judges import ExactValueJudge, TruthJudge
 

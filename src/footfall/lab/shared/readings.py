@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
-from footfall.label.noisy import chance
 from footfall.search.aggregate import mean_of_readings
+from footfall.simulate.noisy import chance
 from footfall.types import Trajectory
 
 __all__ = ["Simulated", "simulated"]

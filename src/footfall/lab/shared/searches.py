@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from footfall.lab.recipe import Trial
-from footfall.label.noisy import Noisy
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.search import BestOf, Method, Searcher, aggregate, choose
 from footfall.search.budget import tokens_of
 from footfall.search.priced import Priced, Reader
+from footfall.simulate.noisy import Noisy
 from footfall.types import Judge, Judged, Problem, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates, TruthJudge
 

@@ -16,12 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from footfall.label._formal_clauses import cut_argument, read_clause, read_clauses, strip_lead
-from footfall.label._formal_verdict import ANSWER, Verdict, answer_verdict, worst
+from footfall.formal.clauses import cut_argument, read_clause, read_clauses, strip_lead
+from footfall.formal.verdict import ANSWER, Verdict, answer_verdict, worst
 from footfall.tools.logic import Atom, Entailment, Formula, FormulaError, Not, derive, entails, parse
 from footfall.types import Problem, Trajectory
-
-__all__ = ["Deduction", "judge_deduction"]
 
 _SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n+")
 _NAMED = re.compile(r"\b((?:fact|int|sent)\d+)\s*:\s*([^;\n]+)", re.IGNORECASE)

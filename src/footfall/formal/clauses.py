@@ -16,8 +16,6 @@ from functools import lru_cache
 
 from footfall.tools.logic import And, Atom, Forall, Formula, FormulaError, Implies, Not, parse
 
-__all__ = ["cut_argument", "read_clause", "read_clauses", "strip_lead"]
-
 _NOT = r"(?P<no> not|n't)?"
 _WHAT = rf"(?:is|are){_NOT}(?: an?)? (?P<what>\w+)"
 _KIND = re.compile(rf"(?P<all>every|each|any|all|no|an?) (?P<kind>\w+) {_WHAT}")

@@ -1,6 +1,14 @@
-"""The equations that a text states, made plain: LaTeX, marks of units, chains, and what stands before and after them.
+"""The equations that a text states, made plain: LaTeX, marks of units, chains, and what is counted on either side.
 
 A text in which an `=` belongs to no equation that can be read states nothing that can be held against it: `Unreadable`.
+
+Units and currency signs are kept as marks beside their numbers:
+
+    "5 apples + 3 apples = 9 apples"        one unit: the numbers decide
+    "2 hours + 30 minutes = 150 minutes"    two: the numbers do not
+    "30 + 30 = 1 hour"                      one side only, and sixty of one are one of the other: they may not
+
+A unit that no number of the other kind stands beside changes nothing. A problem may also state equations in words.
 """
 
 from __future__ import annotations
@@ -10,12 +18,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from footfall.label._formal_after import following
-from footfall.label._formal_before import Reading, reading
-from footfall.label._formal_doubts import not_claimed
-from footfall.label._formal_units import bare, clash, counted_after, marked, units_in
-
-__all__ = ["Stated", "Unreadable", "computes", "equations_in", "letters_in", "names_in"]
+from footfall.formal.context import OPERATORS, Reading, following, not_claimed, reading
 
 _SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "²": "^2"})
 _WRITTEN = (
@@ -36,7 +39,7 @@ _LETTER = (
     r"|(?:(?<=[\d(+*/^=-])|(?<=[(+*/^=-] ))[AaIi](?![A-Za-z'’]|[^\S\n]+[A-Za-z]{2}))"
 )
 """An unknown. A, a, I and i are words too: they are unknowns beside an operation or an `=`, unless a word follows."""
-_WORD = re.compile(r"\b[AaI][^\S\n]+(?=[A-Za-z]{2})")
+_LONE_WORD = re.compile(r"\b[AaI][^\S\n]+(?=[A-Za-z]{2})")
 _PIECE = rf"(?:\d+(?:\.\d+)?|\.\d+|{_LETTER}|[-+*/^()=]|⟨[^⟨⟩]*⟩)"
 _SPAN = re.compile(rf"{_PIECE}(?:[^\S\n]*{_PIECE})*")
 _RUN_TOGETHER = re.compile(r"\d\s+[\d.]")
@@ -173,4 +176,99 @@ def names_in(equations: Sequence[str]) -> set[str]:
 
 def letters_in(text: str) -> set[str]:
     """All that may be an unknown in a text: letters that stand alone and are no words."""
-    return set(_UNKNOWN.findall(_WORD.sub(" ", text)))
+    return set(_UNKNOWN.findall(_LONE_WORD.sub(" ", text)))
+
+
+# Units
+
+_GAP = r"[^\S\n]"
+_NO_UNIT = rf"(?!{OPERATORS}\b)[a-zA-Z]{{2,}}"
+_UNIT = re.compile(rf"(?<=\d){_GAP}+({_NO_UNIT}(?:{_GAP}+{_NO_UNIT})?){_GAP}*(?=[-+*/=)])", re.IGNORECASE)
+_MARK = re.compile(r"⟨([^⟨⟩]*)⟩")
+_CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound"}
+_NEXT = re.compile(rf"{_GAP}*([A-Za-z]{{2,}})\b")
+_NO_COUNT = re.compile(
+    r"and|or|so|then|which|that|in|for|per|each|every|is|are|was|were|to|from|with|because|since|after|before|now|on|at|of|if|but"
+    r"|as|by|when|where|while|this|these|he|she|it|they|we|you|the|an|total|altogether|more|less|left|again|too|also|will|can|has",
+    re.IGNORECASE,
+)  # fmt: skip
+_ALIASES = {
+    "hr": "hour", "min": "minute", "sec": "second", "wk": "week", "yr": "year", "ft": "foot", "feet": "foot", "in": "inch",
+    "yd": "yard", "mi": "mile", "lb": "pound", "oz": "ounce", "penny": "cent", "buck": "dollar", "metre": "meter",
+    "kilometre": "kilometer", "centimetre": "centimeter", "millimetre": "millimeter", "litre": "liter", "km": "kilometer",
+    "cm": "centimeter", "mm": "millimeter", "kg": "kilogram", "gram": "g", "mg": "milligram", "ml": "milliliter",
+}  # fmt: skip
+_KINDS = (
+    frozenset(("second", "minute", "hour", "day", "week", "fortnight", "month", "year", "decade", "century")),
+    frozenset(("dollar", "cent", "dime", "nickel", "quarter", "euro")),
+    frozenset(("millimeter", "centimeter", "meter", "kilometer", "inch", "foot", "yard", "mile")),
+    frozenset(("milligram", "g", "kilogram", "ounce", "pound", "ton", "tonne")),
+    frozenset(("milliliter", "liter", "teaspoon", "tablespoon", "cup", "pint", "quart", "gallon")),
+)
+"""Measures of one kind are not added as they stand."""
+
+
+def marked(text: str) -> str:
+    """The text with each unit before an operation, and each currency sign, as a mark: `5 ⟨apple⟩ + 3 ⟨apple⟩`."""
+    text = re.sub(r"[$€£]", lambda match: f"⟨{_CURRENCIES[match[0]]}⟩", text)
+    return _UNIT.sub(lambda match: f" ⟨{_singular(match[1].split()[-1])}⟩ ", text)
+
+
+def bare(text: str) -> str:
+    """The text without its marks."""
+    return _MARK.sub(" ", text)
+
+
+def units_in(text: str) -> set[str]:
+    """The units of a marked text."""
+    return {mark for mark in _MARK.findall(text) if mark.isalpha()}
+
+
+def counted_after(text: str) -> set[str]:
+    """What the number right before this text counts, if a word says so."""
+    word = _NEXT.match(text)
+    return set() if word is None or _NO_COUNT.fullmatch(word[1]) else {_singular(word[1])}
+
+
+def clash(units: set[str]) -> bool:
+    """Whether two of the units measure the same kind of thing: hours and minutes, dollars and cents."""
+    return any(len(units & kind) > 1 for kind in _KINDS)
+
+
+def _singular(word: str) -> str:
+    word = word.lower()
+    for ending, instead in (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("s", "")):
+        if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
+            word = word[: -len(ending)] + instead
+            break
+    return _ALIASES.get(word, word)
+
+
+# Equations in words
+
+_N = r"(-?\d+(?:[./]\d+)?)"
+_AX = rf"{_N} times (?:a number |the number )?([a-z])\b"
+_FORMS = (
+    (rf"{_AX},? (plus|minus) {_N} times ([a-z]),? is {_N}", "({0}){1} {2} ({3}){4} = {5}"),
+    (rf"{_AX},? (plus|minus) {_N},? is {_N}", "({0}){1} {2} ({3}) = {4}"),
+    (rf"sum of {_N} and {_AX} is {_N}", "({1}){2} + ({0}) = {3}"),
+    (rf"{_N} more than {_AX} is {_N}", "({1}){2} + ({0}) = {3}"),
+    (rf"{_N} less than {_AX} is {_N}", "({1}){2} - ({0}) = {3}"),
+    (rf"if {_N} is taken from {_AX}, {_N} is left", "({1}){2} - ({0}) = {3}"),
+    (rf"square of a number ([a-z]), (plus|minus) {_N} times (?:the number|[a-z])(?:, is|: the result is) {_N}",
+     "{0}^2 {1} ({2}){0} = {3}"),
+    (rf"(?:sum of )?two numbers ([a-z]) and ([a-z]) (?:is|add up to) {_N}", "{0} + {1} = {2}"),
+)  # fmt: skip
+_READ = tuple((re.compile(pattern, re.IGNORECASE), equation) for pattern, equation in _FORMS)
+_SIGN_WORDS = {"plus": "+", "minus": "-"}
+
+
+def worded_equations(text: str) -> list[str]:
+    """All equations that the text says in one of the forms above, each part of it read once."""
+    found: list[tuple[int, str]] = []
+    for pattern, equation in _READ:
+        for match in pattern.finditer(text):
+            words = [_SIGN_WORDS.get(word.lower(), word) for word in match.groups()]
+            found.append((match.start(), equation.format(*words)))
+        text = pattern.sub(lambda match: " " * len(match[0]), text)
+    return [equation for _, equation in sorted(found)]

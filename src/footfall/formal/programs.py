@@ -12,11 +12,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from footfall.label._formal_verdict import ANSWER, Verdict, answer_verdict
+from footfall.formal.verdict import ANSWER, Verdict, answer_verdict
 from footfall.tools.sandbox import Sandbox, SandboxError
 from footfall.types import Json, Problem, Trajectory
-
-__all__ = ["judge_programs", "tests_of", "variants"]
 
 _EXAMPLE = re.compile(r"^\s*(?:assert\s+|>>>\s*)?(\w+\(.*\)) == (.+?)\s*$", re.MULTILINE)
 _ASKED = re.compile(r"lists what it gives for (.+?)\.?\s*$", re.MULTILINE)

@@ -14,11 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 
-from footfall.label.noisy import chance
+from footfall.simulate.noisy import chance
 from footfall.types import Cost, Judgement, Trajectory
 from footfall.worlds.judges import Valued
-
-__all__ = ["Blurred", "blurred_value"]
 
 _NORMAL = NormalDist()
 

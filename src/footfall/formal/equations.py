@@ -15,17 +15,23 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 
-from footfall.label._formal_doubts import ambiguous, another_arithmetic, rounded
-from footfall.label._formal_reading import Unreadable, computes, equations_in, letters_in, names_in
-from footfall.label._formal_verdict import ANSWER, Verdict, answer_verdict, worst
-from footfall.label._formal_words import worded_equations
+from footfall.formal.context import another_arithmetic
+from footfall.formal.reading import Unreadable, computes, equations_in, letters_in, names_in, worded_equations
+from footfall.formal.verdict import ANSWER, Verdict, answer_verdict, worst
 from footfall.tools._algebra_parse import Tree
 from footfall.tools.algebra import AlgebraError, equivalent, implied, parse_expression, step_follows
 from footfall.types import Trajectory
 
-__all__ = ["judge_equations", "number_of"]
-
 _ONE_CASE = re.compile(r"\b(?:if|when|case|suppose|assume|let(?! me\b)|either)\b|±", re.IGNORECASE)
+_AMBIGUOUS = re.compile(
+    r"\(\s*\d+\s*\)\s*[\d(]|\d\s+\(|/\s*\d+(?:\.\d+)?\s*\(|(?:^|=)\s*-\s*\d+\s*\^|\^[^-+*/=]*\^|(?<![\d.])[1-9]\d{0,2}\.\d{3}(?!\d)"
+)
+"""A number of a list or a product, what is divided by, what is raised, a point between thousands or before decimals."""
+_RANGE = re.compile(r"\s*(\d+)\s*-\s*(\d+)\s*")
+_LIST_ITEM = re.compile(r"\s*\d+\s+-\s+(?=[\d(])")
+_FIRST = re.compile(r"\s*(\d+(?:\.\d+)?)\s*[-+*/]")
+_DECIMAL = re.compile(r"(?<![\d.])(\d*\.(\d{2,}))(?![\d.])")
+_WHOLE = re.compile(r"\s*-?\d+\s*")
 
 
 @dataclass
@@ -168,9 +174,52 @@ def _doubt(left: str, right: str, values: tuple[Fraction, Fraction], one_sided: 
         and 1 in [abs(ratio).denominator for ratio in (values[0] / values[1], values[1] / values[0])]
     ):
         return "one side may count in a larger unit"
-    if rounded(left, right, _value_if_any):
+    if _rounded(left, right):
         return "may be rounded"
-    return ambiguous(left, right, _value_if_any)
+    return _ambiguous(left, right)
+
+
+def _ambiguous(left: str, right: str) -> str | None:
+    """How else a false equation between numbers can be read."""
+    if _AMBIGUOUS.search(left) or _AMBIGUOUS.search(right):
+        return "can be read in two ways"
+    item = _LIST_ITEM.match(left)
+    if item and _value_if_any(left[item.end() :]) == _value_if_any(right):
+        return "may begin with the number of a list"
+    apart = _RANGE.fullmatch(left)
+    if apart and int(apart[1]) < int(apart[2]) and (_value_if_any(right) or 0) > 0:
+        return "may be a range"
+    above, bar, below = left.rpartition("/")
+    if bar and _value_if_any(f"({above})/{below}") == _value_if_any(right) is not None:
+        return "may have lost a fraction bar"
+    first = _FIRST.match(right)
+    if first and _value_if_any(left) == Fraction(first[1]):
+        return "goes on computing after the equals sign"
+    return None
+
+
+def _rounded(left: str, right: str) -> bool:
+    """Whether the sides may differ by rounding: a whole number in place of a quotient, or decimals that were cut before."""
+    values = _value_if_any(left), _value_if_any(right)
+    if values[0] is None or values[1] is None:
+        return False
+    away = abs(values[0] - values[1])
+    for side, exact in ((left, values[1]), (right, values[0])):
+        if _WHOLE.fullmatch(side) and exact.denominator > 1 and away < 1:
+            return True
+    return away <= _slack(left) + _slack(right)
+
+
+def _slack(side: str) -> Fraction:
+    """How far the value may be off if every decimal of two places and more was rounded at its last."""
+    total, exact = Fraction(0), _value_if_any(side)
+    for match in _DECIMAL.finditer(side):
+        half = Fraction(1, 2 * 10 ** len(match[2]))
+        moved = [
+            _value_if_any(f"{side[: match.start()]}({match[1]} {sign} {half}){side[match.end() :]}") for sign in "+-"
+        ]
+        total += max((abs(other - exact) for other in moved if other is not None and exact is not None), default=half)
+    return total
 
 
 def _value(side: str) -> Fraction | None:

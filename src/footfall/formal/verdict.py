@@ -9,8 +9,6 @@ from typing import NamedTuple
 from footfall.answers import equal
 from footfall.types import Problem
 
-__all__ = ["ANSWER", "Verdict", "answer_verdict", "worst"]
-
 ANSWER = re.compile(r"(?:\banswers? (?:is|are)\b\s*:?|^\s*####)\s*(.+?)[.!\s]*$", re.IGNORECASE | re.DOTALL)
 
 _SENTENCE = re.compile(r"[.;!?]\s|\n")

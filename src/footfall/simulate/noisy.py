@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from footfall.label.probing import forget
 from footfall.registry import register
 from footfall.types import Cost, Judge, Judgement, Trajectory, content_key
 from footfall.worlds import TruthJudge
 from footfall.worlds.judges import truth_of
-
-__all__ = ["Noisy", "chance", "noisy"]
 
 
 def chance(*parts: object) -> float:
@@ -58,7 +55,8 @@ class Noisy:
 
     def forget(self) -> None:
         """Drop what the judge behind has cached."""
-        forget(self.truth)
+        for each in (self.truth, getattr(self.truth, "policy", None)):
+            getattr(each, "forget", lambda: None)()
 
     def _flip(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
         values: list[float | None] = []

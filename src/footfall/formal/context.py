@@ -1,19 +1,18 @@
-"""What stands before an equation between numbers, and whether some of it belongs to the left side.
+"""The words around an equation between numbers: whether some of them belong to it, and whether it is claimed at all.
 
-    complete   "so she pays 3 * 4 = 12"     nothing does: the equation can be judged
-    doubtful   "it grew by 3 * 4 = 12"      a number before may: a true equation is meant as it stands, a false one may not be
+    complete   "so she pays 3 * 4 = 12"     nothing beside it does: the equation can be judged
+    doubtful   "it grew by 3 * 4 = 12"      a number beside it may: if false, it may be meant otherwise
     lost       "twice 3 + 2 = 10"           something does, or nobody can say
 
-Words decide. One of arithmetic takes part in the computation; a verb ("is", "pays") or "so" begins a new thought; a
-preposition may lead back to a number or to a word of arithmetic that stands before it since then.
+Before it, words decide. One of arithmetic takes part in the computation; a verb ("is", "pays") or "so" begins a new thought; a
+preposition may lead back to a number or to a word of arithmetic that stands before it since then. After it, what is glued to
+the right side belongs to it: "6:00", "0.0011_2", "1 dozen", "5AD", "3,5", "12 \\cos C".
 """
 
 from __future__ import annotations
 
 import re
 from typing import Literal
-
-__all__ = ["NUMBERS", "OPERATORS", "SENTENCE", "Reading", "reading"]
 
 Reading = Literal["complete", "doubtful", "lost"]
 
@@ -93,3 +92,76 @@ def _after(word: str, before: str, clause: str) -> Reading:
         return "lost"
     links = word == "of" or _LINK.fullmatch(word) is not None
     return "doubtful" if number and (links or _COUNTED.search(before)) else "complete"
+
+
+_GLUED = re.compile(r"[^\s.,:;?!)\]}\"”*]|[.,:;/'’][\w\\.]")
+_ROUNDED = re.compile(r"\s*(?:≈|≃|~|\\approx|\\sim|…|\.\.)")
+_GOES_ON = re.compile(r"[^\S\n]*(?:\\|[-+*/^<>=≤≥≡±√|\[{\d]|[^\W\dAaI_](?!\w)|[AaI](?![^\S\n]+[A-Za-z]{2}|\w))")
+_MONTHS = (
+    r"january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
+)
+_BELONGS = re.compile(
+    rf"[^\S\n,]*,?\s*(?:with|and|plus|leaving|having)?\s*(?:an?|the)?\s*(?:{OPERATORS}|remainder|rem|remaining|left\s?over|mod"
+    rf"|a\.?m|p\.?m|o['’]clock|{_MONTHS})\b",
+    re.IGNORECASE,
+)  # fmt: skip
+_PLAIN = re.compile(r"[^\S\n]*(?:(?:more|less|fewer|left)\b(?!\s*over)|over\s+(?:the|a)\b)", re.IGNORECASE)
+_NUMBER_AFTER = re.compile(rf"\d|\b(?:{NUMBERS}|remainder|left\s?over|remaining|over|rest)\b", re.IGNORECASE)
+
+
+def following(after: str, until: int | None) -> Reading:
+    """How the text after an equation leaves its right side; another equation may begin at `until`."""
+    if _ROUNDED.match(after):
+        return "doubtful"
+    if _GLUED.match(after) or _GOES_ON.match(after[:until]):
+        return "lost"
+    clause = SENTENCE.split(after[:until])[0]
+    if _BELONGS.match(clause) and not _PLAIN.match(clause):
+        return "lost"
+    return "doubtful" if after[:1] == "!" or _NUMBER_AFTER.search(clause) else "complete"
+
+
+_ANOTHER = re.compile(
+    r"\bmod(?:ul\w+)?\b|\\[pb]?mod\b|≡|\\equiv\b|\bcongruen\w*|\bremainders?\b|\bquotients?\b|\bbase[- ](?:\d+|\w+)\b|\d_\{?\d"
+    r"|\b(?:binary|octal|hexadecimal|clocks?|noon|midnight|roman)\b|o['’]clock|\d\s*[ap]\.?m\b|\d:\d\d\b|\boperation\b(?!s)"
+    r"|\\(?:circ|oplus|otimes|odot|star|diamond|ast|bullet|dagger)\b|[⊕⊗⊙∘⋆★◇]|\blong division\b",
+    re.IGNORECASE,
+)  # fmt: skip
+_ROUNDING = re.compile(
+    r"\bround\w*|\bapprox\w*|≈|\\approx|\bnearest\b|\bestimat\w*|\broughly\b|\bnearly\b|\balmost\b|\btruncat\w*"
+    r"|\b(?:about|around)\s+[$€£]?\d",
+    re.IGNORECASE,
+)  # fmt: skip
+_REJECTED = re.compile(
+    r"\b(?:wrong(?:ly)?|incorrect(?:ly)?|false|mistaken?(?:ly)?|mistakes?|errors?|contradict\w*|impossible|absurd|invalid|wait|oops"
+    r"|actually|not (?:equal|true|right|correct|possible|valid|work)|n['’]t (?:equal|true|right|correct|work|hold|match)"
+    r"|not (?:hold|match|satisf\w+)|rather than|instead of)\b",
+    re.IGNORECASE,
+)  # fmt: skip
+_SUPPOSED = re.compile(
+    r"\b(?:not|never|cannot|if|suppose|supposing|assum\w+|would|unless|whether|unlike|no longer|try|trying|guess\w*|say)\b"
+    r"|n['’]t\b|\?",
+    re.IGNORECASE,
+)
+
+
+def another_arithmetic(text: str) -> str | None:
+    """What in a problem or a step says that numbers may not be added and multiplied as usual."""
+    found = _ANOTHER.search(text)
+    return found and f"may be meant in another arithmetic ({found[0].strip()!r})"
+
+
+def not_claimed(text: str, start: int, end: int) -> str | None:
+    """Why the equation that stands at these places in a step may not be claimed to hold exactly."""
+    found = _ROUNDING.search(text) or _REJECTED.search(text)
+    if found:
+        return f"may be rounded or rejected ({found[0]!r})"
+    before, after = SENTENCE.split(text[:start])[-1], _to_sentence_end(text[end:])
+    found = _SUPPOSED.search(before) or _SUPPOSED.search(after)
+    return found and f"may only be supposed ({found[0]!r})"
+
+
+def _to_sentence_end(text: str) -> str:
+    stop = SENTENCE.search(text + "\n")
+    return text[: stop.start() + 1] if stop else text
