@@ -235,3 +235,14 @@ def test_grade_without_reference_gives_no_verdict_and_without_answer_is_wrong() 
 
 def test_grade_reads_choices_by_the_problem_s_domain() -> None:
     assert grade(trajectory("The answer is (B).", answer="B", domain="choice")).correct is True
+
+
+def test_what_a_tool_or_a_person_says_is_not_the_solver_s_answer() -> None:
+    asked = Step("I ask the tool.", "calculate(6 + 6)", "The answer is 12.")
+    problem = Problem("p", "6 + 6?", "12")
+    heard = grade(Trajectory("t", problem, (asked,)))
+    assert (heard.answer, heard.correct) == (None, False)
+    hinted = grade(Trajectory("t", problem, (Step("The answer is 12.", author="person"), asked)))
+    assert hinted.answer is None
+    told = grade(Trajectory("t", problem, (asked, Step("So the answer is 13.", None, "The answer is 12."))))
+    assert (told.answer, told.correct) == ("13", False)

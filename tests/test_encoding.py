@@ -113,7 +113,7 @@ def test_only_what_carries_no_ids_of_this_vocabulary_is_tokenised() -> None:
     tokenizer = byte_level()
     mixed = (Step("3 + 4 = 7.", token_ids=(5, 6)), Step("The answer is 7."))
     own = replace(TRACE, steps=mixed, tokenizer=fingerprint(tokenizer))
-    assert texts_to_tokenise(tokenizer, own) == [TRACE.separator, "The answer is 7."]
+    assert sorted(texts_to_tokenise(tokenizer, own)) == [TRACE.separator, "The answer is 7."]
     assert texts_to_tokenise(tokenizer, replace(own, steps=mixed[:1])) == []
     foreign = replace(own, tokenizer="another vocabulary")
     assert texts_to_tokenise(tokenizer, foreign) == [TRACE.separator, "3 + 4 = 7.", "The answer is 7."]
@@ -195,3 +195,32 @@ def test_every_step_ends_at_a_token_of_its_own(texts: list[str], separator: str,
     assert ends[-1] == len(encoded.ids) - 1
     for text, begin, end in zip(texts, ends, encoded.step_ends, strict=False):
         assert tokenizer.decode(encoded.ids[begin + 1 : end + 1]) == text + separator
+
+
+def test_an_observation_is_read_whether_or_not_its_step_has_ids() -> None:
+    tokenizer = byte_level()
+    step = Step("look", "go()", "seen")
+    plain = encode(tokenizer, Trajectory("t", PROBLEM, (step,)), PLAIN)
+    assert tokenizer.decode(plain.ids[plain.prompt_length :]) == "look\ngo()\nseen\n\n"
+    ids = tuple(ids_of(tokenizer, "look\ngo()"))
+    sampled = replace(step, token_ids=ids)
+    own = encode(tokenizer, Trajectory("t", PROBLEM, (sampled,), tokenizer=fingerprint(tokenizer)), PLAIN)
+    assert own == plain
+    placed = replace(sampled, observation_ids=tuple(ids_of(tokenizer, "<seen>")))
+    exact = encode(tokenizer, Trajectory("t", PROBLEM, (placed,), tokenizer=fingerprint(tokenizer)), PLAIN)
+    assert tokenizer.decode(exact.ids[exact.prompt_length :]) == "look\ngo()<seen>"
+
+
+def test_the_mask_holds_what_the_policy_wrote_and_nothing_else() -> None:
+    tokenizer = byte_level()
+    steps = (Step("ab", None, "cd"), Step("ef", author="person"), Step("gh"))
+    found = encode(tokenizer, Trajectory("t", PROBLEM, steps, separator="|"), PLAIN)
+    kept = [token for token, own in zip(found.ids, found.policy_mask, strict=True) if own]
+    assert tokenizer.decode(kept) == "abgh|"
+    assert len(found.policy_mask) == len(found.ids) and found.step_ends[-1] == len(found.ids) - 1
+
+
+def test_images_come_in_the_order_of_the_trace() -> None:
+    problem = replace(PROBLEM, images=("a",))
+    trace = Trajectory("t", problem, (Step("x", images=("b", "c")), Step("y", images=("d",))))
+    assert encode(byte_level(), trace, PLAIN).images == ("a", "b", "c", "d")

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.types import Cost, Judgement, Message, Problem, Step, Trajectory, Tree, content_key
+from footfall.types import (
+    Cost,
+    Judgement,
+    Message,
+    Part,
+    Problem,
+    Reason,
+    Step,
+    Trajectory,
+    Tree,
+    Unjudged,
+    content_key,
+)
 
 PROBLEM = Problem("p1", "What is 3 + 4?", "7")
 TRACE = Trajectory("t1", PROBLEM, (Step("3 + 4 = 7."), Step("The answer is 7.")), answer="7", correct=True)
@@ -51,7 +66,7 @@ def test_columns_of_a_judgement_have_one_entry_a_step() -> None:
     with pytest.raises(ValueError, match=r"'t1'.*rationales has 1 entries for 2 steps"):
         Judgement("t1", (0.5, 0.5), "a judge", rationales=("good",))
     with pytest.raises(ValueError, match=r"'t1'.*failures has 3 entries for 2 steps"):
-        Judgement("t1", (0.5, 0.5), "a judge", failures=(None, None, "no"))
+        Judgement("t1", (0.5, 0.5), "a judge", failures=(None, None, Unjudged(Reason.OTHER, "no")))
 
 
 def test_a_judgement_of_another_length_than_its_trace_is_refused_by_name() -> None:
@@ -98,6 +113,9 @@ def test_the_key_of_a_trace_is_its_content_and_not_its_id() -> None:
         replace(TRACE, separator="\n"),
         replace(TRACE, steps=(replace(TRACE.steps[0], agent="checker"), TRACE.steps[1])),
         replace(TRACE, steps=(replace(TRACE.steps[0], images=("plot.png",)), TRACE.steps[1])),
+        replace(TRACE, steps=(replace(TRACE.steps[0], author="person"), TRACE.steps[1])),
+        replace(TRACE, problem=replace(PROBLEM, images=("plot.png",))),
+        replace(TRACE, problem=replace(PROBLEM, images=("other.png",))),
         replace(TRACE, steps=(Step("3 + 4 = 7.The answer is 7."),)),
         replace(TRACE, problem=replace(PROBLEM, prompt="What is 4 + 3?")),
     ]
@@ -174,3 +192,46 @@ def test_a_step_of_an_agent_is_read_with_its_action_and_what_it_saw() -> None:
     assert step.written == "I look it up.\nsearch(Rome)\nCapital of Italy"
     assert Step("", action="search(Rome)").written == "search(Rome)"
     assert Trajectory("t", Problem("p", "?"), (step,), separator="\n\n").text == step.written + "\n\n"
+
+
+def test_a_step_knows_who_wrote_what() -> None:
+    step = Step("I look it up.", "search(4)", "found 7", token_ids=(1, 2), logprobs=(-0.1, -0.2), observation_ids=(3,))
+    said, heard = step.parts
+    assert (said.author, said.text, said.token_ids, said.logprobs) == (
+        "policy", "I look it up.\nsearch(4)", (1, 2), (-0.1, -0.2),
+    )  # fmt: skip
+    assert heard == Part("environment", "found 7", (3,))
+    assert step.written == "I look it up.\nsearch(4)\nfound 7" and step.solution == "I look it up.\nsearch(4)"
+    assert Step("Try again.", author="person").solution == "" and Step("So 7.", author="agent").solution == "So 7."
+    assert step.without_ids() == Step("I look it up.", "search(4)", "found 7")
+
+
+def test_why_a_step_has_no_value_is_one_of_a_closed_set() -> None:
+    with pytest.raises(TypeError, match=r"'t1'.*'lost' names no Reason"):
+        Judgement("t1", (None,), "a judge", failures=("lost",))  # type: ignore[arg-type]
+    why = Unjudged(Reason.CUT, "cut at 8 tokens")
+    assert why == "cut at 8 tokens" and why.reason is Reason.CUT and why.stored == "[cut] cut at 8 tokens"
+    assert Judgement("t1", (None, 1.0), "a judge", failures=(why, None)).failure(0) is why
+    assert pickle.loads(pickle.dumps(why)).reason is Reason.CUT
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_survives_being_stored(reason: Reason) -> None:
+    back = Unjudged.read(Unjudged(reason, "so: [it] is").stored)
+    assert (back.reason, str(back)) == (reason, "so: [it] is")
+
+
+def test_a_reason_of_an_old_file_is_read_by_its_words() -> None:
+    assert Unjudged.read("not judged after the first error").reason is Reason.AFTER_ERROR
+    assert (Unjudged.read("timed out").reason, Unjudged.read("[odd] x")) == (Reason.OTHER, "[odd] x")
+
+
+def test_a_judgement_may_value_the_empty_prefix_and_every_token() -> None:
+    said = Judgement("t1", (0.5, 0.2), "a judge", initial=0.7, token_values=((0.6, 0.5), (0.2,)))
+    assert (said.initial, said.token_values[0]) == (0.7, (0.6, 0.5))
+    with pytest.raises(ValueError, match="token_values has 1 entries for 2 steps"):
+        replace(said, token_values=((0.1,),))
+    wrong: list[dict[str, Any]] = [{"initial": math.nan}, {"token_values": ((math.inf,), (0.0,))}]
+    for broken in wrong:
+        with pytest.raises(ValueError, match="'t1'"):
+            replace(said, **broken)

@@ -7,16 +7,19 @@ from footfall.types import (
     Judgement,
     Message,
     Node,
+    Part,
     Problem,
+    Reason,
     Searcher,
     SearchResult,
     Step,
     Trajectory,
     Tree,
+    Unjudged,
 )
 
 __version__ = "0.1.0"
 __all__ = [
-    "Cost", "Judge", "Judged", "Judgement", "Message", "Node", "Problem", "SearchResult", "Searcher", "Step",
-    "Trajectory", "Tree", "__version__",
+    "Cost", "Judge", "Judged", "Judgement", "Message", "Node", "Part", "Problem", "Reason", "SearchResult", "Searcher",
+    "Step", "Trajectory", "Tree", "Unjudged", "__version__",
 ]  # fmt: skip

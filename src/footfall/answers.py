@@ -140,9 +140,12 @@ def canonical(answer: str, domain: str = "math") -> str:
 
 
 def grade(trajectory: Trajectory) -> Trajectory:
-    """The trajectory with the answer that its steps state and whether that is right; `None` without a reference."""
+    """The trajectory with the answer that its steps state and whether that is right; `None` without a reference.
+
+    What the environment or a person wrote states no answer: a tool's result "the answer is 4" is not the solver's word.
+    """
     problem = trajectory.problem
-    answer = extract(trajectory.text, problem.domain) or trajectory.answer
+    answer = extract(trajectory.solution, problem.domain) or trajectory.answer
     right = problem.answer
     correct = None if right is None else answer is not None and equal(answer, right, problem.domain)
     return replace(trajectory, answer=answer, correct=correct)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from footfall.types import Problem, Trajectory
+from footfall.types import Author, Problem, Step, Trajectory
 
 __all__ = [
     "Encoded", "Template", "Tokenizer", "check_round_trip", "encode", "fingerprint", "prompt_ids", "template_for",
@@ -49,6 +49,18 @@ class Encoded(NamedTuple):
     ids: tuple[int, ...]
     prompt_length: int
     step_ends: tuple[int, ...]
+    foreign: tuple[tuple[int, int], ...] = ()
+    """Spans of ids after the prompt that the policy did not write: observations, and steps of other authors."""
+    images: tuple[str, ...] = ()
+    """References in the order of the trace: the problem's, then the steps'."""
+
+    @property
+    def policy_mask(self) -> tuple[bool, ...]:
+        """True at the tokens that the policy wrote: those alone are counted as generated and get gradient."""
+        mask = [False] * self.prompt_length + [True] * (len(self.ids) - self.prompt_length)
+        for start, end in self.foreign:
+            mask[start:end] = [False] * (end - start)
+        return tuple(mask)
 
 
 def encode(
@@ -60,29 +72,59 @@ def encode(
     """
     ids = list(prompt_ids(tokenizer, trajectory.problem, template) if prompt is None else prompt)
     prompt_length = len(ids)
-    written = dict(_to_tokenise(tokenizer, trajectory))
-    separator = tokenizer.encode(trajectory.separator, add_special_tokens=False) if written else []
+    own_ids = _is_own(tokenizer, trajectory)
     ends: list[int] = []
+    foreign: list[tuple[int, int]] = []
+    known: dict[str, list[int]] = {}
     for k, step in enumerate(trajectory.steps):
-        if k in written:
-            ids.extend(tokenizer.encode(written[k], add_special_tokens=False) + separator)
-        else:
-            ids.extend(step.token_ids or ())
-        if len(ids) - 1 == (ends[-1] if ends else prompt_length - 1):
+        start = len(ids)
+        for author, written, text in _pieces(step, trajectory.separator, own_ids):
+            before = len(ids)
+            if text is not None and text not in known:  # a separator comes again after every step
+                known[text] = tokenizer.encode(text, add_special_tokens=False)
+            ids.extend(written if text is None else known[text])
+            if author != "policy" and len(ids) > before:
+                foreign.append((before, len(ids)))
+        if len(ids) == start:
             raise ValueError(f"trajectory {trajectory.id!r}: step {k + 1} is empty and has no separator to read it at")
         ends.append(len(ids) - 1)
-    return Encoded(tuple(ids), prompt_length, tuple(ends))
+    images = (*trajectory.problem.images, *(image for step in trajectory.steps for image in step.images))
+    return Encoded(tuple(ids), prompt_length, tuple(ends), tuple(foreign), images)
+
+
+class _Piece(NamedTuple):
+    """Ids as they are, or a text that is tokenised by itself."""
+
+    author: Author
+    ids: Sequence[int]
+    text: str | None = None
+
+
+def _pieces(step: Step, separator: str, own_ids: bool) -> Iterator[_Piece]:
+    """A step in the order of its sequence; the separator goes with what it follows."""
+    observed = step.observation is not None or step.observation_ids is not None
+    if own_ids and step.token_ids:
+        yield _Piece(step.author, step.token_ids)
+    else:
+        yield _Piece(step.author, (), "\n".join(part for part in (step.text, step.action) if part))
+        if not observed:
+            yield _Piece(step.author, (), separator)
+    if own_ids and step.observation_ids is not None:
+        yield _Piece("environment", step.observation_ids)
+    elif observed:
+        yield _Piece("environment", (), f"\n{step.observation}" if step.observation else "")
+        yield _Piece("environment", (), separator)
 
 
 def texts_to_tokenise(tokenizer: Tokenizer, trajectory: Trajectory) -> list[str]:
-    """What `encode` tokenises of a trace beside its prompt: steps that carry no ids of this vocabulary, and the separator."""
-    written = [text for _, text in _to_tokenise(tokenizer, trajectory)]
-    return [trajectory.separator, *written] if written else []
+    """What `encode` tokenises of a trace beside its prompt: what carries no ids of this vocabulary, and the separators."""
+    own_ids = _is_own(tokenizer, trajectory)
+    pieces = (piece for step in trajectory.steps for piece in _pieces(step, trajectory.separator, own_ids))
+    return list(dict.fromkeys(piece.text for piece in pieces if piece.text is not None))
 
 
-def _to_tokenise(tokenizer: Tokenizer, trajectory: Trajectory) -> list[tuple[int, str]]:
-    own_ids = trajectory.tokenizer is not None and trajectory.tokenizer == fingerprint(tokenizer)
-    return [(k, step.written) for k, step in enumerate(trajectory.steps) if not (own_ids and step.token_ids)]
+def _is_own(tokenizer: Tokenizer, trajectory: Trajectory) -> bool:
+    return trajectory.tokenizer is not None and trajectory.tokenizer == fingerprint(tokenizer)
 
 
 def prompt_ids(tokenizer: Tokenizer, problem: Problem, template: Template) -> list[int]:

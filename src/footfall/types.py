@@ -11,13 +11,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from operator import add, attrgetter
-from typing import Any, NamedTuple, Protocol, TypeAlias
-
-__all__ = [
-    "Cost", "Decision", "Judge", "Judged", "Judgement", "Json", "Message", "Node", "Problem", "SearchResult", "Searcher",
-    "Step", "Trajectory", "Tree",
-]  # fmt: skip
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -68,7 +64,7 @@ class Problem:
     answer: str | None = None
     domain: str = "math"
     images: tuple[str, ...] = ()
-    """References (paths or URLs), never pixels."""
+    """References (paths or URLs), never pixels; `footfall.images.pinned` adds the content's hash, which then is the name."""
     tools: tuple[Mapping[str, Json], ...] = ()
     tables: tuple[Mapping[str, Json], ...] = ()
     documents: tuple[str, ...] = ()
@@ -82,19 +78,38 @@ class Problem:
         return "\n\n".join(message.content for message in self.prompt)
 
 
+Author: TypeAlias = Literal["policy", "environment", "agent", "person"]
+"""Who wrote a part of a trace: the policy that is judged and trained, its environment or a tool, another agent, a person."""
+
+
+class Part(NamedTuple):
+    """What one author wrote of a step, with the ids and log-probabilities it was written with, if they are known."""
+
+    author: Author
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a trace; agents also have an action, what they observed, and who acted."""
+    """One step of a trace: text and action by its author, then what the environment answered, if it did."""
 
     text: str
     action: str | None = None
     observation: str | None = None
+    """The environment's words, such as a tool's result: never graded, never trained on, never counted as generated."""
     agent: str | None = None
+    """Which agent acted, where there are several."""
     images: tuple[str, ...] = ()
     token_ids: tuple[int, ...] | None = None
-    """As sampled, with the separator that follows; meaningful only with `Trajectory.tokenizer`."""
+    """Of text and action as sampled, with the separator that follows; meaningful only with `Trajectory.tokenizer`."""
     logprobs: tuple[float, ...] | None = None
     """Of `token_ids` under the writer at temperature 1."""
+    author: Author = "policy"
+    """Who wrote text and action."""
+    observation_ids: tuple[int, ...] | None = None
+    """Of the observation as the environment put it into the sequence, with all that stands around it."""
 
     @property
     def written(self) -> str:
@@ -102,6 +117,26 @@ class Step:
         if self.action is None and self.observation is None:
             return self.text
         return "\n".join(part for part in (self.text, self.action, self.observation) if part)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The step by authors, in order."""
+        said = "\n".join(part for part in (self.text, self.action) if part)
+        parts = [Part(self.author, said, self.token_ids, self.logprobs)] if said or self.token_ids else []
+        if self.observation is not None or self.observation_ids is not None:
+            parts.append(Part("environment", self.observation or "", self.observation_ids))
+        return tuple(parts)
+
+    @property
+    def solution(self) -> str:
+        """The solver's own words: of the policy and of agents that work with it, not of environment or people."""
+        if self.action is None and self.observation is None and self.author == "policy":
+            return self.text
+        return "\n".join(part.text for part in self.parts if part.author in ("policy", "agent"))
+
+    def without_ids(self) -> Step:
+        """The step as text alone, for readers of another vocabulary."""
+        return replace(self, token_ids=None, logprobs=None, observation_ids=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +157,18 @@ class Trajectory:
     meta: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.tokenizer is None and any(step.token_ids is not None for step in self.steps):
+        if self.tokenizer is None and any(s.token_ids is not None or s.observation_ids is not None for s in self.steps):
             raise ValueError(f"trajectory {self.id!r} has token_ids but names no tokenizer they belong to")
 
     @property
     def text(self) -> str:
         """The steps as text, each followed by the separator."""
         return "".join(step.written + self.separator for step in self.steps)
+
+    @property
+    def solution(self) -> str:
+        """The same without what the environment or a person wrote: the text that states the solver's answer."""
+        return "".join(step.solution + self.separator for step in self.steps)
 
     def prefix(self, n_steps: int) -> Trajectory:
         """The first `n_steps` steps, with answer and verdict forgotten."""
@@ -142,15 +182,94 @@ class Trajectory:
 
     @property
     def key(self) -> str:
-        """Content address: equal for equal problems and equal steps, whatever the id."""
-        steps = [[s.text, s.action, s.observation, s.agent, list(s.images)] for s in self.steps]
-        return content_key(self.problem.id, self.problem.text, self.separator, steps)
+        """Content address: equal for equal problems (images included) and equal steps, whatever the id."""
+        steps = [_step_key(step) for step in self.steps]
+        images = [image_name(reference) for reference in self.problem.images]
+        return content_key(self.problem.id, self.problem.text, self.separator, steps, *([images] if images else ()))
+
+
+def _step_key(step: Step) -> list[Json]:
+    images = [image_name(reference) for reference in step.images]
+    author = [] if step.author == "policy" else [step.author]
+    return [step.text, step.action, step.observation, step.agent, images, *author]
+
+
+IMAGE_HASH = "#sha256="
+"""What stands between an image's reference and the hash of its content: `plot.png#sha256=9f2c…`."""
+
+
+def image_name(reference: str) -> str:
+    """The content's name where the reference holds its hash, so that copies of one picture are one; else the reference."""
+    _, mark, digest = reference.rpartition(IMAGE_HASH)
+    return f"sha256:{digest}" if mark else reference
 
 
 def content_key(*parts: Any) -> str:
     """32 hex digits that name a JSON-like value by its content."""
     canonical = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+class Reason(str, Enum):
+    """Why a step has no value: what code may go by. The sentence for people is the `Unjudged` that has the reason."""
+
+    AFTER_ERROR = "after-error"
+    """The judge stops at the first error, and this step comes after it."""
+    CUT = "cut"
+    """What should have said it was cut at max_tokens."""
+    FAILED_CALL = "failed-call"
+    """A policy, a server or a tool failed."""
+    TOO_LONG = "too-long"
+    """It does not fit in the context."""
+    NO_REFERENCE = "no-reference"
+    """Something to compare with is missing: a reference answer, an outcome, tests, log-probabilities."""
+    UNREADABLE = "unreadable"
+    """There was a reply, but no verdict in it."""
+    UNDECIDED = "undecided"
+    """Votes are tied, judges differ, or the judge is not sure enough."""
+    UNCHECKABLE = "uncheckable"
+    """A checker does not understand the step, or no truth of it is known."""
+    NOT_ASKED = "not-asked"
+    """The judge did not look at it: not rated, valued in another row, no budget."""
+    OTHER = "other"
+    """A reason from a file or a judge that names none of these."""
+
+
+class Unjudged(str):
+    """Why a step has no value, in words, with its `reason` from the closed set."""
+
+    __slots__ = ("reason",)
+    reason: Reason
+
+    def __new__(cls, reason: Reason, words: str) -> Unjudged:
+        made = super().__new__(cls, words)
+        made.reason = reason
+        return made
+
+    def __getnewargs__(self) -> tuple[Reason, str]:  # type: ignore[override]
+        return self.reason, str(self)
+
+    @property
+    def stored(self) -> str:
+        """As files hold it: `[cut] all 8 rollouts were cut before their end`."""
+        return f"[{self.reason.value}] {self}"
+
+    @classmethod
+    def read(cls, stored: str) -> Unjudged:
+        """From a file. One from before reasons were told apart is `other`, but for the one that searches go by."""
+        code, closed, words = stored.partition("] ")
+        if closed and code.startswith("[") and code[1:] in {reason.value for reason in Reason}:
+            return cls(Reason(code[1:]), words)
+        return cls(Reason.AFTER_ERROR if "after the first error" in stored else Reason.OTHER, stored)
+
+
+AFTER_ERROR = Unjudged(Reason.AFTER_ERROR, "after the first error")
+
+
+def failures_of(reasons: Iterable[Unjudged | None]) -> tuple[Unjudged | None, ...]:
+    """`Judgement.failures` from one reason or `None` a step: empty if there is none."""
+    found = tuple(reasons)
+    return found if any(reason is not None for reason in found) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +284,40 @@ class Judgement:
     aspects: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     """Further numbers a step, e.g. `{"successes": (3, 0), "rollouts": (8, 8)}`."""
     rationales: tuple[str | None, ...] = ()
-    failures: tuple[str | None, ...] = ()
+    failures: tuple[Unjudged | None, ...] = ()
     cost: Cost = field(default_factory=Cost)
+    initial: float | None = None
+    """The value of the empty prefix, before any step: what the first step's advantage is measured from."""
+    token_values: tuple[tuple[float, ...], ...] = ()
+    """Where the judge has them, the values at every token of each step's own part."""
 
     def __post_init__(self) -> None:
         n = len(self.values)
         columns = {**{f"aspects[{name!r}]": column for name, column in self.aspects.items()},
-                   "rationales": self.rationales or self.values, "failures": self.failures or self.values}  # fmt: skip
+                   "rationales": self.rationales or self.values, "failures": self.failures or self.values,
+                   "token_values": self.token_values or self.values}  # fmt: skip
         for name, column in columns.items():
             if len(column) != n:
                 raise ValueError(f"judgement of {self.trajectory_id!r}: {name} has {len(column)} entries for {n} steps")
+        for why in self.failures:
+            if why is not None and not isinstance(why, Unjudged):
+                raise TypeError(
+                    f"judgement of {self.trajectory_id!r}: {why!r} names no Reason; say Unjudged(Reason.…, …)"
+                )
         numbers = {"value": self.values, **{f"aspect {name!r}": column for name, column in self.aspects.items()}}
         for name, column in numbers.items():
             for i, number in enumerate(column):
                 if number is not None and not math.isfinite(number):
                     raise ValueError(f"judgement of {self.trajectory_id!r}: step {i + 1} has the {name} {number}")
-        if self.value is not None and not math.isfinite(self.value):
-            raise ValueError(f"judgement of {self.trajectory_id!r}: its value as a whole is {self.value}")
+        for name, number in (("value as a whole", self.value), ("initial value", self.initial)):
+            if number is not None and not math.isfinite(number):
+                raise ValueError(f"judgement of {self.trajectory_id!r}: its {name} is {number}")
+        if not all(math.isfinite(value) for row in self.token_values for value in row):
+            raise ValueError(f"judgement of {self.trajectory_id!r}: a token's value is not finite")
+
+    def failure(self, step: int) -> Unjudged | None:
+        """Why this step (0-based) has no value, if that is known."""
+        return self.failures[step] if self.failures else None
 
     def check(self, trajectory: Trajectory) -> Judgement:
         """Itself, if it has one value for each step of `trajectory`; an error that names the trace if not."""

@@ -11,7 +11,7 @@ import pytest
 
 from footfall import formats
 from footfall.formats import FormatError
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory
+from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged
 
 PROBLEM = Problem("p", "1 + 2?", "3", meta={"b": 1, "a": [1, None, {"c": "ü"}]})
 
@@ -87,3 +87,38 @@ def test_problems_and_trajectories_are_read_from_parquet_too(tmp_path: Path) -> 
     assert formats.read_problems(tmp_path / "p.parquet") == [PROBLEM]
     assert formats.read_problems(tmp_path / "t.parquet") == [PROBLEM]
     assert formats.read(tmp_path / "t.parquet") == [Judged(Trajectory("t", PROBLEM), None)]
+
+
+YOUNG = ("author", "observation_ids", "initial", "token_values")
+
+
+def older(kind: pa.DataType) -> pa.DataType:
+    """The type as it was before steps had authors and judgements values of the empty prefix and of tokens."""
+    if pa.types.is_struct(kind):
+        held = [kind.field(i) for i in range(kind.num_fields)]
+        # A trajectory has had an author from the beginning.
+        kept = [f for f in held if f.name not in YOUNG or "problem" in {other.name for other in held}]
+        return pa.struct([pa.field(f.name, older(f.type)) for f in kept])
+    return pa.list_(older(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+@pytest.mark.parametrize("kind", ["judged", "judgement", "trajectory"])
+def test_files_from_before_authors_and_reasons_are_read(tmp_path: Path, kind: str) -> None:
+    trace = Trajectory("t", Problem("p", "?"), (Step("a"), Step("b", None, "seen")), author="someone")
+    said = Judgement("t", (None, 1.0), "j", failures=(Unjudged(Reason.CUT, "cut"), None))
+    row = {"judged": Judged(trace, said), "judgement": said, "trajectory": trace}[kind]
+    path = tmp_path / "rows.parquet"
+    formats.write_parquet(path, [row], kind)
+    assert formats.read_parquet(path, kind) == [row]
+    table = pq.read_table(path)
+    old = older(pa.struct(list(table.schema)))
+    schema = pa.schema([old.field(i) for i in range(old.num_fields)], metadata=table.schema.metadata)
+    pq.write_table(table.select(schema.names).cast(schema), path)
+    assert "token_values" not in str(pq.read_schema(path)) and formats.read_parquet(path, kind) == [row]
+
+
+def test_a_reason_is_still_known_when_it_is_read_again(tmp_path: Path) -> None:
+    said = Judgement("t", (None,), "j", failures=(Unjudged(Reason.CUT, "cut at 8 tokens"),))
+    formats.write_parquet(tmp_path / "x.parquet", [said], "judgement")
+    (back,) = formats.read_parquet(tmp_path / "x.parquet", "judgement")
+    assert back == said and back.failures[0].reason is Reason.CUT

@@ -20,7 +20,7 @@ from footfall.label.pav import pav
 from footfall.metrics.cases import Case
 from footfall.search.aggregate import aggregate
 from footfall.simulate.noisy import Noisy, noisy
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.label.scripted_policy import successes, trace
 
@@ -37,8 +37,8 @@ class Says:
     reason: str = "timeout"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        failures = tuple(self.reason if value is None else None for value in self.values)
-        told = failures if any(failures) else ()
+        why = Unjudged(Reason.FAILED_CALL, self.reason)
+        told = failures_of(why if value is None else None for value in self.values)
         return [Judgement(t.id, self.values, self.name, failures=told, cost=Cost(calls=1)) for t in trajectories]
 
 

@@ -13,7 +13,7 @@ from footfall.label.symbolic_mc import (
     trajectory_score,
 )
 from footfall.policy.protocol import SamplingParams
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory
+from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged
 from footfall.worlds import LogicPolicy, LogicWorld
 
 A, B, C = (0.9, 0.8, 0.95), (0.9, 0.4, 0.7), (0.6, 0.9, 0.9)
@@ -41,7 +41,9 @@ def test_sft_keeps_what_is_good_at_every_step_and_right_in_the_end(
 
 def test_a_step_that_nobody_judged_is_not_fit() -> None:
     trace = Trajectory("t", Problem("p", "?"), (Step("a"),), correct=True)
-    assert not fit_for_sft(Judged(trace, Judgement("t", (None,), "prm", failures=("too long",))))
+    assert not fit_for_sft(
+        Judged(trace, Judgement("t", (None,), "prm", failures=(Unjudged(Reason.TOO_LONG, "too long"),)))
+    )
 
 
 @pytest.mark.parametrize(

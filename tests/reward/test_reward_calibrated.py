@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from footfall.registry import create
 from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit, fit_scores, increasing, pinball
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory
+from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge
 
 KINDS: tuple[Kind, ...] = ("temperature", "isotonic", "quantile")
@@ -68,8 +68,8 @@ class Says:
 
     def _judge(self, t: Trajectory) -> Judgement:
         values = tuple(None if s.text == "?" else float(s.text) for s in t.steps)
-        failures = tuple("no number" if v is None else None for v in values)
-        return Judgement(t.id, values, self.name, failures=failures if any(failures) else ())
+        failures = failures_of(Unjudged(Reason.UNREADABLE, "no number") if v is None else None for v in values)
+        return Judgement(t.id, values, self.name, failures=failures)
 
 
 def rows(*pairs: tuple[str, float | None]) -> list[Judged]:

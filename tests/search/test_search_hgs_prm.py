@@ -12,7 +12,7 @@ from footfall.label.hgs_prm import class_rows, line_class
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.search import HGS, BestOf, Budget, Searcher
 from footfall.search.hgs_prm import class_of
-from footfall.types import Cost, Judgement, Problem, SearchResult, Step, Trajectory
+from footfall.types import Cost, Judgement, Problem, Reason, SearchResult, Step, Trajectory, Unjudged
 from tests.search.coins import Coins, SeesCoins, problems, right
 
 PARAMS = SamplingParams(seed=1, max_tokens=100)
@@ -130,7 +130,7 @@ def test_the_class_is_the_judge_s_own_where_it_has_three() -> None:
     assert [class_of(Judgement("t", (v,), "j")) for v in (0.7, 0.69, 0.3, 0.29)] == [
         "positive", "neutral", "neutral", "negative",
     ]  # fmt: skip
-    assert class_of(Judgement("t", (None,), "j", failures=("silent",))) == "neutral"
+    assert class_of(Judgement("t", (None,), "j", failures=(Unjudged(Reason.UNDECIDED, "silent"),))) == "neutral"
     assert class_of(None) == "neutral"
 
 

@@ -17,7 +17,7 @@ from footfall.search._visits import Stat, Visits, priors, puct, scheduled, uct
 from footfall.search.board import Board
 from footfall.search.budget import Account
 from footfall.search.method import ROOT
-from footfall.types import Judgement, SearchResult, Step, Trajectory
+from footfall.types import Judgement, Reason, SearchResult, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge
 from tests.search.coins import Coins, SeesCoins, problems, right
 
@@ -325,7 +325,9 @@ def test_a_judge_that_has_no_values_leads_to_no_error(method: Method) -> None:
     class Silent(SeesCoins):
         def _judge(self, trajectory: Trajectory) -> Judgement:
             n = len(trajectory.steps)
-            return Judgement(trajectory.id, (None,) * n, self.name, failures=("silent",) * n)
+            return Judgement(
+                trajectory.id, (None,) * n, self.name, failures=(Unjudged(Reason.UNDECIDED, "silent"),) * n
+            )
 
     for result in Searcher(Coins(), Silent(), method, params=PARAMS, separator="\n").solve(problems(3)):
         assert result.answer is not None or "silent" in str(result.failure)

@@ -9,7 +9,7 @@ from footfall.metrics.steps import first_error_f1
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Searcher, SelfCheck, SelfPRM
 from footfall.search.self_prm import flawless, passing, passing_vote
-from footfall.types import Judgement
+from footfall.types import AFTER_ERROR, Judgement, Reason, Unjudged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates
 from tests.search.coins import Coins, SeesCoins, problems, right
 
@@ -38,10 +38,10 @@ def test_votes_of_several_checks_are_shares_and_the_highest_share_passes() -> No
 
 
 def test_the_reward_is_the_share_of_checks_that_name_no_step() -> None:
-    assert flawless(Judgement("t", (1.0, 0.0, None), "critic", failures=(None, None, "after"))) == 0.0
+    assert flawless(Judgement("t", (1.0, 0.0, None), "critic", failures=(None, None, AFTER_ERROR))) == 0.0
     assert flawless(Judgement("t", (1.0, 1.0), "critic")) == 1.0
     assert flawless(Judgement("t", (1.0, 0.0), "critic", aspects={"named": (0.25, 0.5)})) == 0.25
-    assert flawless(Judgement("t", (None, None), "critic", failures=("cut", "cut"))) is None
+    assert flawless(Judgement("t", (None, None), "critic", failures=(Unjudged(Reason.CUT, "cut"),) * 2)) is None
     assert flawless(None) is None
 
 

@@ -19,7 +19,7 @@ from footfall.studies._labels_setting import Setting
 from footfall.studies._labels_trees import OwnTraces, by_lines, by_segments, entropy_trees, full_trees, search_trees
 from footfall.studies._labels_words import WordWriter
 from footfall.studies.labels import run_plan
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory
+from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.likelihood import next_steps, word_logprobs
 
@@ -38,8 +38,8 @@ def problems(here: Setting, n: int) -> list[Problem]:
 
 def row(*values: float | None) -> Judged:
     trace = Trajectory("t", PROBLEM, tuple(Step(str(k)) for k in range(len(values))))
-    failures = tuple("not probed" if value is None else None for value in values)
-    return Judged(trace, Judgement("t", values, "j", failures=failures if any(failures) else ()))
+    failures = failures_of(Unjudged(Reason.NOT_ASKED, "not probed") if value is None else None for value in values)
+    return Judged(trace, Judgement("t", values, "j", failures=failures))
 
 
 @pytest.mark.parametrize(

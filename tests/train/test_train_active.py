@@ -21,7 +21,7 @@ from footfall.train.active import (
     train_once_more,
     until_first_error,
 )
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judgement, Reason, Trajectory, Unjudged
 from tests.reward.tiny_models import backbone_folder, trace
 
 torch.set_num_threads(1)
@@ -82,7 +82,9 @@ def test_a_random_share_is_drawn_by_content_and_seed() -> None:
 def test_labels_end_at_the_first_error_or_where_nobody_can_say() -> None:
     assert until_first_error(Judgement("t", (1.0, 0.6, 0.0, 1.0), "j")).values == (1.0, 1.0, 0.0, None)
     assert until_first_error(Judgement("t", (1.0, 1.0), "j")).values == (1.0, 1.0)
-    ended = until_first_error(Judgement("t", (1.0, None, 0.0), "j", failures=(None, "timed out", None)))
+    ended = until_first_error(
+        Judgement("t", (1.0, None, 0.0), "j", failures=(None, Unjudged(Reason.FAILED_CALL, "timed out"), None))
+    )
     assert ended.values == (1.0, None, None)
     assert ended.failures == (None, "timed out", "timed out")
 

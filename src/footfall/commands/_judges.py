@@ -141,7 +141,7 @@ def as_trained(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Traject
 
 def _separated(trajectory: Trajectory, separator: str) -> Trajectory:
     """Sampled ids hold the old separator, so they go."""
-    steps = tuple(replace(step, token_ids=None, logprobs=None) for step in trajectory.steps)
+    steps = tuple(step.without_ids() for step in trajectory.steps)
     return replace(trajectory, steps=steps, separator=separator, tokenizer=None)
 
 

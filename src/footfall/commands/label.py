@@ -186,7 +186,7 @@ def _summary(found: Harvest) -> dict[str, Any]:
     values = [value for judgement in said for value in judgement.values]
     known = [value for value in values if value is not None]
     reasons = (
-        (j.failures[k] if j.failures else None, t.problem)
+        (j.failure(k), t.problem)
         for t, j in found.rows if j is not None for k, value in enumerate(j.values) if value is None
     )  # fmt: skip
     return {

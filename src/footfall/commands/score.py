@@ -124,7 +124,7 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], judge
         console.print(Text(trajectory.id, style="bold"), Text(_shortened(trajectory.problem.text, 90), style="dim"))
         for k, (step, value) in enumerate(zip(trajectory.steps, judgement.values, strict=True)):
             mark = f"  <- first below {config.threshold:g}" if k == row["first_error"] else ""
-            why = (judgement.failures[k] if judgement.failures else None) if value is None else None
+            why = judgement.failure(k) if value is None else None
             console.print(f"{k + 1:>4} ", _coloured(value), f"  {_shortened(step.written, 90)}",
                           Text(mark or (f"  ({why})" if why else ""), style="bold"), sep="")  # fmt: skip
         whole = row["aggregate"]

@@ -15,12 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from footfall.formats._hints import Field, Shape, fields_of, shape_of
-from footfall.types import Message, Node, SearchResult
+from footfall.types import Judgement, Message, Node, SearchResult, Step, Unjudged
 
 __all__ = ["arrow_type", "from_array", "to_array"]
 
 _MESSAGES = shape_of(tuple[Message, ...])
-_YOUNGER: dict[type, tuple[str, ...]] = {
+YOUNGER: dict[type, tuple[str, ...]] = {
+    Step: ("author", "observation_ids"),
+    Judgement: ("initial", "token_values"),
     Node: ("cost", "pruned"),
     SearchResult: ("decisions", "policy_cost", "judge_cost", "stopped"),
 }
@@ -34,6 +36,8 @@ def arrow_type(shape: Shape) -> pa.DataType:
         "integer": pa.int64(),
         "number": pa.float64(),
         "boolean": pa.bool_(),
+        "choice": pa.string(),
+        "reason": pa.string(),
         "json": pa.string(),
     }
     if shape.kind in plain:
@@ -65,6 +69,8 @@ def to_array(shape: Shape, values: Sequence[Any]) -> pa.Array:
         return pa.StructArray.from_arrays(arrays, ["text", "messages"], mask=_missing(values))
     if shape.kind == "json":
         values = [None if v is None else _json(v) for v in values]
+    elif shape.kind == "reason":
+        values = [None if v is None else v.stored for v in values]
     return pa.array(values, arrow_type(shape))
 
 
@@ -136,13 +142,19 @@ def _values(shape: Shape, array: pa.Array, name: str) -> list[Any]:
         return [chat if text is None else text for text, chat in zip(texts, chats, strict=True)]
     if shape.kind == "json":
         return [json.loads(text) for text in array.to_pylist()]
+    if shape.kind == "reason":
+        return [Unjudged.read(text) for text in array.to_pylist()]
+    if shape.kind == "choice" and not set(found := array.to_pylist()) <= set(shape.options):
+        raise ValueError(f"field {name!r} is none of {', '.join(shape.options)} in some row: {sorted(set(found))[0]!r}")
     return list(array.to_pylist())
 
 
 def _field(cls: type, field: Field, array: pa.Array, name: str) -> list[Any]:
-    """A column of a struct; a field that files of long ago do not have is its default there."""
-    if field.name in _YOUNGER.get(cls, ()) and array.type.get_field_index(field.name) < 0:
-        return [field.default] * len(array)
+    """A column of a struct; a field that files of long ago do not have (after a cast: only nulls of) is its default."""
+    if field.name in YOUNGER.get(cls, ()):
+        at = array.type.get_field_index(field.name)
+        if at < 0 or array.field(at).null_count == len(array):
+            return [field.default] * len(array)
     return from_array(field.shape, array.field(field.name), f"{name}.{field.name}".lstrip("."))
 
 

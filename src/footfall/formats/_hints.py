@@ -8,19 +8,22 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from footfall.types import Message
+from footfall.types import Message, Unjudged
 
 __all__ = ["REQUIRED", "Field", "Shape", "fields_of", "shape_of"]
 
-Kind = Literal["text", "integer", "number", "boolean", "sequence", "record", "json", "columns", "prompt"]
-_PLAIN: dict[Any, Kind] = {str: "text", int: "integer", float: "number", bool: "boolean"}
+Kind = Literal[
+    "text", "integer", "number", "boolean", "choice", "reason", "sequence", "record", "json", "columns", "prompt"
+]  # fmt: skip
+_PLAIN: dict[Any, Kind] = {str: "text", int: "integer", float: "number", bool: "boolean", Unjudged: "reason"}
 REQUIRED: Any = object()
 """Stands for the default of a field that has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a type hint allows. `columns` is a mapping from names to sequences, `json` a mapping to any JSON."""
+    """What a type hint allows. `columns` is a mapping from names to sequences, `json` a mapping to any JSON, `choice` one of
+    the texts of a `Literal`, `reason` an `Unjudged`."""
 
     kind: Kind
     optional: bool = False
@@ -28,6 +31,8 @@ class Shape:
     """Of a sequence's items, or of the values of `columns`."""
     cls: type | None = None
     """The class of a record, or `tuple` or `list` for a sequence."""
+    options: tuple[str, ...] = ()
+    """Of a choice."""
 
     @property
     def inner(self) -> Shape:
@@ -74,6 +79,8 @@ def shape_of(hint: Any) -> Shape:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _union(hint, [a for a in arguments if a is not type(None)])
+    if origin is Literal:
+        return Shape("choice", options=arguments)
     if origin in (tuple, list):
         return Shape("sequence", item=shape_of(arguments[0]), cls=origin)
     if origin is Mapping:
@@ -91,4 +98,4 @@ def _union(hint: Any, options: list[Any]) -> Shape:
     if len(options) != 1:
         raise TypeError(f"a noun has a field of type {hint}, which no shape describes; add one here")
     inner = shape_of(options[0])
-    return Shape(inner.kind, True, inner.item, inner.cls)
+    return Shape(inner.kind, True, inner.item, inner.cls, inner.options)

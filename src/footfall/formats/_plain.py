@@ -10,7 +10,7 @@ from footfall.formats._fields import Fields
 from footfall.formats._hints import REQUIRED, Shape, fields_of
 from footfall.formats._rows import prompt_json, read_prompt
 from footfall.formats.errors import show
-from footfall.types import Json
+from footfall.types import Json, Unjudged
 
 __all__ = ["from_plain", "refuse_unknown", "to_plain"]
 
@@ -42,6 +42,8 @@ def _plain(shape: Shape, value: Any) -> Json:
         return {name: _plain(shape.inner, column) for name, column in value.items()}
     if shape.kind == "prompt":
         return prompt_json(value)
+    if shape.kind == "reason":
+        return str(value.stored)
     return dict(value) if shape.kind == "json" else value
 
 
@@ -72,6 +74,8 @@ def refuse_unknown(fields: Fields, known: list[str], ready: Mapping[str, Any] | 
 def _value(fields: Fields, name: str, shape: Shape, value: Json) -> Any:
     if value is None and shape.optional:
         return None
+    if shape.kind in ("choice", "reason"):
+        return _word(fields, name, shape, value)
     if shape.kind in _EXPECTED:
         return _scalar(fields, name, shape, value)
     if shape.kind == "prompt":
@@ -96,6 +100,16 @@ def _all_of_kind(shape: Shape, values: list[Json]) -> bool:
     if shape.kind not in _TYPES or not set(map(type, values)) <= _TYPES[shape.kind] | nothing:
         return False
     return shape.kind != "number" or all(v is None or math.isfinite(v) for v in values)  # type: ignore[arg-type]
+
+
+def _word(fields: Fields, name: str, shape: Shape, value: Json) -> str:
+    if not isinstance(value, str):
+        raise fields.error(name, "a string", show(value))
+    if shape.kind == "reason":
+        return Unjudged.read(value)
+    if value not in shape.options:
+        raise fields.error(name, f"one of {', '.join(shape.options)}", show(value))
+    return value
 
 
 def _scalar(fields: Fields, name: str, shape: Shape, value: Json) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from footfall.formats._fields import Fields
 from footfall.formats._format import unwritable
 from footfall.formats.errors import show
-from footfall.types import Json, Judged, Judgement, Message, Problem, Step, Trajectory, content_key
+from footfall.types import Json, Judged, Judgement, Message, Problem, Step, Trajectory, Unjudged, content_key
 
 __all__ = [
     "BLANK_LINE", "OPTIONAL", "Labels", "answer_text", "optional_keys", "plain_prompt", "plain_steps", "problem_id",
@@ -75,7 +75,7 @@ class Labels:
 
     values: tuple[float | None, ...]
     aspects: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    failures: tuple[str | None, ...] = ()
+    failures: tuple[Unjudged | None, ...] = ()
 
 
 def read_row(

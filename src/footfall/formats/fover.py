@@ -19,13 +19,13 @@ from footfall.formats._format import Format, Written, unwritable
 from footfall.formats._rows import Labels, optional_keys, plain_prompt, plain_steps, read_row, with_meta
 from footfall.formats.errors import show
 from footfall.registry import register
-from footfall.types import Json, Judged
+from footfall.types import Json, Judged, Reason, Unjudged, failures_of
 
 __all__ = ["conversation", "fover"]
 
 _CHATS = ("messages", "messages_for_prediction")
 _KNOWN = ("problem", "solution_steps", "error_labels", *_CHATS)
-_NOT_JUDGED = "not judged"
+_NOT_JUDGED = Unjudged(Reason.NOT_ASKED, "not judged")
 _FIRST_TURN = """** Problem **
 {problem}
 
@@ -69,8 +69,8 @@ def _read(fields: Fields) -> list[Judged]:
         if label is not None and not isinstance(label, bool):
             raise fields.error(f"error_labels[{k}]", "true (the step is right), false or null", show(label))
     values = tuple(None if label is None else float(bool(label)) for label in labels)
-    failures = tuple(_NOT_JUDGED if value is None else None for value in values)
-    found = Labels(values, failures=failures if any(failures) else ())
+    failures = failures_of(_NOT_JUDGED if value is None else None for value in values)
+    found = Labels(values, failures=failures)
     return [read_row(fields, "fover", fields.text("problem"), steps, found, known=_KNOWN)]
 
 

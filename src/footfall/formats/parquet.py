@@ -58,7 +58,7 @@ def read_parquet(path: str | os.PathLike[str], kind: str) -> list[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from footfall.formats._columns import arrow_type, from_array
+    from footfall.formats._columns import YOUNGER, arrow_type, from_array
 
     shape = _shape(kind)
     found = parquet_kind(path)
@@ -66,7 +66,8 @@ def read_parquet(path: str | os.PathLike[str], kind: str) -> list[Any]:
         raise FormatError(str(path), f"a Parquet file of kind {kind!r}", got=f"kind {found!r}")
     try:
         table = pq.read_table(path, memory_map=False, partitioning=None)
-        wanted = pa.schema(list(arrow_type(shape)))
+        younger = YOUNGER.get(KINDS[kind], ())
+        wanted = pa.schema([f for f in arrow_type(shape) if f.name in table.schema.names or f.name not in younger])
         missing = [name for name in wanted.names if name not in table.schema.names]
         if missing:
             raise FormatError(str(path), f"the columns of kind {kind!r}", field=missing[0], got="no such column")

@@ -22,13 +22,24 @@ from footfall.formats._prm800k_writer import write_records
 from footfall.formats._rows import Labels, answer_text, problem_id
 from footfall.formats.errors import show
 from footfall.registry import register
-from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory, content_key
+from footfall.types import (
+    Json,
+    Judged,
+    Judgement,
+    Problem,
+    Reason,
+    Step,
+    Trajectory,
+    Unjudged,
+    content_key,
+    failures_of,
+)
 
 __all__ = ["LABELLER", "VALUE_OF_RATING", "prm800k", "rating_labels"]
 
 VALUE_OF_RATING: dict[int | None, float | None] = {1: 1.0, 0: 1.0, -1: 0.0, None: None}
 LABELLER = "labeller"
-_NOT_RATED = "not rated"
+_NOT_RATED = Unjudged(Reason.NOT_ASKED, "not rated")
 
 
 @register("format", "prm800k")
@@ -52,11 +63,11 @@ def _rating(fields: Fields, name: str, value: Json) -> int | None:
 
 
 def _labels(ratings: list[int | None]) -> Labels:
-    failures = tuple(_NOT_RATED if rating is None else None for rating in ratings)
+    failures = failures_of(_NOT_RATED if rating is None else None for rating in ratings)
     return Labels(
         tuple(VALUE_OF_RATING[rating] for rating in ratings),
         {"rating": tuple(None if rating is None else float(rating) for rating in ratings)},
-        failures if any(failures) else (),
+        failures,
     )
 
 

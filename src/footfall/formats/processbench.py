@@ -13,11 +13,10 @@ from footfall.formats._format import Format, Written, unwritable
 from footfall.formats._rows import Labels, optional_keys, plain_prompt, plain_steps, read_row, with_meta
 from footfall.formats.errors import show
 from footfall.registry import register
-from footfall.types import Json, Judged
+from footfall.types import AFTER_ERROR, Json, Judged
 
-__all__ = ["AFTER_ERROR", "first_error_labels", "processbench"]
+__all__ = ["first_error_labels", "processbench"]
 
-AFTER_ERROR = "after the first error"
 _KNOWN = ("generator", "problem", "steps", "final_answer_correct", "label")
 _LISTS = ("labels", "values", "scores", "ratings")
 """What says something of every step in other formats."""

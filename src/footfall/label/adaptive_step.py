@@ -16,9 +16,10 @@ from footfall.encoding import Tokenizer
 from footfall.label.estimate import Plan, TokenCount, planned
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.probing import forget
+from footfall.label.tally import unlabelled
 from footfall.segment.confidence import confidence, confidence_threshold
 from footfall.segment.recut import recut
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 __all__ = ["AdaptiveStep"]
 
@@ -57,12 +58,11 @@ class AdaptiveStep:
         cut = confidence(confidence_threshold(found, self.share))
         return [trace if self.refusal(trace) else recut(trace, cut, self.tokenizer) for trace in trajectories]
 
-    def refusal(self, trace: Trajectory) -> str | None:
+    def refusal(self, trace: Trajectory) -> Unjudged | None:
         """Why a trace cannot be cut anew and labelled; `None` if it can."""
         known = trace.tokenizer == self.vocabulary and all(step.token_ids and step.logprobs for step in trace.steps)
-        return (
-            None if known else f"the trace {_NO_IDS}; `footfall sample --step-end none` keeps all that the server tells"
-        )
+        words = f"the trace {_NO_IDS}; `footfall sample --step-end none` keeps all that the server tells"
+        return None if known else Unjudged(Reason.NO_REFERENCE, words)
 
     def planned(self, trajectories: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
         """What the rollouts of those traces take that can be labelled."""
@@ -72,15 +72,10 @@ class AdaptiveStep:
         refused = [self.refusal(trace) for trace in trajectories]
         said = iter(self.rates.judge([t for t, why in zip(trajectories, refused, strict=True) if why is None]))
         return [
-            next(said) if why is None else _unlabelled(trace, self.rates.name, why)
+            next(said) if why is None else unlabelled(trace, self.rates.name, why)
             for trace, why in zip(trajectories, refused, strict=True)
         ]
 
     def forget(self) -> None:
         """Drop what the completer has cached."""
         forget(self.rates)
-
-
-def _unlabelled(trace: Trajectory, judge: str, reason: str) -> Judgement:
-    count = len(trace.steps)
-    return Judgement(trace.id, (None,) * count, judge, failures=(reason,) * count)

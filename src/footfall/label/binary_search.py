@@ -16,7 +16,7 @@ from footfall.label.probing import Estimate, Plan, Probe, Prober, together
 from footfall.label.tally import counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["BinarySearch", "Searched", "bisect", "omegaprm", "search"]
 
@@ -42,7 +42,7 @@ class Searched(NamedTuple):
     estimates: dict[int, Estimate]
     recoverable: int
     """So many steps are known to be recoverable."""
-    failure: str | None = None
+    failure: Unjudged | None = None
 
 
 def search(
@@ -66,6 +66,9 @@ def search(
             at = before + probes.send(lost) + 1
     except StopIteration:
         return Searched(estimates, recoverable)
+
+
+_NOT_PROBED = Unjudged(Reason.NOT_ASKED, "not probed")
 
 
 @dataclass(frozen=True)
@@ -107,28 +110,27 @@ class BinarySearch:
         n = len(trace.steps)
         tallies = [found.estimates[k].tally if k in found.estimates else None for k in range(1, n + 1)]
         pairs = [self._label(trace, found, k) for k in range(n)]
-        failures = tuple(reason for _, reason in pairs)
         return Judgement(
             trace.id,
             values=tuple(value for value, _ in pairs),
             judge=self.name,
             aspects=counts(tallies),
-            failures=failures if any(failures) else (),
+            failures=failures_of(reason for _, reason in pairs),
             cost=cost,
         ).check(trace)
 
-    def _label(self, trace: Trajectory, found: Searched, k: int) -> tuple[float | None, str | None]:
+    def _label(self, trace: Trajectory, found: Searched, k: int) -> tuple[float | None, Unjudged | None]:
         """The value of step `k` from 0 on, or why it has none."""
         if self.estimate == "soft":
             if k == len(trace.steps) - 1 and finished(trace):
                 return float(bool(trace.correct)), None
             estimate = found.estimates.get(k + 1)
-            return (None, "not probed") if estimate is None else (estimate.value, estimate.failure)
+            return (None, _NOT_PROBED) if estimate is None else (estimate.value, estimate.failure)
         if k < found.recoverable:
             return 1.0, None
         if found.failure is not None:
             return None, found.failure
-        return (0.0, None) if k == found.recoverable else (None, "after the first error")
+        return (0.0, None) if k == found.recoverable else (None, AFTER_ERROR)
 
 
 @register("labeller", "omegaprm")

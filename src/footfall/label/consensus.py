@@ -23,12 +23,11 @@ from footfall.label.agreement import Agreement, agreement, first_error, verdicts
 from footfall.label.probing import forget
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import load, register
-from footfall.types import Cost, Judge, Judgement, Trajectory
+from footfall.types import AFTER_ERROR, Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["Consensus", "Rule", "combine_step", "common_first_error", "consensus", "judge_by_name"]
 
 Rule = Literal["first-error", "and", "or", "majority"]
-_DIFFER = "the judges differ"
 
 
 def common_first_error(said: Sequence[Sequence[bool | None]]) -> int | None:
@@ -104,40 +103,39 @@ class Consensus:
     def _combine(self, trajectory: Trajectory, said: Sequence[Judgement]) -> Judgement:
         good = [verdicts(j.check(trajectory), t) for j, t in zip(said, self._thresholds, strict=True)]
         pairs = self._filtered(trajectory, said, good) if self.rule == "first-error" else self._by_step(said, good)
-        failures = tuple(reason for _, reason in pairs)
         return Judgement(
             trajectory.id,
             tuple(value for value, _ in pairs),
             self.name,
             aspects={f"judge {i}": j.values for i, j in enumerate(said, 1)},
-            failures=failures if any(failures) else (),
+            failures=failures_of(reason for _, reason in pairs),
             cost=Cost.total(j.cost for j in said),
         )
 
     def _filtered(
         self, trajectory: Trajectory, said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]
-    ) -> list[tuple[float | None, str | None]]:
+    ) -> list[tuple[float | None, Unjudged | None]]:
         n = len(trajectory.steps)
         error = common_first_error(good)
         if error is None:
             return [(None, _named_errors(said, good))] * n
         kept = n if error < 0 else error
-        labels: list[tuple[float | None, str | None]] = [(1.0, None)] * kept
+        labels: list[tuple[float | None, Unjudged | None]] = [(1.0, None)] * kept
         if error >= 0:
-            labels += [(0.0, None)] + [(None, "after the first error")] * (n - kept - 1)
+            labels += [(0.0, None)] + [(None, AFTER_ERROR)] * (n - kept - 1)
         return labels
 
     def _by_step(
         self, said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]
-    ) -> list[tuple[float | None, str | None]]:
-        labels: list[tuple[float | None, str | None]] = []
+    ) -> list[tuple[float | None, Unjudged | None]]:
+        labels: list[tuple[float | None, Unjudged | None]] = []
         for k, votes in enumerate(zip(*good, strict=True)):
             together = combine_step(votes, self.rule, self.min_agreement)
             labels.append((None, _votes(said, votes, k)) if together is None else (float(together), None))
         return labels
 
 
-def _named_errors(said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]) -> str:
+def _named_errors(said: Sequence[Judgement], good: Sequence[Sequence[bool | None]]) -> Unjudged:
     """Who names which step, counted from 1, and why a judge cannot name one."""
     words = []
     for i, (judgement, verdict) in enumerate(zip(said, good, strict=True), 1):
@@ -147,21 +145,21 @@ def _named_errors(said: Sequence[Judgement], good: Sequence[Sequence[bool | None
             words.append(f"judge {i} cannot say ({_reason(judgement, at)})")
         else:
             words.append(f"judge {i} finds no error" if error < 0 else f"judge {i} finds step {error + 1} wrong")
-    return f"{_DIFFER}: {', '.join(words)}"
+    return Unjudged(Reason.UNDECIDED, f"the judges differ: {', '.join(words)}")
 
 
-def _votes(said: Sequence[Judgement], votes: Sequence[bool | None], step: int) -> str:
+def _votes(said: Sequence[Judgement], votes: Sequence[bool | None], step: int) -> Unjudged:
     words = [
         f"judge {i} says {'good' if vote else 'bad'}"
         if vote is not None
         else f"judge {i} cannot say ({_reason(j, step)})"
         for i, (j, vote) in enumerate(zip(said, votes, strict=True), 1)
     ]
-    return f"{_DIFFER}: {', '.join(words)}"
+    return Unjudged(Reason.UNDECIDED, f"the judges differ: {', '.join(words)}")
 
 
 def _reason(judgement: Judgement, step: int) -> str:
-    return (judgement.failures[step] if judgement.failures else None) or "no reason given"
+    return judgement.failure(step) or "no reason given"
 
 
 @register("labeller", "consensus")

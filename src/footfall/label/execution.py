@@ -18,10 +18,13 @@ from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
 from footfall.label.mutation import Variant, VariantKind, normal, variants
+from footfall.label.tally import unlabelled
 from footfall.registry import register
 from footfall.tools.sandbox import Sandbox
-from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
+from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import CodeWorld
+
+_AFTER = Unjudged(Reason.AFTER_ERROR, "after the changed line")
 
 __all__ = ["Execution", "Report", "Sample", "execution", "mutation_rows", "reference_of", "asserts_of"]
 
@@ -120,7 +123,7 @@ class Execution:
         try:
             reference, n_tests = reference_of(problem), len(asserts_of(problem))
         except ValueError as error:
-            return _unjudged(trajectory, self.name, str(error))
+            return unlabelled(trajectory, self.name, Unjudged(Reason.NO_REFERENCE, str(error)))
         lines = [step.text for step in trajectory.steps]
         reports: list[Report] = []
         for k, due in enumerate(_due(lines, reference), 1):
@@ -142,11 +145,6 @@ def _with_code(trajectory: Trajectory) -> Problem:
     problem = trajectory.problem
     own = {name: trajectory.meta[name] for name in _CODE if name in trajectory.meta and name not in problem.meta}
     return replace(problem, meta={**problem.meta, **own}) if own else problem
-
-
-def _unjudged(trajectory: Trajectory, judge: str, reason: str) -> Judgement:
-    n = len(trajectory.steps)
-    return Judgement(trajectory.id, (None,) * n, judge, failures=(reason,) * n)
 
 
 def _is_of_world(problem: Problem) -> bool:
@@ -191,12 +189,10 @@ def _sample(
     name = f"{problem.id}/{kind}" + ("" if variant is None else f"/{at + 1}/{variant.text.strip()}")
     trajectory = Trajectory(name, problem, tuple(map(Step, lines)), correct=report.good, separator=separator)
     values = (*[1.0] * at, float(report.good), *[None] * (n - at - 1))
-    failures = (*[None] * (at + 1), *["after the changed line"] * (n - at - 1))
+    failures = (*[None] * (at + 1), *[_AFTER] * (n - at - 1))
     columns: Mapping[str, tuple[float | None, ...]] = {"tests": (float(report.tests),) * n}
     cost = Cost(scored_tokens=sum(len(line.split()) + 1 for line in lines), calls=1)
-    said = Judgement(
-        name, values, judge, float(report.good), columns, failures=failures if any(failures) else (), cost=cost
-    )
+    said = Judgement(name, values, judge, float(report.good), columns, failures=failures_of(failures), cost=cost)
     return Sample(Judged(trajectory, said), kind, at, report)
 
 

@@ -19,7 +19,7 @@ from footfall.formal import verdicts
 from footfall.registry import register
 from footfall.simulate.noisy import chance
 from footfall.tools.sandbox import Sandbox
-from footfall.types import Judged, Judgement, Trajectory
+from footfall.types import Judged, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,21 @@ class Formal:
 
     def _judge(self, trajectory: Trajectory) -> Judgement:
         said = verdicts(trajectory, self.sandbox)
-        failures = tuple(reason if holds is None else None for holds, reason in said)
+        failures = failures_of(_unchecked(reason) if holds is None else None for holds, reason in said)
         return Judgement(
             trajectory.id,
             tuple(None if holds is None else float(holds) for holds, _ in said),
             self.name,
             rationales=tuple(None if holds is None else reason for holds, reason in said),
-            failures=failures if any(failures) else (),
+            failures=failures,
         ).check(trajectory)
+
+
+_BALANCE = Unjudged(Reason.NOT_ASKED, "left out for balance")
+
+
+def _unchecked(reason: str) -> Unjudged:
+    return Unjudged(Reason.UNCHECKABLE, reason)
 
 
 def balanced(rows: Sequence[Judged], seed: int = 0) -> list[Judged]:
@@ -70,11 +77,10 @@ def _masked(i: int, row: Judged, kept: set[tuple[int, int]]) -> Judged:
         return row
     values = tuple(value if (i, k) in kept else None for k, value in enumerate(judgement.values))
     told = judgement.failures or (None,) * len(values)
-    why = tuple(
-        reason or (None if value is not None else "left out for balance")
-        for value, reason in zip(values, told, strict=True)
+    why = failures_of(
+        reason or (None if value is not None else _BALANCE) for value, reason in zip(values, told, strict=True)
     )
-    return Judged(row.trajectory, replace(judgement, values=values, failures=why if any(why) else ()))
+    return Judged(row.trajectory, replace(judgement, values=values, failures=why))
 
 
 @register("labeller", "formal")

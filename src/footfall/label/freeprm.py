@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from footfall.answers import grade
+from footfall.label.tally import unlabelled
 from footfall.registry import register
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 __all__ = ["OutcomeLabels", "freeprm"]
 
@@ -30,7 +31,7 @@ class OutcomeLabels:
         trace = trajectory if trajectory.correct is not None else grade(trajectory)
         if trace.correct is None or (trace.answer is None and not trace.correct):
             lacking = "reference answer, so no outcome" if trace.correct is None else "answer in the trace"
-            return Judgement(trace.id, (None,) * n, self.name, failures=(f"there is no {lacking}",) * n)
+            return unlabelled(trace, self.name, Unjudged(Reason.NO_REFERENCE, f"there is no {lacking}"))
         pseudo = tuple(float(k < n - 1) for k in range(n))
         return Judgement(trace.id, (float(trace.correct),) * n, self.name, aspects={"pseudo": pseudo})
 

@@ -24,7 +24,7 @@ from footfall.label.probing import Estimate, Probe, Prober, forget
 from footfall.label.tally import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Cost, Judge, Judgement, Trajectory
+from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["Grounded", "grounded", "rollout_reward", "signs", "verdict_sum"]
 
@@ -90,13 +90,12 @@ class Grounded:
         scores = self._propagated(trace, rewards, silences)
         verdicts = signs(said.values)
         labels = list(map(self._label, scores, verdicts, silences))
-        failures = tuple(reason for _, reason in labels)
         return Judgement(
             trace.id,
             tuple(label for label, _ in labels),
             self.name,
             aspects={"score": tuple(scores), "verdict": tuple(verdicts), **counts(tallies)},
-            failures=failures if any(failures) else (),
+            failures=failures_of(reason for _, reason in labels),
             cost=cost + tool_cost,
         ).check(trace)
 
@@ -122,7 +121,7 @@ class Grounded:
         return rewards, cost
 
     def _propagated(
-        self, trace: Trajectory, rewards: Sequence[Sequence[float]], silences: Sequence[str | None]
+        self, trace: Trajectory, rewards: Sequence[Sequence[float]], silences: Sequence[Unjudged | None]
     ) -> list[float | None]:
         """value(i) = Σ 0.9^distance R over the nodes from i down, a visit; of a finished trace the last R is its outcome.
 
@@ -143,14 +142,14 @@ class Grounded:
         return scores
 
     def _label(
-        self, score: float | None, verdict: float, silence: str | None = None
-    ) -> tuple[float | None, str | None]:
+        self, score: float | None, verdict: float, silence: Unjudged | None = None
+    ) -> tuple[float | None, Unjudged | None]:
         if score is None:
             return None, silence
         if verdict < 0 and score > 0 and self.clean:
-            return None, "the tool refutes the step, but its value is positive"
+            return None, Unjudged(Reason.UNDECIDED, "the tool refutes the step, but its value is positive")
         if score == 0 and verdict == 0:
-            return None, "the value is zero, and the tool cannot say"
+            return None, Unjudged(Reason.UNDECIDED, "the value is zero, and the tool cannot say")
         good = verdict > 0 if score == 0 else score > 0 and verdict >= 0
         return float(good), None
 

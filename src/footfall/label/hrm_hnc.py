@@ -20,9 +20,9 @@ import numpy as np
 
 from footfall.answers import grade
 from footfall.label.tally import ungradable
-from footfall.label.trees import score_nodes, top_of
+from footfall.label.trees import ELSEWHERE, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory, Tree
+from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged
 
 __all__ = [
     "Expansion",
@@ -193,9 +193,9 @@ def _merged_end(prefix: Trajectory) -> Trajectory:
     return replace(prefix, id=f"{prefix.id}+{len(prefix.steps)}", steps=(*prefix.steps[:-2], merged))
 
 
-def _sample(trajectory: Trajectory, value: float | None, judge: str, reason: str | None = None) -> Judged:
+def _sample(trajectory: Trajectory, value: float | None, judge: str, reason: Unjudged | None = None) -> Judged:
     n = len(trajectory.steps)
-    failures = (*["valued in another row"] * (n - 1), reason) if n > 1 or reason is not None else ()
+    failures = (*[ELSEWHERE] * (n - 1), reason) if n > 1 or reason is not None else ()
     return Judged(trajectory, Judgement(trajectory.id, (*[None] * (n - 1), value), judge, failures=failures))
 
 
@@ -216,7 +216,7 @@ def tree_samples(
             trajectory, value = tree.trajectory(i), tree.nodes[i].value
             if value is None:
                 if silent:
-                    reason = str(tree.nodes[i].meta.get("failure", "not scored"))
+                    reason = silence_of(tree.nodes[i], Unjudged(Reason.NOT_ASKED, "not scored"))
                     found.setdefault((trajectory.key, None), _sample(trajectory, None, judge, reason))
                 continue
             views = [trajectory] if len(trajectory.steps) < 2 else [trajectory, _merged_end(trajectory)]

@@ -18,7 +18,7 @@ from typing import Literal
 from footfall.label.tally import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged, failures_of
 
 __all__ = ["MonteCarlo", "hard_estimate", "monte_carlo", "soft_estimate", "wilson_half_width"]
 
@@ -105,7 +105,7 @@ class MonteCarlo:
 
     def _judgement(self, trace: Trajectory, tallies: dict[str, Tally], charged: set[str]) -> Judgement:
         values: list[float | None] = []
-        failures: list[str | None] = []
+        failures: list[Unjudged | None] = []
         tallied: list[Tally | None] = []
         cost = Cost()
         estimate = soft_estimate if self.estimate == "soft" else hard_estimate
@@ -115,7 +115,7 @@ class MonteCarlo:
             tallied.append(tally)
             if tally is None:
                 values.append(None)
-                failures.append("after the first error")
+                failures.append(AFTER_ERROR)
             else:
                 silent = tally.silence
                 values.append(estimate(tally.successes, tally.rollouts) if silent is None else None)
@@ -126,14 +126,14 @@ class MonteCarlo:
         if len(values) < len(trace.steps):
             stopped = self.until == "first-error" and 0 in values
             values.append(None if stopped else float(bool(trace.correct)))
-            failures.append("after the first error" if stopped else None)
+            failures.append(AFTER_ERROR if stopped else None)
             tallied.append(None)
         return Judgement(
             trajectory_id=trace.id,
             values=tuple(values),
             judge=self.name,
             aspects=counts(tallied),
-            failures=tuple(failures) if any(failures) else (),
+            failures=failures_of(failures),
             cost=cost,
         ).check(trace)
 

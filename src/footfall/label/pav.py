@@ -24,7 +24,7 @@ from footfall.label.probing import Estimate, Plan, Probe, Prober, forget, togeth
 from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = [
     "Improvement", "Reward", "StepAdvantage", "advantages", "best_of_k", "effective_reward", "explore", "improvement", "pav",
@@ -108,7 +108,7 @@ class _Values(NamedTuple):
     """Q after each number of steps from 0 on, or why there is none."""
 
     values: list[float | None]
-    failures: list[str | None]
+    failures: list[Unjudged | None]
 
 
 @dataclass(frozen=True)
@@ -172,22 +172,27 @@ class StepAdvantage:
             values.append(float(bool(trace.correct)))
             failures.append(None)
         lacking = len(trace.steps) + 1 - len(values)
-        return _Values(values + [None] * lacking, failures + ["after the first error"] * lacking)
+        return _Values(values + [None] * lacking, failures + [AFTER_ERROR] * lacking)
 
     def _judgement(self, trace: Trajectory, own: _Values, proved: _Values, cost: Cost) -> Judgement:
         values: list[float | None] = []
-        failures: list[str | None] = []
+        failures: list[Unjudged | None] = []
         for (before, after), reasons in zip(pairwise(proved.values), pairwise(proved.failures), strict=True):
             known = before is not None and after is not None
             values.append(after - before if before is not None and after is not None else None)
-            failures.append(None if known else reasons[1] or f"the prefix before has no value: {reasons[0]}")
+            failures.append(None if known else reasons[1] or _before(reasons[0]))
         effective = tuple(
             None if q is None or a is None else effective_reward(q, a, self.alpha)
             for q, a in zip(own.values[1:], values, strict=True)
         )
         aspects = {"policy": tuple(own.values[1:]), "prover": tuple(proved.values[1:]), "effective": effective}
-        told = tuple(failures) if any(failures) else ()
+        told = failures_of(failures)
         return Judgement(trace.id, tuple(values), self.name, None, aspects, failures=told, cost=cost).check(trace)
+
+
+def _before(reason: Unjudged | None) -> Unjudged:
+    kind = Reason.OTHER if reason is None else reason.reason
+    return Unjudged(kind, f"the prefix before has no value: {reason}")
 
 
 @register("labeller", "pav")

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from footfall.label.tally import Tally
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.types import Cost, Trajectory
+from footfall.types import Cost, Trajectory, Unjudged
 
 __all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "forget", "together"]
 
@@ -51,7 +51,7 @@ class Estimate:
         return tally.successes / tally.rollouts if tally.rollouts and tally.silence is None else None
 
     @property
-    def failure(self) -> str | None:
+    def failure(self) -> Unjudged | None:
         """Why there is no value."""
         return self.tally.silence
 

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from footfall.label.votes import Tie, cut_after_error, read_verdict, read_verdicts, vote
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Cost, Judgement, Message, Trajectory, content_key
+from footfall.types import AFTER_ERROR, Cost, Judgement, Message, Reason, Trajectory, Unjudged, content_key, failures_of
 
 if TYPE_CHECKING:  # these load torch
     from footfall.reward.generative.asking import Asker, Reply, Request
+
+_TIED = Unjudged(Reason.UNDECIDED, "the votes are tied")
 
 __all__ = ["FIRST_ERROR", "NO_REFERENCE", "PROMPTS", "Form", "PromptedJudge", "prompted", "read_first_error"]
 
@@ -70,7 +72,7 @@ class _Vote(NamedTuple):
     """What one reply says of a trace (or of one step), or why it says nothing; and what it cost."""
 
     verdicts: tuple[int, ...] | None
-    reason: str | None
+    reason: Unjudged | None
     text: str
     cost: Cost
 
@@ -166,7 +168,12 @@ class PromptedJudge:
         if reply.failure is not None:
             return _Vote(None, reply.failure, "", reply.cost)
         if reply.cut:
-            return _Vote(None, f"cut at {self.params.max_tokens} tokens before the verdict", reply.text, reply.cost)
+            return _Vote(
+                None,
+                Unjudged(Reason.CUT, f"cut at {self.params.max_tokens} tokens before the verdict"),
+                reply.text,
+                reply.cost,
+            )
         if k:
             verdict = read_verdict(reply.text)
             read: tuple[int, ...] | str = verdict if isinstance(verdict, str) else (verdict,)
@@ -175,7 +182,7 @@ class PromptedJudge:
         else:
             read = read_verdicts(reply.text, len(trajectory.steps))
         if isinstance(read, str):
-            return _Vote(None, read, reply.text, reply.cost)
+            return _Vote(None, Unjudged(Reason.UNREADABLE, read), reply.text, reply.cost)
         return _Vote(read, None, reply.text, reply.cost)
 
     def _second_thoughts(
@@ -193,7 +200,11 @@ class PromptedJudge:
                 if verdict == 1:
                     said = said._replace(cost=cost)
                 else:
-                    reason = "the model finds its own critique unsound" if verdict == 0 else f"meta-critique: {verdict}"
+                    unsound = (
+                        "the model finds its own critique unsound" if verdict == 0 else f"meta-critique: {verdict}"
+                    )
+                    kind = Reason.UNDECIDED if verdict == 0 else Reason.UNREADABLE
+                    reason = Unjudged(kind if reply.failure is None else reply.failure.reason, unsound)
                     said = _Vote(None, reason, said.text, cost)
             checked.append((unit, said))
         return checked
@@ -203,27 +214,29 @@ class PromptedJudge:
         n = len(trajectory.steps)
         labels: list[int | None] = []
         counts: list[float] = []
-        failures: list[str | None] = []
+        failures: list[Unjudged | None] = []
         for votes in units:
             read = [said.verdicts for said in votes if said.verdicts is not None]
             size = 1 if self.form == "step" else n
             labels += vote(read, self.tie) if read else [None] * size
             counts += [float(len(read))] * size
             reason = next((said.reason for said in votes if said.reason), None)
-            failures += ["the votes are tied" if read else reason] * size
+            failures += [_TIED if read else reason] * size
         values = cut_after_error(labels) if self.cut else labels
         if self.form == "first-error" and not self.cut and 0 in labels:
             error = labels.index(0) + 1
             values = [*labels[:error], *[None] * (n - error)]
-            failures[error:] = ["after the first error"] * (n - error)
-        told = tuple(None if value is not None else reason for value, reason in zip(values, failures, strict=True))
+            failures[error:] = [AFTER_ERROR] * (n - error)
+        told = failures_of(
+            None if value is not None else reason for value, reason in zip(values, failures, strict=True)
+        )
         return Judgement(
             trajectory.id,
             tuple(None if value is None else float(value) for value in values),
             self.name,
             aspects={"votes": tuple(counts)},
             rationales=self._rationales(n, units),
-            failures=told if any(told) else (),
+            failures=told,
             cost=Cost.total(said.cost for votes in units for said in votes),
         ).check(trajectory)
 

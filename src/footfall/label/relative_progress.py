@@ -19,7 +19,7 @@ from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, together
 from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["RelativeProgress", "progress_differences", "progress_ratios", "relative_progress", "rollouts_for"]
 
@@ -108,16 +108,16 @@ class RelativeProgress:
         return Judgement(
             trace.id, tuple(values), self.name,
             aspects={"success_rate": tuple(means), "pass_rate": (start.value,) * n},
-            failures=tuple(failures) if any(failures) else (), cost=done.cost,
+            failures=failures_of(failures), cost=done.cost,
         ).check(trace)  # fmt: skip
 
     def _labels(
         self, start: Estimate, estimates: Sequence[Estimate], means: Sequence[float | None]
-    ) -> tuple[list[float | None], list[str | None]]:
+    ) -> tuple[list[float | None], list[Unjudged | None]]:
         n = len(means)
         if not start.value:
-            solved = "the policy never solves this problem, so there is no progress to compare"
-            return [None] * n, [start.failure or solved] * n
+            words = "the policy never solves this problem, so there is no progress to compare"
+            return [None] * n, [start.failure or Unjudged(Reason.UNDECIDED, words)] * n
         known = [mean for mean in means if mean is not None]
         known = known[: next((k for k, mean in enumerate(means) if mean is None), n)]
         compare = progress_ratios if self.compare == "ratio" else progress_differences

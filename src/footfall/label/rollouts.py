@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 
 from footfall.formats import FormatError, read_parquet, write_parquet
 from footfall.policy.protocol import Completion, Finish, SamplingParams
-from footfall.types import Problem, Trajectory, content_key
+from footfall.types import Problem, Trajectory, content_key, image_name
 
 __all__ = ["RolloutStore", "prefix_address"]
 
@@ -37,7 +37,14 @@ def prefix_address(prefix: Trajectory, unfinished: bool = False) -> str:
     """
     problem = prefix.problem
     prompt = problem.prompt if isinstance(problem.prompt, str) else [[m.role, m.content] for m in problem.prompt]
-    read = [problem.domain, problem.images, problem.tools, problem.tables, problem.documents, problem.meta]
+    read = [
+        problem.domain,
+        tuple(map(image_name, problem.images)),
+        problem.tools,
+        problem.tables,
+        problem.documents,
+        problem.meta,
+    ]
     ids = None if prefix.tokenizer is None else [prefix.tokenizer, [step.token_ids for step in prefix.steps]]
     return content_key(prefix.key, prompt, read, ids, *(["unfinished"] if unfinished else []))
 

@@ -21,7 +21,7 @@ from footfall.label.probing import Done, Plan, Probe, Prober, together
 from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Judged, Judgement, Trajectory, content_key
+from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key
 
 __all__ = ["Noise", "SelfDenoising", "balanced", "denoised", "label_noise", "scan"]
 
@@ -67,10 +67,13 @@ def label_noise(found: Sequence[int], true: Sequence[int]) -> Noise:
     return Noise((early + late) / n, early / n, late / n)
 
 
+_NO_ERROR = Unjudged(Reason.UNDECIDED, "no error was found in this unfinished trace")
+
+
 class _Course(NamedTuple):
     confidence: float | None
     rates: list[float]
-    failure: str | None = None
+    failure: Unjudged | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ class SelfDenoising:
         if confidence is None:
             return _Course(None, [], problem.failure)
         if confidence < self.confidence:
-            return _Course(confidence, [], f"the self-confidence is below {self.confidence:g}")
+            unsure = f"the self-confidence is below {self.confidence:g}"
+            return _Course(confidence, [], Unjudged(Reason.UNDECIDED, unsure))
         if trace.correct:
             return _Course(confidence, [])
         rates: list[float] = []
@@ -121,7 +125,7 @@ class SelfDenoising:
             rates.append(estimate.value)
             if estimate.value == 0:
                 break
-        return _Course(confidence, rates, None if 0 in rates else "no error was found in this unfinished trace")
+        return _Course(confidence, rates, None if 0 in rates else _NO_ERROR)
 
     def _judgement(self, trace: Trajectory, done: Done[_Course]) -> Judgement:
         confidence, rates, failure = done.result
@@ -131,7 +135,7 @@ class SelfDenoising:
             known = [1.0] * n if trace.correct else denoised(rates, confidence or 1.0, self.window)
         lacking = n - len(known)
         values = (*known, *[None] * lacking)
-        failures = (*[None] * len(known), *[failure or "after the first error"] * lacking) if lacking else ()
+        failures = (*[None] * len(known), *[failure or AFTER_ERROR] * lacking) if lacking else ()
         aspects = {"success_rate": (*rates, *[None] * (n - len(rates))), "confidence": (confidence,) * n}
         return Judgement(trace.id, values, self.name, None, aspects, failures=failures, cost=done.cost).check(trace)
 

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from footfall.answers import grade
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.types import Cost, Judge, Judgement, Problem, Trajectory
+from footfall.types import Cost, Judge, Judgement, Problem, Reason, Trajectory, Unjudged
 
 __all__ = ["Tally", "counts", "drawn", "finished", "graded", "of_answered", "ungradable"]
 
@@ -42,12 +42,14 @@ class Tally:
                 self.successes += bool(grade(completion.after(prefix, author)).correct)
 
     @property
-    def silence(self) -> str | None:
+    def silence(self) -> Unjudged | None:
         """Why the rollouts say nothing of the prefix: every call failed, or nothing was written to its end."""
         if self.rollouts == 0:
-            return f"all {self.asked} rollouts failed: {self.failure}" if self.asked else None
+            failed = f"all {self.asked} rollouts failed: {self.failure}"
+            return Unjudged(Reason.FAILED_CALL, failed) if self.asked else None
         if self.unfinished == self.rollouts:
-            return f"all {self.rollouts} rollouts were cut before their end: raise max_tokens (--max-tokens)"
+            cut = f"all {self.rollouts} rollouts were cut before their end: raise max_tokens (--max-tokens)"
+            return Unjudged(Reason.CUT, cut)
         return None
 
     @property
@@ -68,10 +70,11 @@ def counts(tallies: Sequence[Tally | None]) -> dict[str, tuple[float | None, ...
     }
 
 
-def ungradable(problem: Problem) -> str | None:
+def ungradable(problem: Problem) -> Unjudged | None:
     """Why rollouts of this problem cannot be graded; `None` if they can."""
     if problem.answer is None:
-        return f"problem {problem.id!r} has no reference answer, so rollouts cannot be graded"
+        words = f"problem {problem.id!r} has no reference answer, so rollouts cannot be graded"
+        return Unjudged(Reason.NO_REFERENCE, words)
     return None
 
 
@@ -92,14 +95,15 @@ def of_answered(judge: F) -> F:
         rows = zip(trajectories, reasons, strict=True)
         said = iter(judge(self, [graded(trajectory) for trajectory, reason in rows if reason is None]))
         return [
-            next(said) if reason is None else _unlabelled(trajectory, self.name, reason)
+            next(said) if reason is None else unlabelled(trajectory, self.name, reason)
             for trajectory, reason in zip(trajectories, reasons, strict=True)
         ]
 
     return cast(F, judge_answered)
 
 
-def _unlabelled(trajectory: Trajectory, judge: str, reason: str) -> Judgement:
+def unlabelled(trajectory: Trajectory, judge: str, reason: Unjudged) -> Judgement:
+    """A judgement without any value, for this reason."""
     n = len(trajectory.steps)
     return Judgement(trajectory.id, (None,) * n, judge, failures=(reason,) * n)
 

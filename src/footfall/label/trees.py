@@ -9,7 +9,21 @@ from functools import cached_property
 
 from footfall.label.probing import Estimate, Plan, Probe, Prober, together
 from footfall.label.tally import finished, graded, ungradable
-from footfall.types import Cost, Json, Judged, Judgement, Problem, Step, Trajectory, Tree
+from footfall.types import (
+    Cost,
+    Json,
+    Judged,
+    Judgement,
+    Node,
+    Problem,
+    Reason,
+    Step,
+    Trajectory,
+    Tree,
+    Unjudged,
+    failures_of,
+    image_name,
+)
 
 __all__ = [
     "Growing",
@@ -26,7 +40,9 @@ __all__ = [
     "value_trees",
 ]
 
-_CUT = "all that follows was cut before its end: raise max_tokens (--max-tokens)"
+_CUT = Unjudged(Reason.CUT, "all that follows was cut before its end: raise max_tokens (--max-tokens)")
+_NOT_PROBED = Unjudged(Reason.NOT_ASKED, "not probed")
+ELSEWHERE = Unjudged(Reason.NOT_ASKED, "valued in another row")
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,15 @@ class TreeBuilder:
 
 
 def _place(parent: int, step: Step) -> tuple[object, ...]:
-    return parent, step.text, step.action, step.observation, step.agent, step.images
+    return (
+        parent,
+        step.text,
+        step.action,
+        step.observation,
+        step.agent,
+        step.author,
+        tuple(map(image_name, step.images)),
+    )
 
 
 @dataclass
@@ -196,7 +220,7 @@ def score_nodes(tree: Tree) -> None:
             right[k] += (node.value or 0.0) if node.terminal else 0.0
             leaves[k] += 1
         if cut or "failure" in node.meta:
-            silences |= {k: _CUT if cut else str(node.meta["failure"]) for k in above if k not in silences}
+            silences |= {k: _CUT if cut else silence_of(node, _NOT_PROBED) for k in above if k not in silences}
         else:
             told.update(above)
     for i, node in enumerate(tree.nodes):
@@ -205,6 +229,12 @@ def score_nodes(tree: Tree) -> None:
         else:
             tree.update(i, value=None, meta={**node.meta, "failure": silences[i]})
     tree.value = right[-1] / leaves[-1] if -1 in told else None
+
+
+def silence_of(node: Node, otherwise: Unjudged) -> Unjudged:
+    """Why a node has no value, from its meta; in a tree that was read from a file, as it was written there."""
+    found = node.meta.get("failure", otherwise)
+    return found if isinstance(found, Unjudged) else Unjudged.read(str(found))
 
 
 def leaf_rows(tree: Tree, judge: str) -> list[Judged]:
@@ -225,13 +255,12 @@ def _row(tree: Tree, path: Sequence[int], judge: str, first: int) -> Judged:
     """The trace along `path`, valued from its step `first` on."""
     trajectory = tree.trajectory(path[-1])
     values: list[float | None] = []
-    failures: list[str | None] = []
+    failures: list[Unjudged | None] = []
     for k, node in enumerate(tree.nodes[i] for i in path):
         values.append(node.value if k >= first else None)
-        reason = str(node.meta.get("failure", "not probed")) if k >= first else "valued in another row"
+        reason = silence_of(node, _NOT_PROBED) if k >= first else ELSEWHERE
         failures.append(reason if values[-1] is None else None)
     if tree.nodes[path[-1]].terminal:
         right = tree.nodes[path[-1]].value
         trajectory = replace(trajectory, correct=None if right is None else right > 0)
-    told = tuple(failures) if any(failures) else ()
-    return Judged(trajectory, Judgement(trajectory.id, tuple(values), judge, failures=told))
+    return Judged(trajectory, Judgement(trajectory.id, tuple(values), judge, failures=failures_of(failures)))

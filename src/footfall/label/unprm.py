@@ -25,7 +25,7 @@ from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 __all__ = [
     "Uncertain", "choose_traces", "probe_order", "rollout_budget", "step_uncertainty", "trace_uncertainty", "unprm",
@@ -36,9 +36,14 @@ Measure = Literal["entropy", "log-sum"]
 Order = Literal["uncertainty", "delta", "sequential", "binary"]
 """The last two need no log-probabilities: step by step, and by bisection. They are what the method is compared with."""
 _TEMPERATURE = 5.0
-_NO_LOGPROBS = (
+_NO_LOGPROBS = Unjudged(
+    Reason.NO_REFERENCE,
     "the trace's tokens have no log-probabilities to order probes by: label traces that `footfall sample` wrote, or take an "
-    "order that needs none (order=sequential or order=binary)"
+    "order that needs none (order=sequential or order=binary)",
+)
+_NO_WEIGHTS = Unjudged(
+    Reason.NO_REFERENCE,
+    "the policy gives no log-probabilities to weigh rollouts by; use weighted=False (--set weighted=false)",
 )
 
 
@@ -125,7 +130,7 @@ def _in_turn(order: Sequence[int], otherwise: int) -> Generator[int, bool, int]:
 class _Found(NamedTuple):
     error: int | None
     probes: int = 0
-    failure: str | None = None
+    failure: Unjudged | None = None
 
 
 @dataclass(frozen=True)
@@ -164,17 +169,17 @@ class Uncertain:
         budget = rollout_budget([rollout.correct for rollout in problem.rollouts], self.enough)
         if budget is None:
             few = f"only {problem.tally.successes} of {self.draws} rollouts of the problem are right"
-            return _Found(None, failure=problem.failure or few)
+            return _Found(None, failure=problem.failure or Unjudged(Reason.UNDECIDED, few))
         (problem,) = yield [Probe(top, self.draws + budget)]
         start = self._value([r for r in problem.rollouts if r.completion.index >= self.draws])
         return (yield from self._probe(trace, course, start, budget))
 
-    def refusal(self, trace: Trajectory) -> str | None:
+    def refusal(self, trace: Trajectory) -> Unjudged | None:
         """Why a graded trace cannot be labelled, whatever its rollouts show; `None` if it can."""
         if trace.correct:
             return None
         if not finished(trace):
-            return "the trace states no answer, so its last step has no outcome"
+            return Unjudged(Reason.NO_REFERENCE, "the trace states no answer, so its last step has no outcome")
         if self.order in ("delta", "uncertainty") and not all(step.logprobs for step in trace.steps):
             return _NO_LOGPROBS
         return None
@@ -189,7 +194,7 @@ class Uncertain:
         return _in_turn([i for i in probe_order(uncertain, self.order) if i < before_last], before_last)
 
     def _probe(
-        self, trace: Trajectory, course: Generator[int, bool, int], start: float | str, budget: int
+        self, trace: Trajectory, course: Generator[int, bool, int], start: float | Unjudged, budget: int
     ) -> Plan[_Found]:
         count = 0
         try:
@@ -198,23 +203,26 @@ class Uncertain:
                 (estimate,) = yield [Probe(trace.prefix(i + 1), budget)]
                 count += 1
                 value = self._value(estimate.rollouts)
-                if isinstance(start, str) or isinstance(value, str):
-                    return _Found(None, count, start if isinstance(start, str) else str(value))
+                for failure in (start, value):
+                    if isinstance(failure, Unjudged):
+                        return _Found(None, count, failure)
+                assert not isinstance(start, Unjudged) and not isinstance(value, Unjudged)
                 i = course.send(value < start)
         except StopIteration as stop:
             return _Found(stop.value, count)
 
-    def _value(self, rollouts: Sequence[Rollout]) -> float | str:
+    def _value(self, rollouts: Sequence[Rollout]) -> float | Unjudged:
         """v of these rollouts, or why there is none."""
         if not rollouts:
-            return "all rollouts failed"
+            return Unjudged(Reason.FAILED_CALL, "all rollouts failed")
         if all(rollout.completion.finish == "length" for rollout in rollouts):
-            return f"all {len(rollouts)} rollouts were cut before their end: raise max_tokens (--max-tokens)"
+            cut = f"all {len(rollouts)} rollouts were cut before their end: raise max_tokens (--max-tokens)"
+            return Unjudged(Reason.CUT, cut)
         weights = []
         for rollout in rollouts:
             tokens = [step.logprobs for step in rollout.completion.steps]
             if self.weighted and (not tokens or None in tokens):
-                return "the policy gives no log-probabilities to weigh rollouts by; use weighted=False (--set weighted=false)"
+                return _NO_WEIGHTS
             flat = [logprob for step in tokens for logprob in step or ()]
             weights.append(math.exp(sum(flat) / len(flat)) if self.weighted and flat else 1.0)
         return weighted_value(weights, [rollout.correct for rollout in rollouts])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from footfall.types import Cost, Step, Trajectory, content_key
@@ -49,7 +49,7 @@ class Completion:
         shared = prefix.tokenizer in (None, self.tokenizer)
         steps = prefix.steps + self.steps
         if not shared:
-            steps = tuple(replace(step, token_ids=None, logprobs=None) for step in steps)
+            steps = tuple(step.without_ids() for step in steps)
         return Trajectory(
             id=f"{prefix.id}/{self.index}",
             problem=prefix.problem,

@@ -21,7 +21,7 @@ from footfall.reward.backbone import Backbone, context_length
 from footfall.reward.batching import pack
 from footfall.reward.pieces import Writer
 from footfall.reward.running import TooLong
-from footfall.types import Cost, Judgement, Trajectory, content_key
+from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
 
 __all__ = ["ImplicitJudge", "LogProbs", "Scored", "Spans", "process_rewards", "token_log_probs"]
 
@@ -179,12 +179,12 @@ class ImplicitJudge:
         q, rewards = process_rewards(ratio_M.double().tolist(), ends, self.beta)
         values = torch.tensor(q, dtype=torch.float64).sigmoid().tolist()
         late = len(trajectory.steps) - len(q)
-        reason = f"ends after token {self.max_length}, which is all that the context holds"
+        late_end = f"ends after token {self.max_length}, which is all that the context holds"
         tokens = len(scored.ids)
         flops = 2.0 * (self.policy.size + self.reference.size) * tokens
         return Judgement(
             trajectory.id, (*values, *[None] * late), self.name,
             aspects={"q": (*q, *[None] * late), "reward": (*rewards, *[None] * late)},
-            failures=(None,) * len(q) + (reason,) * late if late else (),
+            failures=failures_of([None] * len(q) + [Unjudged(Reason.TOO_LONG, late_end)] * late),
             cost=Cost(scored_tokens=2 * tokens, flops=flops, seconds=seconds, calls=2 if tokens else 0),
         )  # fmt: skip

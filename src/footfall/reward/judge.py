@@ -14,7 +14,7 @@ from footfall.reward.reading import Reading
 from footfall.reward.running import Runner, TooLong
 from footfall.reward.step_head import StepHeadModel
 from footfall.reward.step_model import StepModel
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["StepHeadJudge", "step_head"]
 
@@ -116,9 +116,10 @@ class StepHeadJudge:
         logits_SK = torch.cat(list(logits)) if logits else torch.zeros(0, self.model.readout.outputs)
         values, aspects = self.model.columns(logits_SK)
         missing = (None,) * len(late)
-        reasons = tuple(f"ends at token {p + 1}, the context holds {self.model.max_length}" for p in late)
+        holds = f"the context holds {self.model.max_length}"
+        reasons: list[Unjudged | None] = [Unjudged(Reason.TOO_LONG, f"ends at token {p + 1}, {holds}") for p in late]
         return Judgement(
             trajectory.id, values + missing, self.name,
             aspects={name: column + missing for name, column in aspects.items()},
-            failures=(None,) * len(values) + reasons if reasons else (), cost=cost,
+            failures=failures_of([*[None] * len(values), *reasons]), cost=cost,
         )  # fmt: skip

@@ -16,13 +16,13 @@ from footfall.reward.checkpoint import CheckpointModel
 from footfall.reward.pieces import Piece, Writer
 from footfall.reward.reading import Reading
 from footfall.reward.running import Runner, TooLong
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
-__all__ = ["AFTER_ERROR", "FAILED", "Passes", "TwoPassJudge"]
+__all__ = ["NOT_AFTER_ERROR", "FAILED", "Passes", "TwoPassJudge"]
 
 FAILED = -1.0
 """The value of a step with a bad mark."""
-AFTER_ERROR = "not judged after the first error"
+NOT_AFTER_ERROR = Unjudged(Reason.AFTER_ERROR, "not judged after the first error")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class TwoPassJudge:
 
     def _judgement(self, n: int, trajectory: Trajectory, known: dict[_Place, _Step], cost: Cost) -> Judgement:
         values: list[float | None] = []
-        failures: list[str | None] = []
+        failures: list[Unjudged | None] = []
         columns: dict[str, list[float | None]] = {name: [] for name in (*self.passes.marks, self.passes.value)}
         failed = False
         for k in range(len(trajectory.steps)):
@@ -151,13 +151,14 @@ class TwoPassJudge:
         aspects = {name: tuple(column) for name, column in columns.items()}
         return Judgement(
             trajectory.id, tuple(values), self.name, aspects=aspects,
-            failures=tuple(failures) if any(failures) else (), cost=cost,
+            failures=failures_of(failures), cost=cost,
         )  # fmt: skip
 
-    def _failure(self, step: _Step | None, failed: bool) -> str | None:
+    def _failure(self, step: _Step | None, failed: bool) -> Unjudged | None:
         """Why a step gets no value, if it gets none."""
         if failed and not self.judge_all:
-            return AFTER_ERROR
+            return NOT_AFTER_ERROR
         if step is None or (self._good(step) and step.value is None):
-            return f"with what stands before it, the step does not fit in a context of {self.model.max_length}"
+            words = f"with what stands before it, the step does not fit in a context of {self.model.max_length}"
+            return Unjudged(Reason.TOO_LONG, words)
         return None

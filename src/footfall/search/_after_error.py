@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from footfall.types import Judgement
+from footfall.types import Judgement, Reason, Unjudged, failures_of
 
 __all__ = ["carried"]
-
-_REASON = "after the first error"
-"""How all judges that stop there begin or end their reason for having no value."""
 
 
 def carried(said: Judgement) -> Judgement:
     """The same judgement with the error's value on the steps after it; unchanged if nothing was left out for that."""
-    if not any(_REASON in (reason or "") for reason in said.failures):
+    if not any(map(_stopped, said.failures)):
         return said
     values, failures = list(said.values), list(said.failures)
     known: float | None = None
     for k, value in enumerate(said.values):
-        if value is None and known is not None and _REASON in (failures[k] or ""):
+        if value is None and known is not None and _stopped(failures[k]):
             values[k], failures[k] = known, None
         else:
             known = value
-    return replace(said, values=tuple(values), failures=tuple(failures) if any(failures) else ())
+    return replace(said, values=tuple(values), failures=failures_of(failures))
+
+
+def _stopped(why: Unjudged | None) -> bool:
+    return why is not None and why.reason is Reason.AFTER_ERROR

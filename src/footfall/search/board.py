@@ -205,10 +205,10 @@ class Board:
         foreign = tokenizer != self.tree.tokenizer
         node = parent
         for step in steps:
-            own = replace(step, token_ids=None, logprobs=None) if foreign else step
+            own = step.without_ids() if foreign else step
             node = self.tree.add(node, own, meta=dict(meta or {}))
             self._author[node] = author
-        if finish == "step" and extract(self.tree.nodes[node].step.written, self.problem.domain) is not None:
+        if finish == "step" and extract(self.tree.nodes[node].step.solution, self.problem.domain) is not None:
             finish = "end"
         self._finish[node] = finish
         self._written[node] = cost
@@ -251,7 +251,7 @@ class Board:
             known.pop(node, None)
         self._written[node] = self._written.get(node, Cost()) + completion.cost
         finish: str = "step" if more else completion.finish
-        if finish == "step" and extract(whole.written, self.problem.domain) is not None:
+        if finish == "step" and extract(whole.solution, self.problem.domain) is not None:
             finish = "end"
         self._finish[node] = finish
         cost = self.tree.nodes[node].cost + completion.cost

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from footfall.types import Cost, Judge, Judgement, Trajectory
+from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["Priced", "Reader", "tokens_of_text"]
+
+_UNKNOWN = Unjudged(Reason.NOT_ASKED, "no value is known")
 
 
 def tokens_of_text(text: str) -> int:
@@ -68,9 +70,9 @@ class Priced:
 
     def _judgement(self, trajectory: Trajectory, keys: Sequence[str], partial: bool) -> Judgement:
         found = tuple(self.memory[key] for key in keys)
-        failures = tuple("no value is known" if value is None else None for value in found)
+        failures = failures_of(_UNKNOWN if value is None else None for value in found)
         return Judgement(
-            trajectory.id, found, self.name, failures=failures if any(failures) else (),
+            trajectory.id, found, self.name, failures=failures,
             cost=Cost(scored_tokens=self._tokens(trajectory, keys, partial), calls=1),
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from footfall.registry import register
-from footfall.types import Cost, Judge, Judgement, Trajectory, content_key
+from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
 from footfall.worlds import TruthJudge
 from footfall.worlds.judges import truth_of
 
@@ -60,23 +60,22 @@ class Noisy:
 
     def _flip(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
         values: list[float | None] = []
-        failures: list[str | None] = []
+        failures: list[Unjudged | None] = []
         for k, true in enumerate(truth.check(trajectory).values):
             key = trajectory.prefix(k + 1).key
             if true is None:
-                failures.append((truth.failures[k] if truth.failures else None) or "no truth is known")
+                failures.append(truth.failure(k) or Unjudged(Reason.UNCHECKABLE, "no truth is known"))
                 values.append(None)
             elif chance(self.seed, key, "silent") < self.silent:
-                failures.append("the noisy judge is silent")
+                failures.append(Unjudged(Reason.UNDECIDED, "the noisy judge is silent"))
                 values.append(None)
             else:
                 rate = self.false_negative if true >= 0.5 else self.false_positive
                 wrong = chance(self.seed, key, "flip") < rate
                 failures.append(None)
                 values.append(float((true >= 0.5) != wrong))
-        told = tuple(failures) if any(failures) else ()
         cost = truth.cost + Cost(generated_tokens=self.price * len(values))
-        return Judgement(trajectory.id, tuple(values), self.name, failures=told, cost=cost)
+        return Judgement(trajectory.id, tuple(values), self.name, failures=failures_of(failures), cost=cost)
 
 
 @register("labeller", "noisy")

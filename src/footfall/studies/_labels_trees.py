@@ -21,7 +21,7 @@ from footfall.label.tally import drawn
 from footfall.label.trees import leaf_rows
 from footfall.studies._labels_setting import Setting, scripted
 from footfall.studies._labels_words import WordWriter
-from footfall.types import Cost, Judged, Problem, Trajectory
+from footfall.types import Cost, Judged, Problem, Trajectory, failures_of
 
 
 class Paid(Protocol):
@@ -114,7 +114,7 @@ def by_segments(row: Judged) -> Judged:
         values.append(following)
     filled = tuple(reversed(values))
     failures = tuple(why if value is None else None for value, why in zip(filled, said.failures, strict=False))
-    told = failures if any(failures) else ()
+    told = failures_of(failures)
     return Judged(
         trajectory, replace(said, values=filled, aspects={"mc": said.values}, failures=told).check(trajectory)
     )

@@ -21,7 +21,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from footfall.store import Run, RunError
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory, content_key
+from footfall.types import (
+    AFTER_ERROR,
+    Cost,
+    Judge,
+    Judged,
+    Judgement,
+    Problem,
+    Reason,
+    Trajectory,
+    Unjudged,
+    content_key,
+    failures_of,
+)
 
 if TYPE_CHECKING:
     from footfall.reward.judge import StepHeadJudge
@@ -134,16 +146,16 @@ def until_first_error(judgement: Judgement, threshold: float = 0.5) -> Judgement
     A step that was not judged ends the labels too: nobody can say whether the first error is there.
     """
     values: list[float | None] = []
-    failures: list[str | None] = []
-    ended: str | None = None
+    failures: list[Unjudged | None] = []
+    ended: Unjudged | None = None
     for k, value in enumerate(judgement.values):
         if ended is None and value is None:
-            ended = (judgement.failures[k] if judgement.failures else None) or "the judge said nothing"
+            ended = judgement.failure(k) or Unjudged(Reason.OTHER, "the judge said nothing")
         values.append(None if ended is not None or value is None else float(value >= threshold))
         failures.append(ended)
         if ended is None and value is not None and value < threshold:
-            ended = "after the first error"
-    reasons = tuple(failures) if any(failures) else ()
+            ended = AFTER_ERROR
+    reasons = failures_of(failures)
     return replace(judgement, values=tuple(values), aspects={}, rationales=(), failures=reasons)
 
 

@@ -17,7 +17,7 @@ from footfall.label.estimate import Plan, TokenCount, Volume, planned
 from footfall.label.probing import forget
 from footfall.train.active import Uncertain, until_first_error
 from footfall.train.self_training import pseudo_label
-from footfall.types import Cost, Judge, Judgement, Trajectory
+from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged
 
 __all__ = ["Doubted", "FirstError", "Sure"]
 
@@ -61,7 +61,7 @@ class Sure:
         if sure is not None:
             return replace(sure, judge=self.name, cost=said.cost)
         why = f"the PRM is not sure (above {self.confidence:g}) of every step up to its first predicted error"
-        return _silent(said, self.name, why)
+        return _silent(said, self.name, Unjudged(Reason.UNDECIDED, why))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Doubted:
         said = self.prm.judge(trajectories)
         unsure = Uncertain(self.confidence, self.spread).keep(trajectories, said)
         asked = iter(self.judged_by.judge([t for t, kept in zip(trajectories, unsure, strict=True) if kept]))
-        why = "the PRM is sure of this trace, so it is not worth a label"
+        why = Unjudged(Reason.NOT_ASKED, "the PRM is sure of this trace, so it is not worth a label")
         return [
             self._labelled(next(asked), read.cost) if kept else _silent(read, self.name, why)
             for read, kept in zip(said, unsure, strict=True)
@@ -141,7 +141,7 @@ class FirstError:
         forget(self.judged_by)
 
 
-def _silent(said: Judgement, judge: str, why: str) -> Judgement:
+def _silent(said: Judgement, judge: str, why: Unjudged) -> Judgement:
     n = len(said.values)
-    reasons = tuple((said.failures[k] if said.failures else None) or why for k in range(n))
+    reasons = tuple(said.failure(k) or why for k in range(n))
     return Judgement(said.trajectory_id, (None,) * n, judge, failures=reasons, cost=said.cost)

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from footfall.store import Run
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judged, Judgement, Problem, Trajectory, content_key
+from footfall.types import Cost, Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 __all__ = [
     "PairLabel", "SelfTrained", "Taught", "pair_label", "pseudo_label", "self_train_prm", "self_training",
@@ -48,6 +48,9 @@ def pair_label(p_first: float, p_first_swapped: float) -> PairLabel:
     return PairLabel(p > 0.5, max(p, 1 - p))
 
 
+_PREDICTED = Unjudged(Reason.AFTER_ERROR, "after the first predicted error")
+
+
 def pseudo_label(judgement: Judgement, confidence: float = 0.8, threshold: float = 0.5) -> Judgement | None:
     """What a PRM says of a trace as hard labels up to its first predicted error; `None` if it is not sure of all of them."""
     labels: list[float | None] = []
@@ -60,7 +63,7 @@ def pseudo_label(judgement: Judgement, confidence: float = 0.8, threshold: float
     if not labels:
         return None
     rest = len(judgement.values) - len(labels)
-    reasons = (None,) * len(labels) + ("after the first predicted error",) * rest if rest else ()
+    reasons = (None,) * len(labels) + (_PREDICTED,) * rest if rest else ()
     name = f"self({judgement.judge},confidence={confidence:g})"
     return Judgement(judgement.trajectory_id, (*labels, *(None,) * rest), name, failures=reasons)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from footfall.registry import create, register
-from footfall.types import Judgement, Trajectory
+from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds.arithmetic import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.logic import LogicPolicy
 from footfall.worlds.scripted import MoveWriter, ScriptedPolicy, keep, registered_name
@@ -64,7 +64,7 @@ class TruthJudge:
     def _judge(self, trajectory: Trajectory) -> Judgement:
         said = self._said(trajectory)
         worth = {StepTruth.RIGHT: 1.0, StepTruth.WRONG: 0.0, StepTruth.CONSEQUENT: self.consequent}
-        failures = tuple(reason if truth is None else None for truth, reason in said)
+        failures = failures_of(None if t is not None else Unjudged(Reason.UNCHECKABLE, why) for t, why in said)
         return Judgement(
             trajectory.id,
             values=tuple(None if truth is None else worth[truth] for truth, _ in said),
@@ -74,7 +74,7 @@ class TruthJudge:
                 for kind in StepTruth
             },
             rationales=tuple(None if t is None else f"{t.value}: {why}" if why else t.value for t, why in said),
-            failures=failures if any(failures) else (),
+            failures=failures,
         )
 
     def _said(self, trajectory: Trajectory) -> Sequence[Said]:

@@ -10,7 +10,7 @@ import torch
 
 from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
-from footfall.reward.two_pass import AFTER_ERROR
+from footfall.reward.two_pass import NOT_AFTER_ERROR
 from tests.reward.families.reference import QUESTION, STEPS, TOLERANCE, next_logits, trace
 from tests.reward.tiny_checkpoints import qwen_tokenizer, random_linear, save_checkpoint
 
@@ -84,7 +84,7 @@ def test_stopping_at_the_first_error_says_so_of_the_steps_after_it(tiny: tuple[P
     stopped = create("reward", "pathfinder", path=folder, judge_all=False).judge([trace(*LONG)])[0]
     first = every.values.index(-1.0)
     assert stopped.values[: first + 1] == every.values[: first + 1]
-    assert set(stopped.values[first + 1 :]) == {None} and set(stopped.failures[first + 1 :]) == {AFTER_ERROR}
+    assert set(stopped.values[first + 1 :]) == {None} and set(stopped.failures[first + 1 :]) == {NOT_AFTER_ERROR}
     assert stopped.judge != every.judge
 
 

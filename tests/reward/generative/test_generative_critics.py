@@ -10,7 +10,7 @@ from footfall.registry import create
 from footfall.reward.generative.critic import Opinion, settle, share_of_yes
 from footfall.reward.generative.first_error import majority, read_index
 from footfall.reward.generative.prmbench_critic import read_scores
-from footfall.types import Judge, Judgement
+from footfall.types import Judge, Judgement, Reason, Unjudged
 from tests.reward.generative.scripted import BROKEN, CUT, THREE, Scripted, trace
 
 
@@ -33,10 +33,11 @@ class TestSharedParts:
         assert settle([Opinion(v) for v in values]).value == pytest.approx(mean, abs=1e-6)
 
     def test_a_sample_without_an_opinion_is_no_zero(self) -> None:
-        found = settle([Opinion(None, "cut"), Opinion(0.8), Opinion(0.6)])
+        cut, babble = Unjudged(Reason.CUT, "cut"), Unjudged(Reason.UNREADABLE, "babble")
+        found = settle([Opinion(None, cut), Opinion(0.8), Opinion(0.6)])
         assert found.value == pytest.approx(0.7)
         assert (found.failure, found.samples) == (None, 2)
-        assert settle([Opinion(None, "cut"), Opinion(None, "babble")]).failure == "cut"
+        assert settle([Opinion(None, cut), Opinion(None, babble)]).failure == "cut"
 
 
 class TestFirstError:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from footfall.encoding import Template
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
-from footfall.types import Cost, Message, Problem, Step, Trajectory
+from footfall.types import Cost, Message, Problem, Reason, Step, Trajectory, Unjudged
 
 if TYPE_CHECKING:
     from footfall.policy.torch_policy import TorchPolicy
@@ -51,7 +51,7 @@ class Reply:
     stop: str | None = None
     cut: bool = False
     """Ended by max_tokens, not by the model."""
-    failure: str | None = None
+    failure: Unjudged | None = None
     """Why there is no text at all."""
     cost: Cost = field(default_factory=Cost)
 
@@ -120,7 +120,7 @@ class Asker:
             text = text.removesuffix("\n").removesuffix(tokenizer.eos_token)
         return text + request.opening
 
-    def _too_long(self, prefix: Trajectory, max_tokens: int) -> str | None:
+    def _too_long(self, prefix: Trajectory, max_tokens: int) -> Unjudged | None:
         """In process a sequence that cannot fit would stop the whole batch; a server says so itself."""
         if not _in_process(self._writer):
             return None
@@ -129,11 +129,12 @@ class Asker:
         if limit is None or length + max_tokens <= limit:
             return None
         asked = f"the question has {length} tokens and the critique may have {max_tokens} (max_tokens; --max-tokens)"
-        return f"{asked}, the context holds {limit}"
+        return Unjudged(Reason.TOO_LONG, f"{asked}, the context holds {limit}")
 
     def _reply(self, request: Request, prefix: Trajectory, completion: Completion) -> Reply:
         if completion.finish == "error":
-            return Reply("", failure=completion.error or "the policy failed", cost=completion.cost)
+            why = Unjudged(Reason.FAILED_CALL, completion.error or "the policy failed")
+            return Reply("", failure=why, cost=completion.cost)
         text = self._text(prefix, completion)
         found = [(text.find(stop), stop) for stop in request.stops if stop in text]
         if found:

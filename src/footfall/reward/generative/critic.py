@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from footfall.bound import Bound
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.reward.generative.asking import Asker, Reply, Request
-from footfall.types import Cost, Judgement, Message, Trajectory, content_key
+from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudged, content_key, failures_of
+
+_NOBODY = Unjudged(Reason.NOT_ASKED, "nobody was asked")
 
 __all__ = ["Critic", "Opinion", "Settled", "numbered", "say", "settle", "share_of_yes"]
 
@@ -22,7 +24,7 @@ class Opinion:
     """What one sample says of one step: a value, or the reason why it says nothing."""
 
     value: float | None = None
-    reason: str | None = None
+    reason: Unjudged | None = None
     text: str = ""
     cost: Cost = field(default_factory=Cost)
 
@@ -32,7 +34,7 @@ class Settled:
     """What all samples together say of one step."""
 
     value: float | None
-    failure: str | None = None
+    failure: Unjudged | None = None
     rationale: str | None = None
     samples: int = 0
     """How many samples had an opinion."""
@@ -54,7 +56,7 @@ def settle(opinions: Sequence[Opinion]) -> Settled:
     if said:
         mean = sum(value for value, _ in said) / len(said)
         return Settled(mean, None, said[0][1] or None, len(said), cost)
-    reason = next((opinion.reason for opinion in opinions if opinion.reason), "nobody was asked")
+    reason = next((opinion.reason for opinion in opinions if opinion.reason), _NOBODY)
     return Settled(None, reason, next((o.text for o in opinions if o.text), None), 0, cost)
 
 
@@ -133,7 +135,7 @@ class Critic:
         for request, (yes, no) in zip(requests, self.asker.choose(requests, options), strict=True):
             cost = Cost(scored_tokens=self.asker.tokens(request), calls=1)
             if yes is None or no is None:
-                reason = "the policy gives no log-probabilities, so the verdict has none"
+                reason = Unjudged(Reason.NO_REFERENCE, "the policy gives no log-probabilities, so the verdict has none")
                 opinions.append(Opinion(None, reason, request.opening, cost))
             else:
                 opinions.append(Opinion(share_of_yes(yes, no), None, request.opening, cost))
@@ -148,20 +150,24 @@ class Critic:
         cost: Cost = Cost(),
     ) -> Judgement:
         """One settled opinion a step; `cost` is what the steps do not carry themselves."""
-        failures = tuple(step.failure for step in steps)
         said = {"samples": tuple(float(step.samples) for step in steps)}
         return Judgement(
             trajectory.id, tuple(step.value for step in steps), self.name, value,
             aspects={**said, **(aspects or {})}, rationales=tuple(step.rationale for step in steps),
-            failures=failures if any(failures) else (), cost=cost + Cost.total(step.cost for step in steps),
+            failures=failures_of(step.failure for step in steps), cost=cost + Cost.total(step.cost for step in steps),
         ).check(trajectory)  # fmt: skip
 
 
-def unusable(reply: Reply, max_tokens: int) -> str | None:
+def unreadable(words: str) -> Unjudged:
+    """Why a reply that came to its end says nothing."""
+    return Unjudged(Reason.UNREADABLE, words)
+
+
+def unusable(reply: Reply, max_tokens: int) -> Unjudged | None:
     """Why nothing can be read from a reply; None if it ended as it should."""
     if reply.failure is not None:
         return reply.failure
-    return f"cut at {max_tokens} tokens before the verdict" if reply.cut else None
+    return Unjudged(Reason.CUT, f"cut at {max_tokens} tokens before the verdict") if reply.cut else None
 
 
 def per_trace(trajectories: Iterable[Trajectory], settled: Sequence[Settled]) -> list[list[Settled]]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Settled, say, unusable
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.reward.generative.critic import Critic, Settled, say, unreadable, unusable
+from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged
 
 __all__ = ["FirstErrorCritic", "critic", "majority", "read_index"]
 
@@ -36,16 +36,16 @@ within \\boxed{{}}."""
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
 
-def read_index(text: str, steps: int) -> int | str:
+def read_index(text: str, steps: int) -> int | Unjudged:
     """The index in the last box without inner braces; a reason if there is none or it names no paragraph."""
     boxes = _BOX.findall(text)
     if not boxes:
-        return "unparsable: no \\boxed{} in the critique"
+        return unreadable("unparsable: no \\boxed{} in the critique")
     if not re.fullmatch(r"\s*-?\d{1,6}\s*", boxes[-1]):
-        return f"unparsable: the box holds {boxes[-1][:40]!r}, no index"
+        return unreadable(f"unparsable: the box holds {boxes[-1][:40]!r}, no index")
     index = int(boxes[-1])
     if not -1 <= index < steps:
-        return f"unparsable: the critique names paragraph {index}, there are {steps} from 0 on"
+        return unreadable(f"unparsable: the critique names paragraph {index}, there are {steps} from 0 on")
     return index
 
 
@@ -76,7 +76,7 @@ class FirstErrorCritic(Critic):
         read = [unusable(reply, self.params.max_tokens) or read_index(reply.text, n) for reply in replies]
         votes = [index for index in read if isinstance(index, int)]
         if not votes:
-            first = next(reason for reason in read if isinstance(reason, str))
+            first = next(reason for reason in read if isinstance(reason, Unjudged))
             texts = [replies[0].text or None] + [None] * (n - 1)
             return self.judgement(trajectory, [Settled(None, first, text) for text in texts], cost=cost)
         index = majority(votes)
@@ -85,7 +85,7 @@ class FirstErrorCritic(Critic):
         at = index if index >= 0 else n - 1
         steps = [
             Settled(1.0 if index < 0 or k < index else 0.0, None, critique if k == at else None, len(votes))
-            if index < 0 or k <= index else Settled(None, "after the first error")
+            if index < 0 or k <= index else Settled(None, AFTER_ERROR)
             for k in range(n)
         ]  # fmt: skip
         named = tuple(sum(vote == k for vote in votes) / len(votes) for k in range(n))

@@ -21,7 +21,9 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.asking import Reply, Request
 from footfall.reward.generative.critic import Critic, Opinion, Settled, settle
-from footfall.types import Cost, Judgement, Message, Trajectory
+from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudged
+
+_NO_VERDICT = Unjudged(Reason.UNREADABLE, "unparsable: the critique ends without Yes or No in a box")
 
 __all__ = ["Execute", "GenPRM", "genprm"]
 
@@ -48,7 +50,7 @@ class _Path:
     request: Request
     analysis: str = ""
     text: str = ""
-    reason: str | None = None
+    reason: Unjudged | None = None
     written: int = 0
     cost: Cost = field(default_factory=Cost)
 
@@ -93,7 +95,9 @@ class _Dialogue:
             self.messages.append(Message("assistant", settled.rationale or ""))
             return
         k, rest = len(self.settled), len(self.trajectory.steps) - len(self.settled)
-        self.settled += [Settled(None, f"step {k} has no critique that the dialogue could go on from")] * rest
+        self.settled += [
+            Settled(None, Unjudged(Reason.NOT_ASKED, f"step {k} has no critique that the dialogue could go on from"))
+        ] * rest
 
     @property
     def done(self) -> bool:
@@ -177,7 +181,7 @@ class GenPRM(Critic):
         opinions = []
         for path in paths:
             if path.reason is not None or path.verdict is None:
-                reason = path.reason or "unparsable: the critique ends without Yes or No in a box"
+                reason = path.reason or _NO_VERDICT
                 opinions.append(Opinion(None, reason, path.text, path.cost))
                 continue
             said = next(found)

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Opinion, numbered, say, settle, unusable
-from footfall.types import Judgement, Trajectory
+from footfall.reward.generative.critic import Critic, Opinion, numbered, say, settle, unreadable, unusable
+from footfall.types import Judgement, Trajectory, Unjudged
 
 __all__ = ["PRMBenchCritic", "prmbench_critic", "read_scores"]
 
@@ -29,20 +29,20 @@ Example of a reply to a solution of three steps whose second step repeats the fi
 {"validity": [0.9, 0.8, -0.7], "redundancy": [-0.9, 0.8, -0.6]}"""
 
 
-def read_scores(text: str, steps: int) -> dict[str, list[float]] | str:
+def read_scores(text: str, steps: int) -> dict[str, list[float]] | Unjudged:
     """Both lists from the last JSON object that has them; a reason if they are not what was asked for."""
     found = [table for table in _objects(text) if all(key in table for key in KEYS)]
     if not found:
-        return "unparsable: no JSON object with validity and redundancy"
+        return unreadable("unparsable: no JSON object with validity and redundancy")
     scores: dict[str, list[float]] = {}
     for key in KEYS:
         column = found[-1][key]
         if not isinstance(column, list) or len(column) != steps:
             size = f"{len(column)} scores" if isinstance(column, list) else f"a {type(column).__name__}"
-            return f"unparsable: {key} has {size} for {steps} steps"
+            return unreadable(f"unparsable: {key} has {size} for {steps} steps")
         numbers = [float(x) for x in column if isinstance(x, int | float) and not isinstance(x, bool) and -1 <= x <= 1]
         if len(numbers) != steps:
-            return f"unparsable: {key} holds something that is no number between -1 and 1"
+            return unreadable(f"unparsable: {key} holds something that is no number between -1 and 1")
         scores[key] = numbers
     return scores
 
@@ -85,8 +85,8 @@ class PRMBenchCritic(Critic):
                     first = k == 0 and key == KEYS[0]
                     columns[key][k].append(
                         Opinion(
-                            None if isinstance(read, str) else read[key][k],
-                            read if isinstance(read, str) else None,
+                            None if isinstance(read, Unjudged) else read[key][k],
+                            read if isinstance(read, Unjudged) else None,
                             reply.text if first else "",
                             *([reply.cost] if first else []),
                         )

@@ -17,8 +17,8 @@ from typing import Literal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Opinion, Settled, per_trace, say, settle, unusable
-from footfall.types import Judgement, Trajectory
+from footfall.reward.generative.critic import Critic, Opinion, Settled, per_trace, say, settle, unreadable, unusable
+from footfall.types import AFTER_ERROR, Judgement, Trajectory, Unjudged
 
 __all__ = ["ThinkPRM", "read_verdicts", "thinkprm"]
 
@@ -43,13 +43,13 @@ _LABEL = re.compile(r"^\s*(##\s*)?Step \d+:")
 _VERDICT = re.compile(r"\\boxed\{(correct|incorrect)\}")
 
 
-def read_verdicts(text: str, steps: int) -> list[bool] | str:
+def read_verdicts(text: str, steps: int) -> list[bool] | Unjudged:
     """The boxed verdicts in order, up to the first error; a reason if they cannot be those of the steps."""
     found = [verdict == "correct" for verdict in _VERDICT.findall(text)]
     if not found:
-        return "unparsable: no step has a boxed verdict"
+        return unreadable("unparsable: no step has a boxed verdict")
     if len(found) > steps:
-        return f"unparsable: {len(found)} boxed verdicts for {steps} steps"
+        return unreadable(f"unparsable: {len(found)} boxed verdicts for {steps} steps")
     return found[: found.index(False) + 1] if False in found else found
 
 
@@ -138,9 +138,9 @@ class ThinkPRM(Critic):
 def _verdicts(reply: Reply, steps: int, max_tokens: int) -> list[Opinion]:
     """One chain's opinion of each step; its text stands at the first."""
     read = unusable(reply, max_tokens) or read_verdicts(reply.text, steps)
-    if isinstance(read, str):
+    if isinstance(read, Unjudged):
         return [Opinion(None, read, reply.text if k == 0 else "") for k in range(steps)]
-    after = "after the first error" if not read[-1] else "the critique has no verdict for it"
+    after = AFTER_ERROR if not read[-1] else unreadable("the critique has no verdict for it")
     return [
         Opinion(float(read[k]), None, reply.text.strip() if k == 0 else "") if k < len(read) else Opinion(None, after)
         for k in range(steps)

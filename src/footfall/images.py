@@ -1,0 +1,57 @@
+"""Images by content: a reference with the hash of what it points to is one name for every copy of the picture.
+
+    plots/a.png  ->  plots/a.png#sha256=9f2c…      (`footfall.types.image_name` is then sha256:9f2c…)
+
+Pixels stay where they are. A picture that cannot be read here (an address on the web) keeps its reference as its name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+from footfall.types import IMAGE_HASH
+
+MOST_BYTES = 64 << 20
+"""Of one image; what is larger is refused."""
+
+
+def pinned(reference: str, folder: str | os.PathLike[str]) -> str:
+    """The reference with the content's hash behind it, where the content is at hand: a file under `folder`, or a `data:` URL.
+
+    A path that leads out of the folder is not followed: the data that names it is not trusted.
+    """
+    if IMAGE_HASH in reference:
+        return reference
+    content = _inline(reference) if reference.startswith("data:") else _file(reference, Path(folder))
+    return reference if content is None else f"{reference}{IMAGE_HASH}{hashlib.sha256(content).hexdigest()}"
+
+
+def _inline(reference: str) -> bytes | None:
+    head, comma, body = reference.partition(",")
+    if not comma:
+        return None
+    if not head.endswith(";base64"):
+        return unquote_to_bytes(body)
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"the image {reference[:40]}… is no base64: {error}") from error
+
+
+def _file(reference: str, folder: Path) -> bytes | None:
+    root = folder.resolve()
+    try:
+        path = (root / reference).resolve()
+        if not path.is_relative_to(root) or not path.is_file():
+            return None
+        size = path.stat().st_size
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+    if size > MOST_BYTES:
+        raise ValueError(f"{path} has {size:,} bytes, an image has at most {MOST_BYTES:,}")
+    return path.read_bytes()
