@@ -116,7 +116,7 @@ def test_only_what_carries_no_ids_of_this_vocabulary_is_tokenised() -> None:
     assert sorted(texts_to_tokenise(tokenizer, own)) == [TRACE.separator, "The answer is 7."]
     assert texts_to_tokenise(tokenizer, replace(own, steps=mixed[:1])) == []
     foreign = replace(own, tokenizer="another vocabulary")
-    assert texts_to_tokenise(tokenizer, foreign) == [TRACE.separator, "3 + 4 = 7.", "The answer is 7."]
+    assert sorted(texts_to_tokenise(tokenizer, foreign)) == [TRACE.separator, "3 + 4 = 7.", "The answer is 7."]
 
 
 @pytest.mark.parametrize("template", [PLAIN, Template("chat")])

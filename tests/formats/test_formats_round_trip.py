@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from footfall import formats
 from footfall.formats._fields import Fields
 from footfall.formats.processbench import first_error_labels
-from footfall.types import Cost, Json, Judged, Judgement, Message, Node, Problem, SearchResult, Step, Trajectory, Tree
+from footfall.types import (
+    Cost,
+    Json,
+    Judged,
+    Judgement,
+    Message,
+    Node,
+    Problem,
+    Reason,
+    SearchResult,
+    Step,
+    Trajectory,
+    Tree,
+    Unjudged,
+)
 
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=12)
 names = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -33,8 +47,10 @@ problems = st.builds(
 maybe = st.none() | texts
 steps = st.builds(
     Step, texts, maybe, maybe, maybe, several, st.none() | st.lists(st.integers(0, 2**31), max_size=3).map(tuple),
-    st.none() | st.lists(numbers, max_size=3).map(tuple),
+    st.none() | st.lists(numbers, max_size=3).map(tuple), st.sampled_from(["policy", "environment", "agent", "person"]),
+    st.none() | st.lists(st.integers(0, 2**31), max_size=3).map(tuple),
 )  # fmt: skip
+reasons = st.builds(Unjudged, st.sampled_from(Reason), texts)
 trajectories = st.builds(
     Trajectory, names, problems, st.lists(steps, max_size=3).map(tuple), maybe, st.none() | st.booleans(), maybe,
     texts, texts, costs, metas,
@@ -55,7 +71,8 @@ def judged(draw: st.DrawFn) -> Judged:
     said = st.builds(
         Judgement, st.just(trajectory.id), column(n, numbers), texts, st.none() | numbers,
         st.dictionaries(texts, column(n, numbers), max_size=2), st.just(()) | column(n, texts),
-        st.just(()) | column(n, texts), costs,
+        st.just(()) | column(n, reasons), costs, st.none() | numbers,
+        st.just(()) | st.lists(st.lists(numbers, max_size=2).map(tuple), min_size=n, max_size=n).map(tuple),
     )  # fmt: skip
     return Judged(trajectory, draw(said))
 
