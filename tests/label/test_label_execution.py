@@ -7,7 +7,7 @@ import pytest
 from footfall.label.execution import Execution, asserts_of, execution, mutation_rows
 from footfall.label.mutation import normal, variants
 from footfall.registry import create
-from footfall.tools.sandbox import why_no_walls
+from footfall.tools import why_no_walls
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import CodePolicy, CodeWorld
 

@@ -20,8 +20,8 @@ from footfall.formal.reading import worded_equations
 from footfall.label.formal import Formal, balanced
 from footfall.registry import create
 from footfall.reward.readout import Readout
+from footfall.tools import why_no_walls
 from footfall.tools.algebra import implied
-from footfall.tools.sandbox import why_no_walls
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ArithmeticPolicy, ArithmeticWorld, LogicPolicy, LogicWorld
 from footfall.worlds.truth import StepTruth

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from footfall.registry import create
 from footfall.segment import Span, Token, entropy, entropy_of, split_steps, token_spans
-from footfall.segment.entropy import is_symbol
+from footfall.segment.tokens import is_symbol
 
 
 def tokens_of(pieces: Sequence[str], entropies: Sequence[float | None]) -> list[Token]:

@@ -15,7 +15,7 @@ from footfall.policy.embedded import embedded
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.segment import confidence, confidence_threshold
-from footfall.segment.recut import recut, written
+from footfall.segment.tokens import recut, written
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticWorld
 

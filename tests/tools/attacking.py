@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from footfall.tools.sandbox import Limits, Result, Sandbox
+from footfall.tools import Limits, Result, Sandbox
 
 QUICK = Limits(seconds=1, cpu_seconds=1, memory_mb=128, disk_mb=4)
 LIBC = """

@@ -9,23 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.tools.logic import (
-    And,
-    Atom,
-    Equal,
-    Exists,
-    Forall,
-    Formula,
-    FormulaError,
-    Iff,
-    Implies,
-    Not,
-    Or,
-    consistent,
-    derive,
-    entails,
-    parse,
-)  # fmt: skip
+from footfall.tools.formula import And, Atom, Equal, Exists, Forall, Formula, FormulaError, Iff, Implies, Not, Or, parse
+from footfall.tools.logic import consistent, derive, entails
 
 SOCRATES = ["forall x. (man(x) implies mortal(x))", "man(socrates)"]
 ORDER = ["forall x y z. (lt(x, y) and lt(y, z)) -> lt(x, z)", "forall x. not lt(x, x)"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from footfall.tools import sandbox
-from footfall.tools.sandbox import Limits, Sandbox, SandboxError, why_no_walls
+from footfall import tools
+from footfall.tools import Limits, Sandbox, SandboxError, why_no_walls
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")
 QUICK = Limits(seconds=2)
@@ -349,4 +349,4 @@ def test_a_block_that_meddles_with_the_replies_only_spoils_its_own() -> None:
 
 
 def test_the_public_names_are_stated() -> None:
-    assert set(sandbox.__all__) <= set(dir(sandbox))
+    assert set(tools.__all__) <= set(dir(tools))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from footfall.tools.sandbox import Limits, Sandbox, why_no_walls
+from footfall.tools import Limits, Sandbox, why_no_walls
 from tests.tools.attacking import LIBC, QUICK, attack, refused
 
 pytestmark = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")

@@ -7,8 +7,7 @@ import struct
 
 import pytest
 
-from footfall.tools import _sandbox_seccomp
-from footfall.tools.sandbox import why_no_walls
+from footfall.tools import _sandbox_seccomp, why_no_walls
 from tests.tools.attacking import LIBC, attack, refused
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")

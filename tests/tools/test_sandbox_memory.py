@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from footfall.tools import _sandbox_memory
-from footfall.tools.sandbox import Limits, Sandbox, why_no_walls
+from footfall.tools import Limits, Sandbox, _sandbox_watch, why_no_walls
 from tests.tools.attacking import LIBC, attack, refused
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")
@@ -72,7 +71,7 @@ def test_sockets_that_are_under_way_in_another_are_few() -> None:
         "except OSError: pass\n"
         "print(sent)"
     )
-    assert 0 < int(attack(code).stdout) <= 2 * _sandbox_memory.OPEN_FILES
+    assert 0 < int(attack(code).stdout) <= 2 * _sandbox_watch.OPEN_FILES
 
 
 @needs_walls
@@ -94,11 +93,11 @@ def test_a_program_below_its_limit_is_left_alone() -> None:
 
 def test_a_process_is_charged_for_its_open_sockets() -> None:
     here = os.getpid()
-    before = _sandbox_memory._buffers([here])
+    before = _sandbox_watch._buffers([here])
     pairs = [socket.socketpair() for _ in range(5)]
     try:
-        assert _sandbox_memory._buffers([here]) - before == 10 * _sandbox_memory.socket_bytes()
-        assert _sandbox_memory._buffers([here, here]) == _sandbox_memory._buffers([here])  # shared ones count once
+        assert _sandbox_watch._buffers([here]) - before == 10 * _sandbox_watch.socket_bytes()
+        assert _sandbox_watch._buffers([here, here]) == _sandbox_watch._buffers([here])  # shared ones count once
     finally:
         for pair in pairs:
             for end in pair:
@@ -107,21 +106,21 @@ def test_a_process_is_charged_for_its_open_sockets() -> None:
 
 def test_a_named_pipe_counts_as_a_pipe(tmp_path: Path) -> None:
     here = os.getpid()
-    before = _sandbox_memory._buffers([here])
+    before = _sandbox_watch._buffers([here])
     os.mkfifo(tmp_path / "named")
     ends = [*os.pipe(), os.open(tmp_path / "named", os.O_RDWR)]
     try:
-        assert _sandbox_memory._buffers([here]) - before == 2 * 16 * mmap.PAGESIZE
+        assert _sandbox_watch._buffers([here]) - before == 2 * 16 * mmap.PAGESIZE
     finally:
         for end in ends:
             os.close(end)
 
 
 def test_each_piece_of_memory_counts() -> None:
-    before = _sandbox_memory._pieces(os.getpid())
+    before = _sandbox_watch._pieces(os.getpid())
     pieces = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ) for _ in range(300)]
     try:
-        assert _sandbox_memory._pieces(os.getpid()) - before >= 250
+        assert _sandbox_watch._pieces(os.getpid()) - before >= 250
     finally:
         for piece in pieces:
             piece.close()
@@ -129,4 +128,4 @@ def test_each_piece_of_memory_counts() -> None:
 
 def test_a_process_that_ended_holds_nothing() -> None:
     gone = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
-    assert _sandbox_memory.tree(gone) == [gone] and not _sandbox_memory.holds_more_than(1, [gone])
+    assert _sandbox_watch.tree(gone) == [gone] and not _sandbox_watch.holds_more_than(1, [gone])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from footfall.registry import create
 from footfall.tools import logic
+from footfall.tools.formula import And, Atom, Forall, Formula, Implies, Not
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import LogicPolicy, LogicWorld, StepTruth, TruthJudge
 from footfall.worlds.logic.text import NOUNS, clause, rule_clauses
@@ -164,15 +165,13 @@ def test_the_answer_is_what_z3_says(seed: int) -> None:
             assert problem.answer == ("true" if held else "false" if denied else "unknown")
 
 
-def as_formula(rule: Rule) -> logic.Formula:
+def as_formula(rule: Rule) -> Formula:
     """The rule with its quantifiers, for the first-order prover."""
-    body = [logic.Atom(literal.predicate, tuple(arg.lower() for arg in literal.args)) for literal in rule.body]
-    head: logic.Formula = logic.Atom(rule.head.predicate, tuple(arg.lower() for arg in rule.head.args))
-    formula: logic.Formula = logic.Implies(
-        body[0] if len(body) == 1 else logic.And(*body), head if rule.head.positive else logic.Not(head)
-    )
+    body = [Atom(literal.predicate, tuple(arg.lower() for arg in literal.args)) for literal in rule.body]
+    head: Formula = Atom(rule.head.predicate, tuple(arg.lower() for arg in rule.head.args))
+    formula: Formula = Implies(body[0] if len(body) == 1 else And(*body), head if rule.head.positive else Not(head))
     for name in rule.variables:
-        formula = logic.Forall(name.lower(), formula)
+        formula = Forall(name.lower(), formula)
     return formula
 
 
@@ -184,7 +183,7 @@ def test_a_rule_follows_if_it_follows_in_first_order_logic(seed: int) -> None:
         Rule((is_(below),), is_(above, positive=sign)) for below in nouns for above in nouns for sign in (True, False)
     ]
     premises = [as_formula(rule) for rule in theory.rules]
-    premises += [logic.Atom(fact.predicate, tuple(arg.lower() for arg in fact.args)) for fact in theory.facts]
+    premises += [Atom(fact.predicate, tuple(arg.lower() for arg in fact.args)) for fact in theory.facts]
     verdicts = {rule: logic.entails(premises, as_formula(rule), method="z3").holds for rule in rules}
     assert {rule: known(theory).entails_rule(rule) for rule in rules} == verdicts
     assert True in verdicts.values() and False in verdicts.values()

@@ -4,7 +4,7 @@ from footfall.formal.deduction import judge_deduction
 from footfall.formal.equations import judge_equations
 from footfall.formal.programs import judge_programs
 from footfall.formal.verdict import Verdict
-from footfall.tools.sandbox import Sandbox
+from footfall.tools import Sandbox
 from footfall.types import Trajectory
 
 __all__ = ["Verdict", "verdicts"]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from footfall.tools.logic import And, Atom, Forall, Formula, FormulaError, Implies, Not, parse
+from footfall.tools.formula import And, Atom, Forall, Formula, FormulaError, Implies, Not, parse
 
 _NOT = r"(?P<no> not|n't)?"
 _WHAT = rf"(?:is|are){_NOT}(?: an?)? (?P<what>\w+)"

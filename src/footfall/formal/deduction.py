@@ -18,7 +18,8 @@ from functools import lru_cache
 
 from footfall.formal.clauses import cut_argument, read_clause, read_clauses, strip_lead
 from footfall.formal.verdict import ANSWER, Verdict, answer_verdict, worst
-from footfall.tools.logic import Atom, Entailment, Formula, FormulaError, Not, derive, entails, parse
+from footfall.tools.formula import Atom, Formula, FormulaError, Not, parse
+from footfall.tools.logic import Entailment, derive, entails
 from footfall.types import Problem, Trajectory
 
 _SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n+")

@@ -18,8 +18,7 @@ from itertools import combinations
 from footfall.formal.context import another_arithmetic
 from footfall.formal.reading import Unreadable, computes, equations_in, letters_in, names_in, worded_equations
 from footfall.formal.verdict import ANSWER, Verdict, answer_verdict, worst
-from footfall.tools._algebra_parse import Tree
-from footfall.tools.algebra import AlgebraError, equivalent, implied, parse_expression, step_follows
+from footfall.tools.algebra import AlgebraError, Tree, equivalent, implied, parse_expression, step_follows
 from footfall.types import Trajectory
 
 _ONE_CASE = re.compile(r"\b(?:if|when|case|suppose|assume|let(?! me\b)|either)\b|±", re.IGNORECASE)

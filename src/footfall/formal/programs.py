@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from footfall.formal.verdict import ANSWER, Verdict, answer_verdict
-from footfall.tools.sandbox import Sandbox, SandboxError
+from footfall.tools import Sandbox, SandboxError
 from footfall.types import Json, Problem, Trajectory
 
 _EXAMPLE = re.compile(r"^\s*(?:assert\s+|>>>\s*)?(\w+\(.*\)) == (.+?)\s*$", re.MULTILINE)

@@ -17,8 +17,7 @@ from footfall.label.estimate import Plan, TokenCount, planned
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.probing import forget
 from footfall.label.tally import unlabelled
-from footfall.segment.confidence import confidence, confidence_threshold
-from footfall.segment.recut import recut
+from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 __all__ = ["AdaptiveStep"]

@@ -21,7 +21,7 @@ from footfall.answers import grade
 from footfall.label.tally import ungradable
 from footfall.label.trees import TreeBuilder, leaf_rows, score_nodes, tree_of
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.segment.entropy import is_symbol
+from footfall.segment.tokens import is_symbol
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from footfall.label.mutation import Variant, VariantKind, normal, variants
 from footfall.label.tally import unlabelled
 from footfall.registry import register
-from footfall.tools.sandbox import Sandbox
+from footfall.tools import Sandbox
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import CodeWorld
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from footfall.formal import verdicts
 from footfall.registry import register
 from footfall.simulate.noisy import chance
-from footfall.tools.sandbox import Sandbox
+from footfall.tools import Sandbox
 from footfall.types import Judged, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 

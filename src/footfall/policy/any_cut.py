@@ -16,7 +16,7 @@ from footfall.encoding import encode
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
-from footfall.segment.recut import written
+from footfall.segment.tokens import written
 from footfall.types import Step, Trajectory
 
 __all__ = ["AnyCut", "NextTokens", "in_lines", "next_tokens"]

@@ -25,7 +25,7 @@ from footfall.policy._http_likeliest import IDS_IN_WORDS, Told, read_told
 from footfall.policy._splitting import StepSplitter
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.segment.entropy import entropy_of
+from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
 
 __all__ = ["HttpTokens", "TopTokens", "least_entropy"]

@@ -24,7 +24,7 @@ from footfall.policy.embedded import embedded
 from footfall.reward.judge import step_head
 from footfall.search import aggregate, best
 from footfall.segment import confidence, confidence_threshold
-from footfall.segment.recut import recut
+from footfall.segment.tokens import recut
 from footfall.train.config import TrainConfig
 from footfall.types import Cost, Judged, Trajectory
 

@@ -4,15 +4,13 @@ A segmenter gives exact character spans that make up the whole text again; `spli
 `token_spans` says which tokens they hold.
 """
 
-from footfall.segment.confidence import confidence, confidence_threshold
-from footfall.segment.entropy import entropy, entropy_of
-from footfall.segment.lines import blank_lines, lines
-from footfall.segment.numbered import numbered
+from footfall.segment.layout import blank_lines, lines, numbered
 from footfall.segment.sentences import sentences
 from footfall.segment.spans import Segmenter, Span, Token, split_steps, token_spans
 from footfall.segment.thoughts import thoughts
+from footfall.segment.tokens import confidence, confidence_threshold, entropy, entropy_of, recut
 
 __all__ = [
     "Segmenter", "Span", "Token", "blank_lines", "confidence", "confidence_threshold", "entropy", "entropy_of", "lines",
-    "numbered", "sentences", "split_steps", "thoughts", "token_spans",
+    "numbered", "recut", "sentences", "split_steps", "thoughts", "token_spans",
 ]  # fmt: skip

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from footfall.registry import register
 from footfall.segment.spans import Segmenter, Span, Token, blocks, cut
 
-__all__ = ["sentences"]
-
 _CLOSING = r"[\"'”’»)\]*_]*"
 _END = re.compile(
     rf"(?<![.!?…])(?P<mark>[.!?…]+){_CLOSING}(?P<gap>\s+)(?=(?P<next>\S))|[。！？]+[”’」』）]*\s*|\n(?:[^\S\n]*\n)+"

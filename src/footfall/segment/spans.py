@@ -9,8 +9,6 @@ from typing import NamedTuple, Protocol
 
 from footfall.types import Step
 
-__all__ = ["Segmenter", "Span", "Token", "blocks", "check_tokens", "cut", "split_steps", "token_spans"]
-
 
 class Span(NamedTuple):
     """Characters `start` to `end` (not included): one step with the separator that closes it."""
@@ -72,18 +70,6 @@ def token_spans(tokens: Sequence[Token], spans: Sequence[Span]) -> list[Span]:
 
 def _start(token: Token) -> int:
     return token.start
-
-
-def check_tokens(text: str, tokens: Sequence[Token]) -> None:
-    """An error for a token that lies outside the text or starts before the one in front of it."""
-    before = 0
-    for k, token in enumerate(tokens):
-        if not before <= token.start <= token.end <= len(text):
-            raise ValueError(
-                f"token {k} has the characters {token.start} to {token.end}; tokens must be in order and inside the "
-                f"text of {len(text)} characters"
-            )
-        before = token.start
 
 
 def cut(text: str, places: Iterable[int], uncut: Sequence[Span] = ()) -> list[Span]:

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from footfall.registry import register
 from footfall.segment.spans import Segmenter, Span, Token, blocks, cut
 
-__all__ = ["PIVOTS", "thoughts"]
-
 PIVOTS = (
     "wait", "but wait", "no, wait", "oh wait", "hmm", "but hmm", "hold on", "alternatively", "actually", "on second thought",
     "let me check", "let me double-check", "let me double check", "let me verify", "let me re-check", "let me recheck",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from footfall.policy.protocol import Completion
-from footfall.segment.entropy import entropy_of
+from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
 from footfall.worlds.likelihood import next_steps
 

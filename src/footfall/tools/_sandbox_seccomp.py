@@ -12,8 +12,6 @@ import platform
 import struct
 from typing import NamedTuple
 
-__all__ = ["program"]
-
 _DENIED = {  # name: (x86_64, aarch64)
     "add_key": (248, 217), "bpf": (321, 280), "connect": (42, 203), "fanotify_init": (300, 262), "fsconfig": (431, 431),
     "fsetxattr": (190, 7), "fsmount": (432, 432), "fsopen": (430, 430), "fspick": (433, 433), "inotify_init": (253, -1),

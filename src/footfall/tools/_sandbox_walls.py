@@ -22,10 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from footfall.tools import _sandbox_seccomp
-from footfall.tools._sandbox_memory import OPEN_FILES
-from footfall.tools._sandbox_watch import Limits, Watch
-
-__all__ = ["SandboxError", "Start", "why_no_walls"]
+from footfall.tools._sandbox_watch import OPEN_FILES, Limits, Watch
 
 SETUP_SECONDS = 60.0
 """A backstop for a busy machine; the program's own time begins when the walls stand."""

@@ -7,21 +7,24 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from types import TracebackType
+from typing import Literal, cast, get_args
 
-from footfall.tools._sandbox_session import SandboxSession
-from footfall.tools._sandbox_tests import TestResult, read_report, report_limits
 from footfall.tools._sandbox_walls import SandboxError, Start, why_no_walls
 from footfall.tools._sandbox_watch import Limits, Result
 
-__all__ = ["Limits", "Result", "Sandbox", "SandboxError", "SandboxSession", "TestResult", "why_no_walls"]
-
+TestStatus = Literal["pass", "fail", "error", "timeout"]
+_BYTES_PER_TEST = 2048
+_OVERHEAD_SECONDS = 1.0
+_LAST_SECONDS = 2.0
 _WARNING = "ran without a sandbox: limits on time, memory and files, but the code could read and reach what you can"
 
 
@@ -86,3 +89,110 @@ def _check_names(files: Mapping[str, str]) -> None:
         path = PurePosixPath(name)
         if not name or path.is_absolute() or ".." in path.parts or "\0" in name:
             raise ValueError(f"file {name!r}: give a path inside the program's own folder")
+
+
+class SandboxSession:
+    """Runs blocks in one Python behind the walls. A limit that is passed ends the session; later blocks are told so.
+
+    A session belongs to the thread that started it: the kernel ends it with that thread.
+    """
+
+    def __init__(self, start: Start, warning: str = "") -> None:
+        self._limits, self._warning = start.limits, warning
+        self._over = ""
+        self._replies, their_end = os.pipe()
+        with ExitStack() as stack:
+            stack.callback(os.close, self._replies)
+            folder = None if start.walls else stack.enter_context(tempfile.TemporaryDirectory())
+            payload = {"replies": their_end, "cpu_seconds": start.limits.cpu_seconds}
+            try:
+                self._watch = start("_inside_session", payload, {}, None, folder, (their_end,), cpu_limited=False)
+            finally:
+                os.close(their_end)
+            stack.callback(self._watch.end)
+            self._stack = stack.pop_all()
+
+    @property
+    def alive(self) -> bool:
+        """Whether another block can run."""
+        return not self._over
+
+    def run(self, code: str) -> Result:
+        """Run one block after those before it. `exit_code` is 1 if it raised; the names it set stay."""
+        if self._over:
+            return Result("", f"the session is over: {self._over}", None, killed_by="session", warning=self._warning)
+        began = time.monotonic()
+        self._watch.forget()
+        self._watch.give(json.dumps(code).encode() + b"\n")
+        how = self._watch.until(self._replies, self._limits.seconds)
+        reply = os.read(self._replies, 64) if how == "sign" else b""
+        if reply:
+            self._watch.drain()
+            exit_code = _number(reply)
+        else:
+            if how == "sign":  # the pipe is closed: the process is about to end, and bubblewrap to say how
+                how = self._watch.until(None, _LAST_SECONDS)
+            self._end(f"its limit on {how} was passed" if how != "exit" else "its process ended")
+            exit_code = self._watch.exit_code()
+        return self._watch.result(how, time.monotonic() - began, exit_code, self._warning)
+
+    def close(self) -> None:
+        """End the process and all it started."""
+        if not self._over:
+            self._end("it was closed")
+
+    def _end(self, reason: str) -> None:
+        self._over = reason
+        self._stack.close()
+
+    def __enter__(self) -> SandboxSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+
+def _number(reply: bytes) -> int:
+    """The block's exit code; code that writes to the reply pipe itself can only spoil its own."""
+    try:
+        return int(reply.split(b"\n")[0]) & 0xFF
+    except ValueError:
+        return 1
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """One test's outcome: `fail` is a false assertion, `error` anything else that went wrong, with the reason."""
+
+    __test__ = False  # not a test of pytest
+
+    test: str
+    status: TestStatus
+    detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "pass"
+
+
+def report_limits(limits: Limits, tests: int) -> Limits:
+    """The limits of the whole sandbox when each of `tests` tests may use the time of one program."""
+    return replace(
+        limits,
+        seconds=tests * (limits.seconds + _OVERHEAD_SECONDS),
+        output_bytes=max(limits.output_bytes, tests * _BYTES_PER_TEST),
+        processes=limits.processes + 3,
+    )
+
+
+def read_report(tests: Sequence[str], result: Result) -> list[TestResult]:
+    """One result for each test; those that the report does not reach are errors and say what ended it."""
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    results = []
+    for test, (status, detail) in zip(tests, lines, strict=False):
+        assert status in get_args(TestStatus)
+        results.append(TestResult(test, cast(TestStatus, status), detail))
+    how = result.killed_by or f"exit code {result.exit_code}"
+    status_left: TestStatus = "timeout" if result.timed_out else "error"
+    reason = f"the tests were ended before this one was judged: {how}"
+    return [*results, *(TestResult(test, status_left, reason) for test in tests[len(results) :])]

@@ -8,7 +8,7 @@ import pytest
 
 from footfall.registry import create
 from footfall.reward.generative.executing import in_sandbox, observation
-from footfall.tools.sandbox import Limits, Result, Sandbox, why_no_walls
+from footfall.tools import Limits, Result, Sandbox, why_no_walls
 from tests.reward.generative.scripted import Asked, Scripted, trace
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")

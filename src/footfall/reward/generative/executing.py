@@ -7,7 +7,7 @@ them from block to block.)
 from __future__ import annotations
 
 from footfall.reward.generative.genprm import Execute
-from footfall.tools.sandbox import Result, Sandbox
+from footfall.tools import Result, Sandbox
 
 __all__ = ["in_sandbox", "observation"]
 
