@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall import _answers_algebra as algebra
-from footfall.answers import canonical, equal, extract, grade
+from footfall import answers
+from footfall.answers import HelperProcess, canonical, equal, extract, grade
 from footfall.types import Problem, Step, Trajectory
 
 
@@ -166,15 +166,18 @@ def test_a_fraction_equals_itself_in_latex(number: object) -> None:
     assert equal(str(number), f"\\frac{{{over}}}{{{under or 1}}}")
 
 
+def helper(module: str = "footfall._answers_worker", cpu_seconds: float = 3.0) -> HelperProcess:
+    return HelperProcess(module, cpu_seconds, "run it")
+
+
 def test_a_hostile_power_costs_its_time_limit_and_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algebra, "CPU_SECONDS", 0.3)
-    monkeypatch.setattr(algebra, "_worker", algebra._Worker())
+    monkeypatch.setattr(answers, "_worker", helper(cpu_seconds=0.3))
     # Simplifying this is one big-integer call that no signal handler can interrupt.
     tower = "9^{9^{9^9}}"
     assert canonical(tower) == tower
     assert not equal(tower, "\\sqrt{2}")
     assert equal("x+x", "2x")  # and the next question is answered
-    algebra._worker.close()
+    answers._worker.close()
 
 
 def test_answers_are_compared_in_threads_too() -> None:
@@ -204,16 +207,15 @@ def test_a_folder_with_a_types_module_does_not_break_the_comparison(
 ) -> None:
     (tmp_path / "types.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(algebra, "_worker", algebra._Worker())
-    assert algebra.same("\\sqrt{20}", "2\\sqrt{5}")
-    algebra._worker.close()
+    monkeypatch.setattr(answers, "_worker", helper())
+    assert answers.same_expression("\\sqrt{20}", "2\\sqrt{5}")
+    answers._worker.close()
 
 
 def test_a_missing_helper_process_is_an_error_and_not_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algebra, "_worker", algebra._Worker())
-    monkeypatch.setattr(algebra, "_MODULE", "footfall._no_such_module")
+    monkeypatch.setattr(answers, "_worker", helper("footfall._no_such_module"))
     with pytest.raises(RuntimeError, match="does not start"):
-        algebra._ask("reads", "x+1")
+        answers._ask("reads", "x+1")
 
 
 def trajectory(*steps: str, answer: str | None = "12", domain: str = "math") -> Trajectory:

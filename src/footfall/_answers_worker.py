@@ -3,16 +3,18 @@
 It says `ready`, then takes one request a line (`["reads", a]`, `["form", a]` or `["same", a, b]`) and replies with one
 line of JSON. Each request may use `cpu_seconds` of processor time: `9^{9^{9^9}}` sits inside one big-integer call that
 no Python signal handler can interrupt, so the kernel ends the process and the caller starts another.
-Run by `footfall._answers_algebra` only.
+Run by `footfall.answers` only; other helper processes are served by `serve` as well.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -23,18 +25,26 @@ _ALGEBRA_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, Ru
 
 
 def main(cpu_seconds: float) -> None:
-    """Answer requests until stdin ends."""
+    """Compare answers until stdin ends."""
+    logging.disable(logging.CRITICAL)
+    serve(_answer, cpu_seconds, "math_verify")
+
+
+def serve(answer: Callable[[Any], object], cpu_seconds: float, *needs: str) -> None:
+    """Say `ready`, then answer requests until stdin ends, within limits on memory and on each request's time.
+
+    What it `needs` is imported first: a machine without it must not look like one where no answers agree.
+    """
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints must not be read as a reply
-    logging.disable(logging.CRITICAL)
     _limit_memory()
-    import math_verify  # noqa: F401  (a machine without it must not look like one where no answers agree)
-
+    for module in needs:
+        importlib.import_module(module)
     replies.write("ready\n")
     replies.flush()
     for line in sys.stdin:
         _limit_time(cpu_seconds)
-        reply = _answer(json.loads(line))
+        reply = answer(json.loads(line))
         _limit_time(0)
         replies.write(json.dumps(reply) + "\n")
         replies.flush()

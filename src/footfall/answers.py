@@ -6,16 +6,20 @@ in any thread, is symmetric and never raises. It is not an equivalence relation 
 
 from __future__ import annotations
 
+import atexit
+import json
+import os
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
-from footfall import _answers_algebra as algebra
-from footfall._answers_number import read_number, same_number
 from footfall.types import Trajectory
-
-__all__ = ["canonical", "equal", "extract", "grade"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(\w+))")
 _MARKS = (
@@ -95,7 +99,7 @@ def _equal(a: str, b: str, with_algebra: bool) -> bool:
     tuples = _tuple_parts(a), _tuple_parts(b)
     if tuples[0] and tuples[1]:
         return _equal_tuples(tuples[0], tuples[1], with_algebra)
-    return with_algebra and _is_mathematics(a) and _is_mathematics(b) and algebra.same(a, b)
+    return with_algebra and _is_mathematics(a) and _is_mathematics(b) and same_expression(a, b)
 
 
 def _equal_tuples(a: list[str], b: list[str], with_algebra: bool) -> bool:
@@ -134,7 +138,7 @@ def canonical(answer: str, domain: str = "math") -> str:
     parts = _tuple_parts(plain)
     if parts:
         return parts[0] + ", ".join(canonical(part, domain) for part in parts[1:-1]) + parts[-1]
-    simple = algebra.form(plain) if domain == "math" and read_number(plain) is None and _is_mathematics(plain) else None
+    simple = simplified(plain) if domain == "math" and read_number(plain) is None and _is_mathematics(plain) else None
     number = read_number(simple or plain)
     return str(number) if number else simple or _folded(plain)
 
@@ -199,3 +203,200 @@ def _is_mathematics(text: str) -> bool:
     """Not prose (math-verify reads a word as a product of variables) and not digits side by side (it adds them)."""
     bare = re.sub(r"\\(?:begin|end)\{\w+\}|\\[A-Za-z]+|sqrt|frac|sinh|cosh|tanh", " ", text)
     return re.search(r"[^\W\d_]{4,}|\d\s+\d", bare) is None
+
+
+# Plain numbers, read exactly: integers, decimals, fractions, mixed numbers, percent, thousands separators, units. Most
+# answers are of this kind, and for them no computer algebra is needed: `57,500`, `\$0.50`, `1/2`, `\frac{1}{2}`, `1 1/2`,
+# `50\%`, `5 apples`.
+_LONGEST_NUMBER = 120
+"""Characters; nothing longer is read as a plain number."""
+_TOLERATED_PLACES = 6
+"""A decimal of at least this many places stands for every number that rounds to it, as in math-verify."""
+
+_UNSIGNED = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
+_NUMBER = re.compile(
+    rf"""(?P<sign>[+-]?)\s*\$?\s*(?:
+        (?:(?P<whole>\d+)\s+|(?P<tight>\d+)(?=\\frac))?
+        (?:(?P<over>{_UNSIGNED})\s*/\s*(?P<under>{_UNSIGNED})|\\frac\s*{{(?P<top>[+-]?\d+)}}\s*{{(?P<bottom>\d+)}})
+        |(?P<plain>{_UNSIGNED})(?P<exponent>[eE][+-]?\d{{1,2}})?
+    )\s*(?P<percent>%|percent\b)?\s*(?P<unit>\ [mgshlL]|[A-Za-z][A-Za-z .]+|\^\{{?\\circ\}}?|°)?""",
+    re.VERBOSE,
+)
+_DEGREES = re.compile(r"\^\{?\\circ\}?|°")
+_NOT_UNITS = re.compile(
+    r"\b(?:and|or|to|from|with|is|not|plus|minus|times|over|by|of|mod|half|halves|thirds?|quarters?|dozen|score|hundred|"
+    r"thousand|million|billion|trillion|pi|sqrt|sin|cos|tan|log|ln|exp|inf|infinity|squared|cubed|factorial|pairs?)\b",
+    re.IGNORECASE,
+)
+
+
+class Number(NamedTuple):
+    """An exact value as it was written: `50%` has the value 1/2, `1.50 m` has two places and the unit `m`."""
+
+    value: Fraction
+    percent: bool
+    unit: str
+    places: int
+
+    def __str__(self) -> str:
+        shown = f"{self.value * 100}%" if self.percent else str(self.value)
+        return f"{shown} {self.unit}".rstrip()
+
+
+def read_number(text: str) -> Number | None:
+    """The number that `text` is, all of it, or `None`. `text` is stripped of LaTeX dress already."""
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST_NUMBER else None
+    if match is None:
+        return None
+    unit = _DEGREES.sub("degrees", match["unit"] or "").strip(" .").lower()
+    if unit and (len(unit.split()) > 2 or _NOT_UNITS.search(unit)):  # `5 million` is not 5
+        return None
+    value = _value(match)
+    if value is None:
+        return None
+    plain = match["plain"] or ""
+    places = len(plain.partition(".")[2])
+    percent = match["percent"] is not None
+    return Number(value / 100 if percent else value, percent, unit, places)
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+    if match["plain"] is not None:
+        value = Fraction(match["plain"].replace(",", "") + (match["exponent"] or ""))
+    else:
+        over, under = (Fraction((a or b).replace(",", "")) for a, b in
+                       ((match["over"], match["top"]), (match["under"], match["bottom"])))  # fmt: skip
+        whole = match["whole"] or match["tight"]
+        if under == 0 or (whole is not None and over < 0):
+            return None
+        value = over / under + (Fraction(whole) if whole else 0)
+    return -value if match["sign"] == "-" else value
+
+
+def same_number(a: Number, b: Number) -> bool:
+    """Equal values with units that do not contradict. `50%` equals both `0.5` and a bare `50`, as in math-verify."""
+    if a.unit and b.unit and a.unit != b.unit:
+        return False
+    if a.percent != b.percent:
+        percent, bare = (a, b) if a.percent else (b, a)
+        return bare.value in (percent.value, percent.value * 100)
+    places = max(a.places, b.places)
+    slack = Fraction(1, 2 * 10**places) if places >= _TOLERATED_PLACES and not _terminates(a, b) else Fraction(0)
+    return abs(a.value - b.value) <= slack
+
+
+def _terminates(*numbers: Number) -> bool:
+    """Whether all have a finite decimal expansion; only then must two decimals agree to the last digit."""
+    return all(10 ** number.value.denominator.bit_length() % number.value.denominator == 0 for number in numbers)
+
+
+# Computer algebra in a helper process. math-verify limits its time by `signal.alarm`, which works in the main thread only and
+# cannot stop a big-integer power; here what uses up its time is "not equal".
+_LONGEST_ALGEBRA = 400
+"""Characters; a longer text is not sent: no final answer is that long, and parsing time grows fast."""
+_WALL_SECONDS = 60.0
+"""A backstop, and the only limit where processor time cannot be limited (Windows)."""
+
+
+def simplified(text: str) -> str | None:
+    """`text` parsed, simplified and printed back; `None` if that fails or does not end in time."""
+    return _simplified(text) if _reads(text) else None
+
+
+def same_expression(a: str, b: str) -> bool:
+    """Whether math-verify takes the two for equal, in either direction."""
+    first, second = sorted((a, b))
+    return _reads(first) and _reads(second) and _same_expression(first, second)
+
+
+@lru_cache(maxsize=1 << 16)
+def _reads(text: str) -> bool:
+    # Asked before all else: a hostile text costs its time limit once, not once for each partner.
+    return len(text) <= _LONGEST_ALGEBRA and _ask("reads", text) is True
+
+
+@lru_cache(maxsize=1 << 16)
+def _simplified(text: str) -> str | None:
+    reply = _ask("form", text)
+    return reply if isinstance(reply, str) else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _same_expression(a: str, b: str) -> bool:
+    return _ask("same", a, b) is True
+
+
+def _ask(*request: str) -> str | bool | None:
+    reply = _worker.ask(json.dumps(request))
+    answer: str | bool | None = json.loads(reply) if reply else None
+    return answer
+
+
+class HelperProcess:
+    """A process that answers a line with a line, started at the first question: safe from any thread, and never a hang.
+
+    `module` has a `main(cpu_seconds)` that says `ready` and then serves; `cpu_seconds` is the processor time for one question,
+    counted in the helper, so that a busy machine changes nothing. `remedy` is what to do where it does not start.
+    """
+
+    def __init__(self, module: str, cpu_seconds: float, remedy: str) -> None:
+        self.module, self.cpu_seconds, self.remedy = module, cpu_seconds, remedy
+        self.forget()
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)  # a pipe must not be shared with a forked child
+
+    def forget(self) -> None:
+        """Begin anew, with one question let through at a time."""
+        self.lock = threading.Lock()
+        self.process: subprocess.Popen[str] | None = None
+
+    def ask(self, line: str) -> str:
+        """The reply line, or an empty string if the process ended over this question."""
+        with self.lock:
+            process = self.process = self.process or self._start()
+            timer = threading.Timer(_WALL_SECONDS, process.kill)
+            timer.daemon = True
+            timer.start()
+            reply = ""
+            try:
+                assert process.stdin is not None and process.stdout is not None
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                reply = process.stdout.readline()
+            except BrokenPipeError:
+                pass
+            finally:
+                timer.cancel()
+                if not reply:  # also after Ctrl-C: a late reply must not be taken for the next question's
+                    self.close()
+            return reply
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+    def _start(self) -> subprocess.Popen[str]:
+        # The caller's own path, and not the folder it stands in: that may hold a file called `types.py`.
+        path = [entry for entry in sys.path if entry]
+        script = f"import sys; sys.path[:] = {path!r}; from {self.module} import main; main({self.cpu_seconds})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            start_new_session=True,  # Ctrl-C is for the caller
+        )
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            process.kill()
+            process.communicate()
+            raise RuntimeError(f"the helper process `{sys.executable} -m {self.module}` does not start: {self.remedy}")
+        return process
+
+
+_worker = HelperProcess("footfall._answers_worker", 3.0, "answers cannot be compared; run it to see why")

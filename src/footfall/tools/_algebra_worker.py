@@ -10,17 +10,14 @@ that have a real root and divide no denominator.
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 
-from footfall._answers_worker import _limit_memory, _limit_time
+from footfall._answers_worker import serve
 from footfall.tools.algebra import Tree
 
 Expression: TypeAlias = Any
@@ -42,17 +39,7 @@ _ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeErr
 
 def main(cpu_seconds: float) -> None:
     """Answer questions until stdin ends."""
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints must not be read as a reply
-    _limit_memory()
-    replies.write("ready\n")
-    replies.flush()
-    for line in sys.stdin:
-        _limit_time(cpu_seconds)
-        reply = _answer(*json.loads(line))
-        _limit_time(0)
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+    serve(lambda question: _answer(*question), cpu_seconds)
 
 
 def _answer(kind: str, *trees: Any) -> Reply:

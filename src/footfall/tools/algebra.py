@@ -11,22 +11,15 @@ on processor time and memory; a question that needs more is answered "not known"
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from footfall._answers_algebra import _Worker
+from footfall.answers import HelperProcess
 
-CPU_SECONDS = 5.0
-"""Processor time for one question, counted in the helper process, so that a busy machine changes nothing."""
 Tree: TypeAlias = "list[str | Tree]"
 """`["number", "3/2"]`, `["name", "x"]`, or an operator with its operands: `["+", a, b]`, `["-", a]`, `["call", "sqrt", a]`."""
 
@@ -235,50 +228,9 @@ def _ask(*question: object) -> Check:
 def _asked(question: str) -> Check:
     reply = _worker.ask(question)
     if not reply:
-        return Check(None, f"computer algebra took more than {CPU_SECONDS} s or too much memory")
+        return Check(None, f"computer algebra took more than {_worker.cpu_seconds} s or too much memory")
     holds, reason = json.loads(reply)
     return Check(holds, reason)
 
 
-class _AlgebraWorker(_Worker):
-    """The helper process of answer comparison, with another program in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turn = threading.Lock()
-
-    def ask(self, line: str) -> str:
-        with self.turn:
-            self.process = self.process or _start()
-            return super().ask(line)
-
-
-def _start() -> subprocess.Popen[str]:
-    path = [entry for entry in sys.path if entry]  # not the folder the caller stands in
-    script = f"import sys; sys.path[:] = {path!r}; from footfall.tools._algebra_worker import main; main({CPU_SECONDS})"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    if process.stdout.readline() != "ready\n":
-        process.kill()
-        process.communicate()
-        raise RuntimeError("the computer-algebra process does not start: is sympy installed? (`pip install sympy`)")
-    return process
-
-
-def _forget_worker() -> None:
-    global _worker
-    _worker = _AlgebraWorker()
-
-
-_worker = _AlgebraWorker()
-atexit.register(lambda: _worker.close())
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_worker)  # a pipe must not be shared with a forked child
+_worker = HelperProcess("footfall.tools._algebra_worker", 5.0, "is sympy installed? (`pip install sympy`)")
