@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from footfall import cli, formats
-from footfall.lab.catalogue import find, load_measure
-from footfall.lab.recipe import Trial
+from footfall.lab.recipe import Trial, find, load_measure
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

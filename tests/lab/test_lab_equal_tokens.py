@@ -9,10 +9,9 @@ from statistics import fmean
 
 import pytest
 
-from footfall.lab.catalogue import find, load_measure
-from footfall.lab.recipe import Outcome, Trial
+from footfall.lab.recipe import Outcome, Trial, find, load_measure
 from footfall.lab.shared import searches
-from footfall.lab.shared.equal_tokens import FOLD, JUDGES, READINGS, WIDTHS, Compared, compared
+from footfall.lab.shared.searches import AGGREGATION, JUDGES, READINGS, WIDTHS, Compared, compared
 from footfall.search import DVTS, BeamSearch
 from footfall.types import Cost, Judged, Judgement, Problem, SearchResult, Step, Trajectory
 
@@ -58,7 +57,7 @@ def test_too_few_samples_are_an_error_that_says_so() -> None:
 
 @pytest.fixture(scope="module")
 def grid() -> Compared:
-    return compared(TRIAL, "beam", lambda n, m: BeamSearch(n, m, FOLD), searches.problems(TRIAL, 4))
+    return compared(TRIAL, "beam", lambda n, m: BeamSearch(n, m, AGGREGATION), searches.problems(TRIAL, 4))
 
 
 def test_every_width_and_judge_is_there_and_an_arm_without_a_width_is_their_mean(grid: Compared) -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from footfall.cli import main
-from footfall.lab.catalogue import catalogue, find
-from footfall.lab.fingerprint import version_of
+from footfall.lab.fingerprint import fingerprint, version_of
 from footfall.lab.ledger import Row, checkout_ledger, lines, read_ledger, record
 from footfall.lab.pages import brief_cost, out_of_date, write_pages
+from footfall.lab.recipe import catalogue, find
 from footfall.types import Cost
 
 
@@ -44,6 +44,12 @@ def test_a_claim_is_stale_when_its_version_differs_and_not_run_without_a_row() -
     first, second = (by_claim["math-shepherd", c.claim] for c in find("math-shepherd").recipe.claims)
     assert (first.stale, second.stale) == (True, False)
     assert by_claim["best-of-n", find("best-of-n").recipe.claims[0].claim].verdict == "not run"
+
+
+def test_a_release_alone_makes_nothing_stale() -> None:
+    code = fingerprint(find("math-shepherd").path)
+    (line,) = [line for line in lines(catalogue(), [row(version=f"9.9.9+{code}")]) if line.row]
+    assert line.status == "current"
 
 
 def test_a_row_without_its_recipe_or_with_other_fields_is_an_error(tmp_path: Path) -> None:

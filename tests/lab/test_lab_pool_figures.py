@@ -9,7 +9,7 @@ import torch
 
 from footfall.lab.recipe import Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.pool_figures import best_of_n, first_error_f1, misplaced, with_first_error
+from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced, with_first_error
 from footfall.label.freeprm import OutcomeLabels
 from footfall.policy.drawing import draw_traces
 from footfall.policy.protocol import SamplingParams

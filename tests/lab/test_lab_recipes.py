@@ -1,4 +1,4 @@
-"""Every recipe of the package: its header, its length, and a smoke test that really runs it."""
+"""Every recipe of the package: its header, its length, and a smoke test that really runs it and compares its figures."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from footfall.lab.catalogue import RECIPES, Entry, catalogue, find, load_measure
-from footfall.lab.recipe import Outcome, Trial
+from footfall.lab.check import compared
+from footfall.lab.ledger import checkout_ledger
+from footfall.lab.outcomes import outcome_hash, read_outcomes
+from footfall.lab.recipe import RECIPES, Entry, Outcome, Trial, catalogue, find, load_measure
 
 ENTRIES = catalogue()
+LEDGER = checkout_ledger()
+OUTCOMES = read_outcomes(LEDGER) if LEDGER else {}
 
 
 def names(entry: Entry) -> str:
@@ -39,6 +43,16 @@ def test_a_recipe_runs_quickly_and_measures_both_sides_of_its_claims(
         assert outcome.differences(claim)
         assert all(outcome.values(arm) for arm in claim.beside)
     assert outcome.cost.generated_tokens + outcome.cost.scored_tokens > 0
+    compare_with_the_recorded_outcome(entry, outcome)
+
+
+def compare_with_the_recorded_outcome(entry: Entry, outcome: Outcome) -> None:
+    standing = compared(entry.recipe.name, outcome_hash(outcome), OUTCOMES.get(entry.recipe.name, {}))
+    if standing.status == "cannot tell":
+        pytest.skip(f"it runs, but its figures are not compared; {standing.why}")
+    assert standing.status == "current", (
+        f"{standing.why}: if that is meant, `footfall lab ledger --update` decides what becomes of the row"
+    )
 
 
 def _lines_of_claims(source: str) -> set[int]:

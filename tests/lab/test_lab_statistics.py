@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.lab.statistics import decide, effect, t_quantile
-from footfall.metrics.intervals import Interval
+from footfall.lab.statistics import decide, effect
+from footfall.metrics.intervals import Interval, t_quantile
 
 TRUTH = 0.1
 SEEDS, PROBLEMS, REPEATS = 5, 40, 800

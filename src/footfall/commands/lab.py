@@ -17,13 +17,14 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from footfall.commands._output import facts, note, spent
-from footfall.lab.catalogue import Entry, catalogue, find
-from footfall.lab.ledger import Line, Row, checkout_ledger, lines, read_ledger, record
+from footfall.lab.check import Standing, check, record_run, update
+from footfall.lab.ledger import Line, Row, Status, checkout_ledger, lines, read_ledger
+from footfall.lab.outcomes import read_outcomes
 from footfall.lab.pages import effect_text, out_of_date, write_pages
+from footfall.lab.recipe import Entry, catalogue, find
 from footfall.lab.runner import Finding, run_recipe
 
-__all__ = ["LedgerConfig", "RunConfig", "main"]
-
+RUNS = Path("runs") / "lab"
 RECORDED_FROM = 5
 """Seeds below which a result goes into the ledger only if the user names one."""
 _STYLES = {"holds": "green", "too close": "yellow", "does not hold": "red", "not run": "dim"}
@@ -40,7 +41,7 @@ class RunConfig:
 
     Prints effect (method − baseline), its 95% interval over seeds and problems, cost and verdict. Every finished seed is
     kept: the same command goes on where it was stopped, and more seeds only add. In a checkout the result goes into
-    docs/ledger.json and the pages made from it.
+    docs/ledger.json and the pages made from it, and hashes of the outcomes into docs/ledger_outcomes.json.
     """
 
     name: Positional[str]
@@ -63,16 +64,22 @@ class RunConfig:
 class LedgerConfig:
     """Show every claim with its verdict, and write ledger.md and papers.md beside the ledger.
 
+        footfall lab ledger --check       is every row what the code gives now?
+        footfall lab ledger --update      decide it with full seeds where need be, and make stale rows anew
+
     holds: the 95% interval is wholly on the claimed side; does not hold: wholly on the other; too close: neither. Stale:
-    the recipe or a part of it changed since the row was made; run it again.
+    the code no longer gives the figures of the row. Changed code with the same figures makes nothing stale.
     """
 
     ledger: Path | None = None
     """None: docs/ledger.json of the checkout."""
     json: bool = False
-    """Print rows as JSON on standard output, with `stale` added, and claims that were not run."""
+    """Print rows as JSON on standard output, with `status` and `stale` added, and claims that were not run."""
     check: bool = False
-    """Write nothing; exit with 1 if a page is not what the ledger and the recipes give."""
+    """Write nothing here; run the quick outcomes of recipes whose code changed, and exit with 1 if one differs from the
+    recorded one or a page is not what the ledger and the recipes give."""
+    update: bool = False
+    """As --check; where a quick outcome differs run a full seed, and where that differs too all seeds, and record."""
 
 
 def main(argv: list[str]) -> int:
@@ -118,24 +125,24 @@ def _run_all(config: RunConfig, seeds: int) -> int:
 
 
 def _run_one(config: RunConfig, entry: Entry, seeds: int, out: Path | None) -> Finding:
-    folder = out or Path("runs") / "lab" / (entry.recipe.name + ("-quick" if config.quick else ""))
+    folder = out or RUNS / (entry.recipe.name + ("-quick" if config.quick else ""))
     finding = run_recipe(entry, range(config.seed, config.seed + seeds), folder, config.quick)
     if not config.json:
         _show_finding(finding)
-    _record(config, finding.rows)
+    _record(config, entry, finding)
     return finding
 
 
-def _record(config: RunConfig, rows: Sequence[Row]) -> None:
+def _record(config: RunConfig, entry: Entry, finding: Finding) -> None:
     """Into the ledger that is named; into the checkout's if the result is worth it."""
     ledger = config.ledger or checkout_ledger()
     if config.quick or ledger is None:
         return
-    if config.ledger is None and rows[0]["seeds"] < RECORDED_FROM:
+    if config.ledger is None and len(finding.outcomes) < RECORDED_FROM:
         note(f"not recorded: fewer than {RECORDED_FROM} seeds; pass --ledger {ledger} to record it all the same")
         return
-    record(ledger, rows)
-    write_pages(ledger, lines(catalogue(), read_ledger(ledger)))
+    record_run(ledger, entry, finding, finding.folder.parent)
+    write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
     note(f"recorded in {ledger}")
 
 
@@ -143,23 +150,46 @@ def _ledger(config: LedgerConfig) -> int:
     ledger = config.ledger or checkout_ledger()
     if ledger is None:
         raise ValueError("there is no ledger here: run in a checkout of footfall, or pass --ledger FILE")
-    shown = lines(catalogue(), read_ledger(ledger))
+    if config.check and config.update:
+        raise ValueError("--check writes nothing and --update does; give one of them")
+    found = _checked(config, ledger)
+    shown = lines(catalogue(), read_ledger(ledger), read_outcomes(ledger), found)
     if config.json:
         _print_json([_as_json(line) for line in shown])
     else:
         _show_ledger(shown)
-    if config.check:
-        wrong = out_of_date(ledger, shown)
-        for page in wrong:
-            note(f"{page} is not what {ledger.name} gives; write it with: footfall lab ledger")
-        return 1 if wrong else 0
-    write_pages(ledger, shown)
-    return 0
+    unchecked = {line.entry.recipe.name for line in shown if line.status == "unchecked"}
+    if unchecked:
+        names = ", ".join(sorted(unchecked))
+        note(f"code changed since the last check of {names}; compare with: footfall lab ledger --check")
+    if not config.check:
+        write_pages(ledger, shown)
+        return 0
+    wrong = out_of_date(ledger, shown)
+    for page in wrong:
+        note(f"{page} is not what {ledger.name} gives; write it with: footfall lab ledger")
+    stale = any(line.stale for line in shown)
+    if stale:
+        note("full seeds decide, and make stale rows anew: footfall lab ledger --update")
+    return 1 if wrong or stale else 0
+
+
+def _checked(config: LedgerConfig, ledger: Path) -> dict[str, Status]:
+    """What a check or an update found, told recipe by recipe; empty if neither is asked for."""
+    if not (config.check or config.update):
+        return {}
+    found: dict[str, Status] = {}
+    for entry in catalogue():
+        standing: Standing = (update if config.update else check)(ledger, entry, RUNS)
+        found[standing.name] = standing.status
+        if standing.why:
+            note(f"{standing.name}: {standing.why}")
+    return found
 
 
 def _as_json(line: Line) -> dict[str, Any]:
     if line.row is not None:
-        return {**line.row, "stale": line.stale}
+        return {**line.row, "status": line.status, "stale": line.stale}
     named = {field: getattr(line.claim, field) for field in ("claim", "metric", "direction", "baseline", "method")}
     return {"name": line.entry.recipe.name, **named, "world": line.entry.recipe.world, "verdict": "not run"}
 

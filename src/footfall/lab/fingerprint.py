@@ -2,7 +2,9 @@
 
 The parts are found by reading `import` statements, from the recipe on through the package, without running anything. A
 name imported from a room (`from footfall.search import BestOfN`) leads through the room's `__init__` to the one file that
-has it, so a new part beside it makes nothing stale. Comments, docstrings and layout do not count.
+has it, so a new part beside it is not seen. Comments, docstrings and layout do not count.
+
+Equal fingerprints mean equal figures. Different ones mean nothing yet: the outcomes decide (`footfall.lab.check`).
 """
 
 from __future__ import annotations
@@ -16,8 +18,6 @@ from pathlib import Path
 from footfall import __version__
 from footfall.registry import KINDS, parts
 
-__all__ = ["fingerprint", "is_stale", "modules_of", "version_of"]
-
 PACKAGE = Path(__file__).resolve().parent.parent
 _NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "cli", "commands", "lab", "recipes")}
 """What finds, runs, shows and stores, but decides no figure."""
@@ -30,11 +30,6 @@ _ASSETS = {"footfall.policy.embedded": PACKAGE / "models" / "embedded"}
 def version_of(recipe: Path) -> str:
     """The row's `version`, e.g. `0.1.0+3fa9c2d1e0ab`."""
     return f"{__version__}+{fingerprint(recipe)}"
-
-
-def is_stale(version: str, recipe: Path) -> bool:
-    """Whether the code changed since; a new release that left these parts alone changes nothing."""
-    return version.partition("+")[2] != fingerprint(recipe)
 
 
 def fingerprint(recipe: Path) -> str:

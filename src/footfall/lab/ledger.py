@@ -1,22 +1,26 @@
-"""The ledger: what every claim gave, as rows of one JSON file that is committed with the code."""
+"""The ledger: what every claim gave, as rows of one JSON file that is committed with the code.
+
+A row is stale when the figures change, not when a file does. What can be said at sight, without running anything:
+
+    current     the code is the one that gave the row, or one that was seen to give the same figures
+    unchecked   it is another, and the quick outcome has yet to be compared (`footfall.lab.check`)
+    stale       the claim is stated otherwise, or the code changed and no outcome was recorded
+"""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from footfall.formats import atomic_write
-from footfall.lab.catalogue import Entry
-from footfall.lab.fingerprint import is_stale
-from footfall.lab.recipe import Claim
+from footfall.lab.fingerprint import fingerprint
+from footfall.lab.outcomes import Records, locked
+from footfall.lab.recipe import Claim, Entry
 from footfall.lab.statistics import Verdict
 
-__all__ = ["Line", "Row", "checkout_ledger", "lines", "read_ledger", "record"]
+Status: TypeAlias = Literal["current", "unchecked", "stale", "cannot tell"]
 
 
 class Row(TypedDict):
@@ -46,11 +50,15 @@ class Line(NamedTuple):
     entry: Entry
     claim: Claim
     row: Row | None
-    stale: bool = False
+    status: Status = "current"
 
     @property
     def verdict(self) -> str:
         return "not run" if self.row is None else self.row["verdict"]
+
+    @property
+    def stale(self) -> bool:
+        return self.status == "stale"
 
 
 def checkout_ledger() -> Path | None:
@@ -80,7 +88,7 @@ def read_ledger(path: Path) -> list[Row]:
 
 def record(path: Path, rows: Sequence[Row]) -> None:
     """Put rows in place of the ones of the same names; rows of one name stay together, names in order."""
-    with _held(path.parent):
+    with locked(path.parent):
         names = {row["name"] for row in rows}
         kept = [row for row in read_ledger(path) if row["name"] not in names]
         merged = sorted([*kept, *rows], key=lambda row: row["name"])
@@ -88,26 +96,52 @@ def record(path: Path, rows: Sequence[Row]) -> None:
             stream.write((json.dumps(merged, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
-def lines(entries: Sequence[Entry], rows: Sequence[Row]) -> list[Line]:
-    """Every claim of every recipe with its row. A row whose recipe is gone is an error: it must go too."""
+def lines(
+    entries: Sequence[Entry],
+    rows: Sequence[Row],
+    outcomes: Mapping[str, Records] | None = None,
+    found: Mapping[str, Status] | None = None,
+) -> list[Line]:
+    """Every claim of every recipe with its row. A row whose recipe is gone is an error: it must go too.
+
+    `found` is what a check found of recipes, by name; the others are looked at with their recorded `outcomes`.
+    """
     known = {entry.recipe.name for entry in entries}
     orphans = [row["name"] for row in rows if row["name"] not in known]
     if orphans:
         raise ValueError(f"the ledger has a row of {orphans[0]!r}, but there is no such recipe; remove the row")
-    return [_line(entry, claim, rows) for entry in entries for claim in entry.recipe.claims]
+    shown: list[Line] = []
+    for entry in entries:
+        name, code = entry.recipe.name, fingerprint(entry.path)
+        records, given = (outcomes or {}).get(name, {}), (found or {}).get(name)
+        for claim, row in claims_with_rows(entry, rows):
+            status = status_at_sight(claim, row, code, records) if row and not given else given
+            shown.append(Line(entry, claim, row, status or "current"))
+    return shown
 
 
-def _line(entry: Entry, claim: Claim, rows: Sequence[Row]) -> Line:
-    own = [r for r in rows if r["name"] == entry.recipe.name and r["claim"] == claim.claim]
-    return Line(entry, claim, own[0], is_stale(own[0]["version"], entry.path)) if own else Line(entry, claim, None)
+def claims_with_rows(entry: Entry, rows: Sequence[Row]) -> list[tuple[Claim, Row | None]]:
+    """Each claim of a recipe and the row that answers it."""
+    own = {row["claim"]: row for row in rows if row["name"] == entry.recipe.name}
+    return [(claim, own.get(claim.claim)) for claim in entry.recipe.claims]
 
 
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Holds the ledger's folder, so that two runs that end at once do not lose a row."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+def status_at_sight(claim: Claim, row: Row, code: str, records: Records) -> Status:
+    """What can be said of a row without running anything; `code` is the fingerprint of its recipe now."""
+    if is_restated(claim, row):
+        return "stale"
+    known = {row["version"].partition("+")[2], *(record["code"] for record in records.values())}
+    if code in known:
+        return "current"
+    return "unchecked" if records else "stale"
+
+
+def is_restated(claim: Claim, row: Row) -> bool:
+    """Whether the recipe now compares other arms, by another metric or margin, under the same words."""
+    now = (metric_of(claim), claim.direction, claim.baseline, claim.method)
+    return now != (row["metric"], row["direction"], row["baseline"], row["method"])
+
+
+def metric_of(claim: Claim) -> str:
+    """The metric with the claim's margin, as rows have it."""
+    return claim.metric + (f", margin {claim.margin:+g}" if claim.margin else "")

@@ -6,30 +6,30 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from footfall.lab.catalogue import Entry, load_measure
 from footfall.lab.fingerprint import version_of
-from footfall.lab.ledger import Row
-from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.lab.ledger import Row, metric_of
+from footfall.lab.outcomes import environment
+from footfall.lab.recipe import Claim, Entry, Outcome, Recipe, Trial, load_measure
 from footfall.lab.statistics import decide, effect
 from footfall.progress import Progress
 from footfall.store import Run, write_json
 from footfall.types import Cost, content_key
 
-__all__ = ["Finding", "row_of", "run_recipe"]
-
 
 class Finding(NamedTuple):
-    """The rows of one recipe's claims, and each arm's mean over seeds."""
+    """The rows of one recipe's claims, each arm's mean over seeds, and what each seed gave."""
 
     rows: list[Row]
     means: dict[str, float]
     cost: Cost
     folder: Path
+    outcomes: dict[int, Outcome]
 
 
 def run_recipe(
@@ -39,34 +39,46 @@ def run_recipe(
 
     What recipes have in common is kept in `shared`; None: in the folder "shared" beside the run.
     """
-    shared = folder.parent / "shared" if shared is None else shared
     recipe, version = entry.recipe, version_of(entry.path)
-    with Run(folder, "lab run", {"recipe": recipe.name, "quick": quick}) as run:
-        stored = [
-            _measured(run, entry, Trial(seed, quick, folder, shared), version) for seed in _shown(recipe.name, seeds)
-        ]
-        outcomes = [Outcome.from_dict(json.loads(path.read_text(encoding="utf-8"))) for path in stored]
+    with _opened(entry, folder, quick) as run:
+        measured = _outcomes(run, entry, seeds, quick, shared)
+        outcomes = list(measured.values())
         finding = Finding(
             rows=[row_of(recipe, claim, outcomes, version) for claim in recipe.claims],
             means={arm: fmean(fmean(o.values(arm)) for o in outcomes) for arm in outcomes[0].arms},
             cost=Cost.total(o.cost for o in outcomes),
             folder=folder,
+            outcomes=measured,
         )
         run.finish({"rows": finding.rows, "means": finding.means, "seeds": list(seeds), "quick": quick})
     return finding
 
 
-def _shown(name: str, seeds: Sequence[int]) -> Iterator[int]:
-    with Progress(name, len(seeds)) as progress:
+def measure_seed(entry: Entry, seed: int, folder: Path, quick: bool = False, shared: Path | None = None) -> Outcome:
+    """What one seed gives, measured now if it is not stored."""
+    with _opened(entry, folder, quick) as run:
+        return _outcomes(run, entry, [seed], quick, shared)[seed]
+
+
+def _opened(entry: Entry, folder: Path, quick: bool) -> Run:
+    return Run(folder, "lab run", {"recipe": entry.recipe.name, "quick": quick})
+
+
+def _outcomes(run: Run, entry: Entry, seeds: Sequence[int], quick: bool, shared: Path | None) -> dict[int, Outcome]:
+    shared = run.folder.parent / "shared" if shared is None else shared
+    found: dict[int, Outcome] = {}
+    with Progress(entry.recipe.name, len(seeds)) as progress:
         for seed in seeds:
-            yield seed
+            path = _measured(run, entry, Trial(seed, quick, run.folder, shared))
+            found[seed] = Outcome.from_dict(json.loads(path.read_text(encoding="utf-8")))
             progress.advance(1)
+    return found
 
 
-def _measured(run: Run, entry: Entry, trial: Trial, version: str) -> Path:
-    """The file of a seed's outcome, made now if it is not there. Another version of the code is another file."""
-    seed = trial.seed
-    key = content_key(entry.recipe.name, version, seed, trial.quick)[:16]
+def _measured(run: Run, entry: Entry, trial: Trial) -> Path:
+    """The file of a seed's outcome, made now if it is not there. Other code or another environment is another file."""
+    seed, version = trial.seed, version_of(entry.path)
+    key = content_key(entry.recipe.name, version, seed, trial.quick, environment())[:16]
     path = run.folder / "seeds" / f"{seed:04d}-{key}.json"
     if path.exists():
         return path
@@ -74,13 +86,27 @@ def _measured(run: Run, entry: Entry, trial: Trial, version: str) -> Path:
     for needed in (path.parent, scratch):
         needed.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    outcome = load_measure(entry)(trial._replace(folder=scratch))
+    with _one_thread():
+        outcome = load_measure(entry)(trial._replace(folder=scratch))
     seconds = round(time.monotonic() - begun, 3)
     outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
     write_json(path, {"seed": seed, "version": version, **outcome.to_dict()})
     run.log("stage", stage=f"seed {seed}", seconds=seconds, cost=outcome.cost.to_dict())
     shutil.rmtree(scratch)
     return path
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums in one order: figures must not depend on how many cores a machine has."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: str) -> Row:
@@ -93,7 +119,7 @@ def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: s
         name=recipe.name,
         claim=claim.claim,
         world=recipe.world,
-        metric=claim.metric + (f", margin {claim.margin:+g}" if claim.margin else ""),
+        metric=metric_of(claim),
         direction=claim.direction,
         baseline=claim.baseline,
         method=claim.method,

@@ -29,8 +29,6 @@ import numpy as np
 
 from footfall.metrics.intervals import Floats, Interval, t_quantile
 
-__all__ = ["Verdict", "decide", "effect", "t_quantile"]
-
 Verdict = Literal["holds", "too close", "does not hold"]
 _Z95 = 1.959963984540054
 

@@ -8,7 +8,7 @@ copied M times. With lookahead k the value is the one after k greedy steps more.
 What differs: the policy is scripted, and judges say of each step whether it is right, with none (exact), one in five (fair)
 or two in five (bad) of the verdicts flipped, each by itself; a score is the mean of the verdicts, whatever the judge.
 Best-of-N chooses among as many samples as the search's tokens buy, problem by problem, rounded up. Both sides pay for what
-the policy writes and for what the judge reads (`footfall.lab.shared.equal_tokens`). Widths and judges against best-of-N, and
+the policy writes and for what the judge reads (`footfall.lab.shared.searches`). Widths and judges against best-of-N, and
 what is claimed of them, were fixed before they were measured. Lookahead has the narrowest beam that takes no fewer tokens on
 average; its width was chosen by those.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import searches
-from footfall.lab.shared.equal_tokens import FOLD, compared
+from footfall.lab.shared.searches import AGGREGATION, compared
 from footfall.search import BeamSearch
 from footfall.types import Cost
 
@@ -95,10 +95,10 @@ N = 8
 
 def measure(trial: Trial) -> Outcome:
     given = searches.problems(trial, trial.size(60, 4))
-    grid = compared(trial, "beam search", lambda n, m: BeamSearch(n, m, FOLD), given)
+    grid = compared(trial, "beam search", lambda n, m: BeamSearch(n, m, AGGREGATION), given)
     beams = grid.found["exact judge", N]
     judge = searches.priced(searches.flipped(trial, 0.0), {})
-    ahead = searches.searched(trial, BeamSearch(5, 2, FOLD, lookahead=1), judge, given)
+    ahead = searches.searched(trial, BeamSearch(5, 2, AGGREGATION, lookahead=1), judge, given)
     arms = {
         **grid.arms,
         "single sample": searches.single(grid.samples),

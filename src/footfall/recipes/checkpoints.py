@@ -17,8 +17,9 @@ from dataclasses import replace
 
 from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import Said, figures, step_cases
+from footfall.lab.shared.cases import figures, step_cases
 from footfall.lab.shared.prms import judged_pool, pool, prm, spent
+from footfall.lab.shared.simulated import Said
 from footfall.reward.judge import StepHeadJudge
 from footfall.reward.reading import Reading
 from footfall.reward.step_head import StepHeadModel

@@ -7,15 +7,15 @@ The budget N is split into N/M subtrees that never compete; each goes on with th
 What differs: the policy is scripted, and judges say of each step whether it is right, with none (exact), one in five (fair)
 or two in five (bad) of the verdicts flipped, each by itself; a score is the mean of the verdicts, whatever the judge.
 Best-of-N chooses among as many samples as the search's tokens buy, problem by problem, rounded up. Both sides pay for what
-the policy writes and for what the judge reads (`footfall.lab.shared.equal_tokens`). Widths and judges against best-of-N, and
+the policy writes and for what the judge reads (`footfall.lab.shared.searches`). Widths and judges against best-of-N, and
 what is claimed of them, were fixed before they were measured. Against beam search N is the same; tokens come out about equal.
 """
 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared import searched, searches
-from footfall.lab.shared.equal_tokens import FOLD, compared
+from footfall.lab.shared import searches
+from footfall.lab.shared.searches import AGGREGATION, compared
 from footfall.search import DVTS, BeamSearch
 from footfall.types import Cost
 
@@ -93,13 +93,13 @@ N, M = 16, 4
 
 def measure(trial: Trial) -> Outcome:
     given = searches.problems(trial, trial.size(60, 4))
-    grid = compared(trial, "DVTS", lambda n, m: DVTS(n, m, FOLD), given)
+    grid = compared(trial, "DVTS", lambda n, m: DVTS(n, m, AGGREGATION), given)
     trees = grid.found["fair judge", N]
     judge = searches.priced(searches.flipped(trial, 0.2), {})
-    beams = searches.searched(trial, BeamSearch(N, M, FOLD), judge, given)
+    beams = searches.searched(trial, BeamSearch(N, M, AGGREGATION), judge, given)
     arms = {**grid.arms, "single sample": searches.single(grid.samples)}
     for name, found in {"DVTS": trees, "beam search": beams}.items():
-        arms[f"{name}, vote"] = searched.right(found, "weighted")
+        arms[f"{name}, vote"] = searches.right(found, "weighted")
         arms[f"openings, {name}"] = searches.distinct_openings(found)
         arms[f"tokens, {name}"] = searches.tokens(found)
     return Outcome(arms, grid.cost + Cost.total(r.cost for r in beams))

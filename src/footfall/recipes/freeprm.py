@@ -17,7 +17,7 @@ from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.pool_figures import best_of_n, first_error_f1
+from footfall.lab.shared.cases import best_of_n, first_error_f1
 from footfall.label.freeprm import OutcomeLabels
 from footfall.types import Judged
 

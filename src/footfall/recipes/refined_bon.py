@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import WORLDS
-from footfall.lab.shared.searched import right, tokens
+from footfall.lab.shared.searches import right, tokens
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Budget, Searcher, choose
 from footfall.search.refined_bon import RefinedBestOf, critique_score

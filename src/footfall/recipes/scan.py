@@ -19,7 +19,7 @@ from itertools import accumulate
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.pool_figures import best_of_n, first_error_f1, misplaced
+from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.scan import SelfDenoising, balanced
 from footfall.policy.drawing import draw_traces

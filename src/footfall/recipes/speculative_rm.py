@@ -15,7 +15,7 @@ of the LLM: a token that the reward model reads counts as 0.06, by the sizes 0.4
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.searched import right
+from footfall.lab.shared.searches import right
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Method, Searcher
 from footfall.search.speculative import Speculative

@@ -16,7 +16,7 @@ vote, which needs no judge, has 2 N samples. A step PRM as the guide, the paper'
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.searched import right
+from footfall.lab.shared.searches import right
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Method, Searcher
 from footfall.search.vgs import ValueGuided

@@ -1,61 +1,23 @@
-"""Benchmark cases from world traces, judges whose error rate is known, and figures of a benchmark's own `measure`."""
+"""Benchmark cases from world traces, figures of a benchmark's own `measure`, and what a PRM or labels are worth on a pool.
+
+On a pool of solutions a PRM is a chooser (`best_of_n`) and a finder of first errors (`first_error_f1`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 
-from footfall.benchmarks.runner import Benchmark, Figures, content_revision
+from footfall.benchmarks import processbench
+from footfall.benchmarks.runner import Benchmark, Figures, Tuned, content_revision, measured
+from footfall.lab.shared.simulated import Said
+from footfall.label.scan import label_noise
 from footfall.metrics.cases import Case
 from footfall.metrics.preferences import Credit, Measure, compare, response_score, tie_credit
-from footfall.types import Cost, Judge, Judgement, Trajectory, content_key
-from footfall.worlds import TruthJudge
-
-__all__ = [
-    "NoisyTruth", "Said", "benchmark_of", "credits", "figures", "judged_once", "response_cases", "step_cases",
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Said:
-    """A judge that repeats what was said before, by the trace's id."""
-
-    name: str
-    judgements: Mapping[str, Judgement]
-
-    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return [self.judgements[t.id] for t in trajectories]
-
-    @classmethod
-    def of(cls, name: str, judgements: Sequence[Judgement]) -> Said:
-        return cls(name, {judgement.trajectory_id: judgement for judgement in judgements})
-
-
-@dataclass(frozen=True)
-class NoisyTruth:
-    """Says the true class of a step, or with probability `error` the other one: (class + u) / 2 with u uniform.
-
-    Of a right and a wrong step it puts the right one higher with probability 1 − `error`.
-    """
-
-    error: float
-    seed: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"noisy-truth(error={self.error:g},seed={self.seed})"
-
-    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        truths = TruthJudge().judge(trajectories)
-        return [self._judgement(t, truth) for t, truth in zip(trajectories, truths, strict=True)]
-
-    def _judgement(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
-        rng = np.random.default_rng(int(content_key(self.name, trajectory.key), 16))
-        right = np.asarray(truth.values, dtype=np.float64)
-        said = np.abs(right - (rng.random(len(right)) < self.error))
-        return Judgement(trajectory.id, tuple(((said + rng.random(len(right))) / 2).tolist()), self.name)
+from footfall.types import Cost, Judge, Judged, Judgement, Trajectory
+from footfall.worlds import ArithmeticWorld, TruthJudge
 
 
 def step_cases(traces: Sequence[Trajectory], split: Callable[[Trajectory], str] = lambda trace: "world") -> list[Case]:
@@ -95,3 +57,38 @@ def credits(
     """The credit of each comparison, by the step values folded by `how`; of a whole pool it is best-of-N's accuracy."""
     compared = compare(cases, said, lambda judgement: response_score(judgement, how), credit)
     return [float(each) for each in compared.credits]
+
+
+def best_of_n(pool: Sequence[Trajectory], said: Sequence[Judgement], how: str = "min") -> list[float]:
+    """For each problem whether the solution valued highest is right; among equals, the share of right ones."""
+    return credits(response_cases(pool), said, how)
+
+
+def first_error_f1(pool: Sequence[Trajectory], said: Sequence[Judgement], threshold: float | None = None) -> float:
+    """ProcessBench's F1 at a threshold; None: each half of the problems at the one that is best on the other half."""
+    if threshold is not None:
+        return figures(processbench.measure, step_cases(pool), said, threshold)["world"]["f1"]
+    names = list(dict.fromkeys(trace.problem.id for trace in pool))
+    half = {name: ("even", "odd")[i % 2] for i, name in enumerate(names)}
+    benchmark = benchmark_of(
+        "processbench", step_cases(pool, lambda trace: half[trace.problem.id]), processbench.measure, "f1"
+    )
+    judge = Said.of("PRM", said)
+    folds = {"even": "odd", "odd": "even"}
+    return fmean(
+        float(measured(benchmark, judge, Tuned(tuning), resamples=1).figures[test]["f1"][0])
+        for tuning, test in folds.items()
+    )
+
+
+def with_first_error(traces: Sequence[Trajectory], said: Sequence[Judgement]) -> list[Judged]:
+    """The traces whose labels name a first error, or say that there is none."""
+    return [Judged(t, j) for t, j in zip(traces, said, strict=True) if j.first_below(0.5) is not None]
+
+
+def misplaced(traces: Sequence[Trajectory], said: Sequence[Judgement], threshold: float = 0.5) -> float:
+    """Of the traces whose labels name a first error, or none, the share in which that is not the truth."""
+    pairs = zip(traces, said, strict=True)
+    found = [(j.first_below(threshold), ArithmeticWorld().first_error(t)) for t, j in pairs]
+    named = [(error, truth) for error, truth in found if error is not None]
+    return label_noise([error for error, _ in named], [truth for _, truth in named]).rate

@@ -5,6 +5,11 @@ harm), as a careful writer would from the wrong state, or ends. Steps are judged
 a flaw is right or wrong as one likes and is not counted; steps put in beside a sound trace are wrong, as they do no
 work. Each flawed trace comes with its unmodified twin, so that all kinds are measured on the same right steps: a score that
 depends on the share of wrong steps would otherwise compare where flaws lie rather than how well they are seen.
+
+Pairs of next steps after one history, a right and a wrong one, are made from the pool in ToolPRMBench's two ways:
+
+    offline   golden history (a right solution up to step k), its own step k, and a wrong one that the policy writes there
+    online    the policy's own history up to its first error, the step of a careful writer, and its own wrong step
 """
 
 from __future__ import annotations
@@ -12,16 +17,16 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, NamedTuple
 
+from footfall.lab.recipe import Trial
+from footfall.lab.shared.prms import params, pool
 from footfall.metrics.cases import Case
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Judgement, Step, Trajectory, content_key
-from footfall.worlds import ArithmeticPolicy, OpRates, TruthJudge
-
-__all__ = ["CAREFUL", "FLAWS", "Flaw", "flawed_cases", "right_traces"]
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates, TruthJudge
 
 _NEVER = OpRates(0.0, 0.0, 0.0, 0.0)
 CAREFUL = ArithmeticPolicy(slip=_NEVER, misread=_NEVER, misread_tricky=_NEVER, recover=0.0)
@@ -193,3 +198,48 @@ def _case(trace: Trajectory, split: str, flaw: Flaw, k: int, written: Sequence[s
     if flaw.then == "own":
         values = tuple(float(not k < i < len(head)) for i in range(len(made.steps)))
     return Case(split, made, Judgement(name, values, truth.judge), trace.id) if 0.0 in values else None
+
+
+def offline_pairs(trial: Trial) -> list[Case]:
+    """A right solution of every second problem, cut at each step; of two steps drawn there, the first that is wrong."""
+    from footfall.policy.embedded import embedded
+
+    places = [(golden, k) for golden in right_traces(pool(trial))[::2] for k in range(len(golden.steps))]
+    histories = [golden.prefix(k) for golden, k in places]
+    drawn = embedded().sample(histories, 2, replace(params(trial), until="step"))
+    pairs: list[Case] = []
+    for (golden, k), history, completions in zip(places, histories, drawn, strict=True):
+        wrong = next((c.steps for c in completions if _is_wrong(history, c.steps)), None)
+        pairs += _pair("offline", f"{golden.id}@{k}", history, golden.steps[k], wrong[0]) if wrong else []
+    return pairs
+
+
+def online_pairs(trial: Trial) -> list[Case]:
+    """The first failed solution of each problem, at its first error."""
+    world, pairs = ArithmeticWorld(), list[Case]()
+    failed = {trace.problem.id: trace for trace in reversed(pool(trial)) if not trace.correct}
+    for trace in failed.values():
+        k = world.first_error(trace)
+        if k >= 0:
+            history = trace.prefix(k)
+            ((completion,),) = CAREFUL.sample([history], 1, replace(params(trial), until="step"))
+            pairs += _pair("online", f"{trace.id}@{k}", history, completion.steps[0], trace.steps[k])
+    return pairs
+
+
+def _is_wrong(history: Trajectory, steps: Sequence[Step]) -> bool:
+    return bool(steps) and ArithmeticWorld().first_error(_text_only(history, steps[0])) == len(history.steps)
+
+
+def _pair(split: str, group: str, history: Trajectory, right: Step, wrong: Step) -> list[Case]:
+    cases = []
+    for name, step, value in (("right", right, 1.0), ("wrong", wrong, 0.0)):
+        trace = replace(_text_only(history, step), id=f"{group}#{name}")
+        cases.append(Case(split, trace, Judgement(trace.id, (None,) * len(trace.steps), "reference", value), group))
+    return cases
+
+
+def _text_only(history: Trajectory, step: Step) -> Trajectory:
+    """Ids as sampled are left behind: the two steps of a pair may have different writers."""
+    steps = tuple(Step(each.text) for each in (*history.steps, step))
+    return Trajectory(history.id, history.problem, steps, separator=history.separator)

@@ -28,8 +28,6 @@ from footfall.worlds import (
     TruthJudge,
 )
 
-__all__ = ["WORLDS", "Known", "Place", "World", "WritesWell", "error_auc", "hits", "known", "spent"]
-
 Split = Literal["train", "test"]
 
 

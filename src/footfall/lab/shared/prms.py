@@ -35,12 +35,6 @@ if TYPE_CHECKING:
     from footfall.reward.judge import StepHeadJudge
     from footfall.train.prm import TrainResult
 
-__all__ = [
-    "POOL", "Arm", "Labels", "arm", "arm_pool", "arm_traces", "judge", "judged_pool", "params", "pool", "prm",
-    "right_and_wrong", "rolled_out", "spent", "spent_on", "train", "training_traces",
-    "untrained",
-]  # fmt: skip
-
 Labels = Literal["monte-carlo", "truth", "outcome"]
 POOL = 8
 """Solutions of each test problem."""

@@ -1,4 +1,4 @@
-"""Reward models that are simulated: the truth of a step or of an outcome, read through noise once or several times.
+"""Judges whose error rate is known: the truth of a step or of an outcome, read through noise once or several times.
 
     x = ±mu + √own z_model + √(1 − own) z_reading,    r = sigmoid(2 mu x),    mu = Φ⁻¹(1 − error)
 
@@ -9,20 +9,61 @@ than one, but not right in the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+import numpy as np
+
 from footfall.search.aggregate import mean_of_readings
 from footfall.simulate.noisy import chance
-from footfall.types import Trajectory
-
-__all__ = ["Simulated", "simulated"]
+from footfall.types import Judgement, Trajectory, content_key
+from footfall.worlds import TruthJudge
 
 _NORMAL = NormalDist()
 _OUTCOME = -1
 """The place of the outcome; steps are counted from 0."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A judge that repeats what was said before, by the trace's id."""
+
+    name: str
+    judgements: Mapping[str, Judgement]
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [self.judgements[t.id] for t in trajectories]
+
+    @classmethod
+    def of(cls, name: str, judgements: Sequence[Judgement]) -> Said:
+        return cls(name, {judgement.trajectory_id: judgement for judgement in judgements})
+
+
+@dataclass(frozen=True)
+class NoisyTruth:
+    """Says the true class of a step, or with probability `error` the other one: (class + u) / 2 with u uniform.
+
+    Of a right and a wrong step it puts the right one higher with probability 1 − `error`.
+    """
+
+    error: float
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"noisy-truth(error={self.error:g},seed={self.seed})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        truths = TruthJudge().judge(trajectories)
+        return [self._judgement(t, truth) for t, truth in zip(trajectories, truths, strict=True)]
+
+    def _judgement(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
+        rng = np.random.default_rng(int(content_key(self.name, trajectory.key), 16))
+        right = np.asarray(truth.values, dtype=np.float64)
+        said = np.abs(right - (rng.random(len(right)) < self.error))
+        return Judgement(trajectory.id, tuple(((said + rng.random(len(right))) / 2).tolist()), self.name)
 
 
 @dataclass(frozen=True)
