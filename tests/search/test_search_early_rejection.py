@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
+from footfall.judging import Traits
 from footfall.policy.embedded import embedded
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.resuming import InWords, is_unfinished, unfinished
@@ -51,6 +52,10 @@ class ReadsParts(SeesCoins):
     """Knows which traces it read as fragments."""
 
     parts: tuple[str, ...] = ()
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(judge_partial=self.judge_partial)
 
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         self.parts += tuple(t.steps[-1].text for t in trajectories)

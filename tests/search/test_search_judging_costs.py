@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from footfall.bound import Bound
+from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
@@ -124,6 +124,10 @@ class SaysHowMuch(Babbles):
 
     per_step: bool = False
 
+    @property
+    def traits(self) -> Traits:
+        return Traits(at_most=self.at_most)
+
     def at_most(self, steps: int | None) -> Bound | None:
         return None if self.per_step and steps is None else Bound(CRITIQUE, 1)
 
@@ -148,6 +152,10 @@ class LateChoice(Late):
 
     first: Cost = CUT
     then: Cost = CHOSE
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(at_most=self.at_most)
 
     def at_most(self, steps: int | None) -> Bound | None:
         return Bound(20, 2, choices=1)
@@ -198,6 +206,10 @@ def test_a_judge_that_says_how_much_it_writes_gets_all_that_fits_at_once() -> No
 @dataclass
 class NobodyKnows(Reads):
     """Reads, but what one trace takes says nothing of another, and it says so."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(at_most=self.at_most)
 
     def at_most(self, steps: int | None) -> Bound | None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from footfall.bound import Bound, Bounded
+from footfall.judging import Bound, traits
 from footfall.metrics.steps import first_error_f1
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Searcher, SelfCheck, SelfPRM
@@ -88,11 +88,12 @@ def test_settings_that_cannot_be_are_refused() -> None:
 def test_a_check_writes_no_more_than_it_says() -> None:
     writer = ArithmeticPolicy(NEVER)
     checker = SelfCheck(writer, votes=3, params=SamplingParams(seed=1, max_tokens=64))
-    bounded: Bounded = checker
-    assert bounded.at_most(2) == Bound(tokens=2 * 3 * 64, calls=2 * 3) and bounded.at_most(None) is None
+    at_most = traits(checker).at_most
+    assert at_most is not None
+    assert at_most(2) == Bound(tokens=2 * 3 * 64, calls=2 * 3) and at_most(None) is None
     found = Searcher(writer, None, BestOf(2, "majority"), params=PARAMS, separator="\n").solve(
         ArithmeticWorld().problems(3, 1, split="test")
     )
     for candidate in (candidate for result in found for candidate in result.candidates):
-        (said,), most = checker.judge([candidate.trajectory]), bounded.at_most(len(candidate.trajectory.steps))
+        (said,), most = checker.judge([candidate.trajectory]), at_most(len(candidate.trajectory.steps))
         assert most is not None and said.cost.generated_tokens <= most.tokens and said.cost.calls == most.calls

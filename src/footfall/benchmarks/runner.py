@@ -14,6 +14,7 @@ import numpy as np
 
 from footfall.benchmarks.figures import Report, SplitFigures
 from footfall.benchmarks.scores import Scores
+from footfall.judging import traits
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import RESAMPLES, Floats, Interval, case_weights, from_resamples
 from footfall.types import Cost, Judge, Judged, Judgement, content_key
@@ -182,7 +183,7 @@ def _threshold(
     wanted: Threshold,
 ) -> tuple[float, str, str | None]:
     """The value, where it comes from, and the split that it must not be reported on."""
-    own: float | None = getattr(judge, "threshold", None)
+    own = traits(judge).threshold
     if wanted == "own" and own is None:
         raise ValueError(f"{judge.name} declares no threshold of its own; name a number, or tune one on a split")
     if wanted is None or wanted == "own":

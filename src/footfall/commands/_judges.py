@@ -13,6 +13,7 @@ from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, Sam
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, settings
 from footfall.commands._systems import BUILT, SYSTEMS, build_system, not_a_judge
+from footfall.judging import Traits, traits
 from footfall.policy.protocol import Policy
 from footfall.registry import parts
 from footfall.reward.calibrated import Calibrated, Calibration
@@ -127,10 +128,7 @@ def as_trained(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Traject
 
     A PRM reads a step's value at the step's end, so it must find there what it has always found.
     """
-    judge = getattr(judge, "reader", judge)
-    reader = judge.inner if isinstance(judge, Calibrated) else judge
-    config = getattr(getattr(reader, "model", None), "step_config", None)
-    known: Sequence[str] = config.training.get("separators", ()) if config is not None else ()
+    known = traits(judge).separators
     if len(known) != 1:
         return list(trajectories)
     other = sum(t.separator != known[0] for t in trajectories)
@@ -158,10 +156,8 @@ class JudgeInRun:
         return self.inner.name
 
     @property
-    def threshold(self) -> float | None:
-        """The one that the judge declares, if any."""
-        found: float | None = getattr(self.inner, "threshold", None)
-        return found
+    def traits(self) -> Traits:
+        return traits(self.inner)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         def work(part: Sequence[Trajectory]) -> list[Judgement]:
@@ -170,7 +166,7 @@ class JudgeInRun:
 
         return self.run.map(
             "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
-            chunk=self.chunk, made_by=self.name, forgetful=(self.inner, getattr(self.inner, "policy", None)),
+            chunk=self.chunk, made_by=self.name, forgetful=(self.inner,),
         )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from footfall.commands._reasons import counted
 from footfall.commands._running import open_run, run_folder
 from footfall.commands._sources import read_traces
 from footfall.formats import read_parquet, write_parquet
+from footfall.judging import traits
 from footfall.label.trees import Harvest
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Trajectory
@@ -114,7 +115,7 @@ def main(config: LabelConfig) -> int:
     edition = edition_of(folder, config.again, config.run.fresh)
     opener = Opener(store if asked else None, edition)
     method = _method(config, opener)
-    trajectories = getattr(method, "prepared", list)(trajectories)  # as adaptivestep cuts them anew
+    trajectories = (traits(method).prepare or list)(trajectories)  # as adaptivestep cuts them anew
     if config.costs.estimate:
         return _estimate(config, method, trajectories, config.chunk if store is None else None)
     with open_run("label", config, for_show=_FOR_SHOW) as run:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from footfall.encoding import Tokenizer
+from footfall.judging import Traits
 from footfall.label.estimate import Plan, TokenCount, planned
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.probing import forget
 from footfall.label.tally import unlabelled
 from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
@@ -43,6 +43,10 @@ class AdaptiveStep:
     @property
     def name(self) -> str:
         return f"adaptivestep({self.rates.name},share={self.share:g})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(prepare=self.prepared, refusal=self.refusal)
 
     def prepared(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """The traces in steps of confidence; the threshold is that of all of them together."""
@@ -74,7 +78,3 @@ class AdaptiveStep:
             next(said) if why is None else unlabelled(trace, self.rates.name, why)
             for trace, why in zip(trajectories, refused, strict=True)
         ]
-
-    def forget(self) -> None:
-        """Drop what the completer has cached."""
-        forget(self.rates)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from footfall.label.consensus import judge_by_name
-from footfall.label.probing import forget
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judge, Judgement, Trajectory
@@ -38,10 +37,6 @@ class Beside:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         pairs = zip(self.values.judge(trajectories), self.other.judge(trajectories), trajectories, strict=True)
         return [self._joined(one.check(t), two.check(t)) for one, two, t in pairs]
-
-    def forget(self) -> None:
-        """Drop what the judges and their policies have cached."""
-        forget(*self.judges)
 
     def _joined(self, one: Judgement, two: Judgement) -> Judgement:
         aspects = {**one.aspects, self.aspect: two.values}

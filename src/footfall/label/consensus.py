@@ -20,7 +20,6 @@ from itertools import combinations
 from typing import Any, Literal
 
 from footfall.label.agreement import Agreement, agreement, first_error, verdicts
-from footfall.label.probing import forget
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import load, register
 from footfall.types import AFTER_ERROR, Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
@@ -85,10 +84,6 @@ class Consensus:
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return self.combine(trajectories, [judge.judge(trajectories) for judge in self.judges])
-
-    def forget(self) -> None:
-        """Drop what the judges and their policies have cached."""
-        forget(*self.judges)
 
     def agreements(self, trajectories: Sequence[Trajectory], said: Sequence[Sequence[Judgement]]) -> list[Agreement]:
         """How far each pair of judges agrees, given what each said of the traces."""

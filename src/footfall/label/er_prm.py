@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.probing import forget
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judge, Judgement, Trajectory
@@ -63,10 +62,6 @@ class EntropyRegularised:
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._transform(judgement) for judgement in self.rates.judge(trajectories)]
-
-    def forget(self) -> None:
-        """Drop what the completer has cached."""
-        forget(self.rates)
 
     def _transform(self, judgement: Judgement) -> Judgement:
         values = tuple(None if p is None else entropy_regularised(p, self.eta) for p in judgement.values)

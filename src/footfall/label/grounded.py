@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from footfall.label.formal import Formal
-from footfall.label.probing import Estimate, Probe, Prober, forget
+from footfall.label.probing import Estimate, Probe, Prober
 from footfall.label.tally import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
@@ -77,10 +77,6 @@ class Grounded:
             spent = Cost.total((said.cost, *(cost for _, cost in own)))
             found.append(self._judgement(trace, [estimate for estimate, _ in own], said, spent))
         return found
-
-    def forget(self) -> None:
-        """Drop the caches of the tool and the policy."""
-        forget(self.policy, self.tool)
 
     def _judgement(self, trace: Trajectory, estimates: list[Estimate], said: Judgement, cost: Cost) -> Judgement:
         rewards, tool_cost = self._rewards(estimates)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, forget, together
+from footfall.label.probing import Estimate, Plan, Probe, Prober, together
 from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
@@ -150,10 +150,6 @@ class StepAdvantage:
             self._judgement(trace, mine.result, mu, cost)
             for trace, mine, mu, cost in zip(trajectories, own, proved, costs, strict=True)
         ]
-
-    def forget(self) -> None:
-        """Drop what policy and prover have cached."""
-        forget(self.policy, self.prover)
 
     def _plan(self, trace: Trajectory) -> Plan[_Values]:
         """Roll out the problem itself and every prefix but a finished whole."""

@@ -17,7 +17,7 @@ from footfall.label.tally import Tally
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Trajectory, Unjudged
 
-__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "forget", "together"]
+__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "together"]
 
 R = TypeVar("R")
 
@@ -130,10 +130,3 @@ def together(plans: Sequence[Plan[R]], prober: Prober) -> list[Done[R]]:
             costs[i] = Cost.total((costs[i], *(cost for _, cost in pairs)))
             replies[i] = [estimate for estimate, _ in pairs]
     return [Done(results[i], costs[i]) for i in range(len(plans))]
-
-
-def forget(*owners: object) -> None:
-    """Drop the caches of judges and policies, and of the policies that judges have."""
-    for owner in owners:
-        for each in (owner, getattr(owner, "policy", None)):
-            getattr(each, "forget", lambda: None)()

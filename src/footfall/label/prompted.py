@@ -123,10 +123,6 @@ class PromptedJudge:
             return [PROMPTS[name] for name in self.prompts]
         return [STEP_PROMPT if self.form == "step" else FIRST_ERROR]
 
-    def forget(self) -> None:
-        """Drop what the policy has cached."""
-        getattr(self.policy, "forget", lambda: None)()
-
     @cached_property
     def _asker(self) -> Asker:
         from footfall.reward.generative.asking import Asker

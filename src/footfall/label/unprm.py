@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from footfall.judging import Traits
 from footfall.label.binary_search import bisect
 from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, together
 from footfall.label.tally import drawn, finished, of_answered
@@ -173,6 +174,10 @@ class Uncertain:
         (problem,) = yield [Probe(top, self.draws + budget)]
         start = self._value([r for r in problem.rollouts if r.completion.index >= self.draws])
         return (yield from self._probe(trace, course, start, budget))
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(refusal=self.refusal)
 
     def refusal(self, trace: Trajectory) -> Unjudged | None:
         """Why a graded trace cannot be labelled, whatever its rollouts show; `None` if it can."""

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from footfall.judging import Traits, read_partial, traits
 from footfall.registry import create, parts, register
 from footfall.types import Judge, Judged, Judgement, Trajectory, content_key
 
@@ -96,22 +97,18 @@ class Calibrated:
         return f"calibrated({self.calibration.kind},{key},{self.inner.name})"
 
     @property
-    def threshold(self) -> float | None:
-        """What the calibration makes of the threshold that the judge declares, if it declares one."""
-        own: float | None = getattr(self.inner, "threshold", None)
-        return None if own is None else self.calibration([own])[self.calibration.value][0]
-
-    def forget(self) -> None:
-        """Drop what the judge inside has cached."""
-        getattr(self.inner, "forget", lambda: None)()
+    def traits(self) -> Traits:
+        """The judge's own, its threshold as the calibration has it."""
+        own = traits(self.inner)
+        threshold = None if own.threshold is None else self.calibration([own.threshold])[self.calibration.value][0]
+        return replace(own, parts=(self.inner,), threshold=threshold, judge_partial=self.judge_partial)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._mapped(said) for said in self.inner.judge(trajectories)]
 
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Traces whose last step is a fragment, read by the judge inside as such if it can."""
-        read = getattr(self.inner, "judge_partial", self.inner.judge)
-        return [self._mapped(said) for said in read(trajectories)]
+        return [self._mapped(said) for said in read_partial(self.inner, trajectories)]
 
     def _mapped(self, said: Judgement) -> Judgement:
         columns: dict[str, list[float | None]] = {

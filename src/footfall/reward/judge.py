@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from footfall.judging import Traits
 from footfall.registry import register
 from footfall.reward.reading import Reading
 from footfall.reward.running import Runner, TooLong
@@ -69,9 +70,8 @@ class StepHeadJudge:
         return self._name
 
     @property
-    def threshold(self) -> float | None:
-        """The model's own: a step valued below is an error."""
-        return self.model.threshold
+    def traits(self) -> Traits:
+        return Traits(threshold=self.model.threshold, separators=self.model.separators)
 
     def forget(self) -> None:
         """Drop what is cached."""

@@ -182,6 +182,11 @@ class StepHeadModel(StepModel):
         return float(found) if isinstance(found, int | float) else None
 
     @property
+    def separators(self) -> tuple[str, ...]:
+        found = self.step_config.training.get("separators", ())
+        return tuple(found) if isinstance(found, list | tuple) else ()
+
+    @property
     def kind(self) -> str:
         return "step-head"
 

@@ -45,6 +45,11 @@ class StepModel(nn.Module):
         """Below it a step is an error, by the model's own account."""
         raise NotImplementedError
 
+    @property
+    def separators(self) -> tuple[str, ...]:
+        """What stood after each step of the traces it was trained on, if that is known."""
+        return ()
+
     def fingerprint(self) -> str:
         """Names weights and reading by content."""
         raise NotImplementedError

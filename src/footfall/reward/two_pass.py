@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from footfall.judging import Traits
 from footfall.reward.checkpoint import CheckpointModel
 from footfall.reward.pieces import Piece, Writer
 from footfall.reward.reading import Reading
@@ -80,9 +81,8 @@ class TwoPassJudge:
         return self._name
 
     @property
-    def threshold(self) -> float | None:
-        """The model's own: a step valued below is an error."""
-        return self.model.threshold
+    def traits(self) -> Traits:
+        return Traits(threshold=self.model.threshold, at_most=self.at_most)
 
     def at_most(self, steps: int | None) -> None:
         """Nobody knows: steps that pass are read twice, so that one trace says little of another."""

@@ -10,7 +10,7 @@ which is never too little for a judge that reads a prompt of any length and so m
 that keeps a cache takes less; and once long traces were read, others as long are no longer overrated.
 
 What a judge writes says nothing of what it will write next, so it is not learned: a judge that writes says how much at most
-(`footfall.bound`), or nobody knows. Where it ends in a choice, which is counted by what it reads, each reads at most as
+(`footfall.judging`), or nobody knows. Where it ends in a choice, which is counted by what it reads, each reads at most as
 much as all choices about an earlier trace did, and what was written since:
 
     tokens(t) <= written + choices · (read · max(…) · max(…) + written)
@@ -24,7 +24,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from footfall.bound import UNKNOWN, Bound
+from footfall.judging import UNKNOWN, Bound
 from footfall.types import Cost, Trajectory
 
 __all__ = ["Readings"]

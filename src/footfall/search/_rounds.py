@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from footfall.bound import UNKNOWN, Bound
+from footfall.judging import Bound, bound_of, traits
 from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.policy.runs import Run, runs_of, sample_runs
@@ -111,13 +111,7 @@ class Rounds:
 
     def _bound(self, role: str, steps: int | None) -> Bound | None:
         """What the judge, or the one inside of it, says that it writes at most; `None` if it says nothing."""
-        judge: object = self.judges.get(role)
-        while not hasattr(judge, "at_most") and hasattr(judge, "inner"):
-            judge = judge.inner
-        if not hasattr(judge, "at_most"):
-            return None
-        bound: Bound | None = judge.at_most(steps)
-        return UNKNOWN if bound is None else bound
+        return bound_of(self.judges.get(role), steps)
 
     def _most(self, search: Running, request: Expand | Ask) -> int:
         """The most tokens that a sample may have where the budget does not end before."""
@@ -228,7 +222,7 @@ class Rounds:
                 groups[reading.role, reading.partial].append(reading)
         for (role, partial), group in groups.items():
             judge = _named(self.judges, role, "judge", "judges")
-            read = getattr(judge, "judge_partial", judge.judge) if partial else judge.judge
+            read = (traits(judge).judge_partial if partial else None) or judge.judge
             owners = [reading.search for reading in group]
             with self.pace.timed(_judging(role, partial), owners):
                 found = _apart(_checked(judge, read), group, owners)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-from footfall.bound import Bound
+from footfall.judging import Bound
 from footfall.search._pace import GROWTH
 from footfall.search._readings import Readings
 from footfall.types import Cost, Trajectory

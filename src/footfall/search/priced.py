@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from footfall.judging import Traits
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 __all__ = ["Priced", "Reader", "tokens_of_text"]
@@ -48,6 +49,10 @@ class Priced:
         keys = [[t.prefix(k + 1).key for k in range(len(t.steps))] for t in trajectories]
         self._ask(self.reader.steps, trajectories, keys)
         return [self._judgement(t, own, False) for t, own in zip(trajectories, keys, strict=True)]
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(judge_partial=self.judge_partial)
 
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """The last step is a beginning."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from footfall.bound import Bound
+from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import register
 from footfall.search.board import Board
@@ -122,6 +122,12 @@ class SelfCheck:
     def name(self) -> str:
         drawn = f"votes={self.votes},temperature={self.params.temperature:g},seed={self.params.seed}"
         return f"self-check({self.policy.name},{drawn})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            (self.policy,), at_most=self.at_most, counts_tokens=bool(getattr(self.policy, "counts_tokens", True))
+        )
 
     def at_most(self, steps: int | None) -> Bound | None:
         """Every step `votes` times."""

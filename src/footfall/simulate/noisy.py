@@ -53,11 +53,6 @@ class Noisy:
         said = self.truth.judge(trajectories)
         return [self._flip(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
 
-    def forget(self) -> None:
-        """Drop what the judge behind has cached."""
-        for each in (self.truth, getattr(self.truth, "policy", None)):
-            getattr(each, "forget", lambda: None)()
-
     def _flip(self, trajectory: Trajectory, truth: Judgement) -> Judgement:
         values: list[float | None] = []
         failures: list[Unjudged | None] = []

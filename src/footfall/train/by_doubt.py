@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from footfall.judging import Traits, traits
 from footfall.label.estimate import Plan, TokenCount, Volume, planned
-from footfall.label.probing import forget
 from footfall.train.active import Uncertain, until_first_error
 from footfall.train.self_training import pseudo_label
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged
@@ -45,16 +45,11 @@ class Sure:
         return (self.prm,)
 
     @property
-    def reader(self) -> Judge:
-        """Who must find traces as it was trained."""
-        return self.prm
+    def traits(self) -> Traits:
+        return Traits((self.prm,), separators=traits(self.prm).separators)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [self._labelled(said) for said in self.prm.judge(trajectories)]
-
-    def forget(self) -> None:
-        """Drop what the PRM has cached."""
-        forget(self.prm)
 
     def _labelled(self, said: Judgement) -> Judgement:
         sure = pseudo_label(said, self.confidence)
@@ -84,9 +79,8 @@ class Doubted:
         return self.judged_by, self.prm
 
     @property
-    def reader(self) -> Judge:
-        """Who must find traces as it was trained."""
-        return self.prm
+    def traits(self) -> Traits:
+        return Traits((self.judged_by, self.prm), separators=traits(self.prm).separators)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         said = self.prm.judge(trajectories)
@@ -97,10 +91,6 @@ class Doubted:
             self._labelled(next(asked), read.cost) if kept else _silent(read, self.name, why)
             for read, kept in zip(said, unsure, strict=True)
         ]
-
-    def forget(self) -> None:
-        """Drop what the judges have cached."""
-        forget(*self.judges)
 
     def planned(self, trajectories: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
         """At most every trace is labelled, at least none; which are doubted only the PRM can say."""
@@ -128,17 +118,12 @@ class FirstError:
         return (self.judged_by,)
 
     @property
-    def reader(self) -> Judge:
-        """Who must find traces as it was trained, if it was."""
-        return self.judged_by
+    def traits(self) -> Traits:
+        return Traits((self.judged_by,), separators=traits(self.judged_by).separators)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         said = self.judged_by.judge(trajectories)
         return [replace(until_first_error(each, self.threshold), judge=self.name) for each in said]
-
-    def forget(self) -> None:
-        """Drop what the judge has cached."""
-        forget(self.judged_by)
 
 
 def _silent(said: Judgement, judge: str, why: Unjudged) -> Judgement:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from footfall.judging import Traits
 from footfall.registry import create, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds.arithmetic import ArithmeticPolicy, ArithmeticWorld
@@ -158,6 +159,10 @@ class ExactFragmentJudge:
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [Judgement(t.id, self._values(t), self.name) for t in trajectories]
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(judge_partial=self.judge_partial)
 
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """The last step is a fragment, words of a step that is not over."""

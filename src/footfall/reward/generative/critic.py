@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from footfall.bound import Bound
+from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.reward.generative.asking import Asker, Reply, Request
 from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudged, content_key, failures_of
@@ -99,6 +99,11 @@ class Critic:
         """Kind, settings, and who writes."""
         return f"{self.kind}:n={self.n}:{self._key}@{self.asker.name}"
 
+    @property
+    def traits(self) -> Traits:
+        counted = bool(getattr(self.policy, "counts_tokens", True))
+        return Traits((self.policy,), self.threshold, self.at_most, counts_tokens=counted)
+
     def at_most(self, steps: int | None) -> Bound | None:
         """What it writes about a trace of so many steps: a search's budget relies on it.
 
@@ -115,12 +120,6 @@ class Critic:
     def longest(self) -> int:
         """Tokens of a critique at most, all its replies together."""
         return self.replies * self.params.max_tokens
-
-    def forget(self) -> None:
-        """Drop what the policy has cached."""
-        forget = getattr(self.policy, "forget", None)
-        if forget is not None:
-            forget()
 
     def ask(
         self, requests: Sequence[Request], n: int | None = None, max_tokens: int | None = None

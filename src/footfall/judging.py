@@ -1,0 +1,119 @@
+"""What a judge declares of itself, in one place: whom it asks, what it writes at most, what it can read.
+
+A judge needs no more than a name and `judge`. One that can say more of itself has a property `traits`:
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(threshold=0.5, at_most=self._at_most)
+
+Whoever runs judges asks `traits(judge)` and gets an answer from any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import NamedTuple
+
+from footfall.types import Judgement, Trajectory, Unjudged
+
+
+class Bound(NamedTuple):
+    """The most that judging one trace takes."""
+
+    tokens: float
+    """Generated."""
+    calls: float
+    choices: int = 0
+    """Of the calls: those that are counted by what they read, the question and all that was written."""
+
+
+UNKNOWN = Bound(math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Parts and capabilities of a judge. What is left out has the meaning of a judge that says nothing."""
+
+    parts: tuple[object, ...] | None = None
+    """Judges and policies that it asks. `None`: those that its dataclass fields hold."""
+    threshold: float | None = None
+    """A step valued below is an error, by the judge's own account."""
+    at_most: Callable[[int | None], Bound | None] | None = None
+    """What it writes for a trace of so many steps (`None`: of any number); the result `None` is no limit. One that only reads
+    needs no bound."""
+    judge_partial: Callable[[Sequence[Trajectory]], list[Judgement]] | None = None
+    """Reads traces whose last step is unfinished. Without it they are judged as if they were whole."""
+    prepare: Callable[[Sequence[Trajectory]], list[Trajectory]] | None = None
+    """Cuts all traces of a data set anew before any of them is judged."""
+    refusal: Callable[[Trajectory], Unjudged | None] | None = None
+    """Why a trace cannot be judged, whatever is asked about it."""
+    separators: tuple[str, ...] = ()
+    """What stood after each step of the traces it was trained on."""
+    counts_tokens: bool = True
+    """Whether the costs of its judgements hold the tokens that were read and written."""
+
+
+_SILENT = Traits()
+
+
+def traits(judge: object) -> Traits:
+    """What the judge declares; nothing if it declares nothing."""
+    found = getattr(judge, "traits", _SILENT)
+    assert isinstance(found, Traits), f"{type(judge).__name__}.traits is a {type(found).__name__}, no Traits"
+    return found
+
+
+def parts_of(judge: object) -> tuple[object, ...]:
+    """The judges and policies that a judge asks: those it declares, or those that its dataclass fields hold."""
+    declared = traits(judge).parts
+    if declared is not None:
+        return declared
+    return tuple(_held(judge)) if is_dataclass(judge) else ()
+
+
+def _held(judge: object) -> Iterator[object]:
+    for field in fields(judge):  # type: ignore[arg-type]
+        value = getattr(judge, field.name)
+        for each in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(each, "judge") or hasattr(each, "sample"):
+                yield each
+
+
+def all_parts(*judges: object) -> list[object]:
+    """These judges and all that they are made of, each once."""
+    found: dict[int, object] = {}
+    waiting = [judge for judge in judges if judge is not None]
+    while waiting:
+        each = waiting.pop(0)
+        if id(each) not in found:
+            found[id(each)] = each
+            waiting += parts_of(each)
+    return list(found.values())
+
+
+def bound_of(judge: object, steps: int | None) -> Bound | None:
+    """What judging a trace of so many steps writes at most; `None` if the judge says nothing, `UNKNOWN` if there is no limit.
+
+    A judge around a single other one writes what that one does.
+    """
+    at_most = traits(judge).at_most
+    if at_most is not None:
+        return at_most(steps) or UNKNOWN
+    inside = parts_of(judge)
+    return bound_of(inside[0], steps) if len(inside) == 1 and hasattr(inside[0], "judge") else None
+
+
+def read_partial(judge: object, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+    """Judge traces whose last step is unfinished, as such if the judge can."""
+    read: Callable[[Sequence[Trajectory]], list[Judgement]] = traits(judge).judge_partial or judge.judge  # type: ignore[attr-defined]
+    return read(trajectories)
+
+
+def forget(*owners: object) -> None:
+    """Drop what judges and policies, and all that they are made of, have cached."""
+    for each in all_parts(*owners):
+        drop = getattr(each, "forget", None)
+        if drop is not None:
+            drop()

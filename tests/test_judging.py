@@ -1,0 +1,84 @@
+"""What judges declare of themselves is asked for in one way, of any judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from footfall.judging import UNKNOWN, Bound, Traits, all_parts, bound_of, forget, parts_of, read_partial, traits
+from footfall.types import Judgement, Problem, Step, Trajectory
+
+SOME = Bound(8, 1)
+TRACE = Trajectory("t", Problem("p", "?"), (Step("a"),))
+
+
+@dataclass
+class Plain:
+    """A judge that says nothing of itself."""
+
+    name: str = "plain"
+    forgotten: int = 0
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [Judgement(t.id, (0.5,) * len(t.steps), self.name) for t in trajectories]
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+
+@dataclass
+class Writes(Plain):
+    most: Bound | None = SOME
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(threshold=0.3, at_most=lambda steps: self.most, judge_partial=self._partial)
+
+    def _partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [Judgement(t.id, (0.1,) * len(t.steps), self.name) for t in trajectories]
+
+
+@dataclass
+class Around:
+    """Declares nothing: its parts are found in its fields."""
+
+    inner: Plain
+    others: tuple[Plain, ...] = ()
+    name: str = "around"
+    settings: dict[str, float] = field(default_factory=dict)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return self.inner.judge(trajectories)
+
+
+def test_a_judge_that_declares_nothing_has_no_traits() -> None:
+    assert traits(Plain()) == Traits() and parts_of(Plain()) == () and bound_of(Plain(), 3) is None
+    assert traits(None).threshold is None
+
+
+def test_parts_are_found_in_fields_and_forget_together_once() -> None:
+    shared, other = Plain(), Plain("other")
+    judge = Around(shared, (other, shared))
+    assert parts_of(judge) == (shared, other, shared) and len(all_parts(judge)) == 3
+    forget(judge, shared, None)
+    assert (shared.forgotten, other.forgotten) == (1, 1)
+
+
+def test_a_judge_around_one_other_writes_what_that_one_does() -> None:
+    assert bound_of(Around(Writes()), 3) == Bound(8, 1)
+    assert bound_of(Around(Writes(most=None)), 3) == UNKNOWN
+    assert bound_of(Around(Writes(), (Plain(),)), 3) is None, "of several nobody says what they write together"
+
+
+def test_fragments_are_read_as_such_if_the_judge_can() -> None:
+    assert [read_partial(judge, [TRACE])[0].values for judge in (Plain(), Writes())] == [(0.5,), (0.1,)]
+
+
+def test_traits_that_are_none_are_a_bug_that_is_named() -> None:
+    class Odd(Plain):
+        traits = "all"
+
+    with pytest.raises(AssertionError, match=r"Odd\.traits is a str"):
+        traits(Odd())
