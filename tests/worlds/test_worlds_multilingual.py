@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,9 +25,10 @@ from footfall.worlds.multilingual import (
     same_numbers,
     translate,
     translate_problem,
+    wordings,
 )
 from footfall.worlds.multilingual.translation import _frames
-from footfall.worlds.multilingual.wordings import check_wordings, words_of
+from footfall.worlds.multilingual.wordings import check_wordings, read_wordings, words_of
 
 ENGLISH = ArithmeticWorld(trap_rate=0.3)
 CLUMSY = ArithmeticPolicy(OpRates(0.2, 0.3, 0.4, 0.3), OpRates(0.2, 0.1, 0.3, 0.1), recover=0.3)
@@ -203,3 +205,11 @@ def test_errors_name_the_language_or_the_problem() -> None:
         translate_problem(translate_problem(PROBLEM, "de"), "fr")
     with pytest.raises(ValueError, match="'p' is not worded by ArithmeticWorld at 'Mia owns"):
         translate_problem(replace(PROBLEM, prompt="Mia owns 14 stickers."), "de")
+
+
+def test_a_language_file_that_lacks_a_kind_of_wording_is_named(tmp_path: Path) -> None:
+    german = json.loads((Path(wordings.__file__).parent / "languages" / "de.json").read_text(encoding="utf-8"))
+    broken = tmp_path / "xx.json"
+    broken.write_text(json.dumps({name: table for name, table in german.items() if name != "plain"} | {"plan": {}}))
+    with pytest.raises(ValueError, match=r"xx\.json: plain, plan missing or unknown"):
+        read_wordings(broken)

@@ -82,8 +82,17 @@ def words_of(language: str) -> Wordings:
         raise ValueError(f"no language is called {language!r}; there are {', '.join(LANGUAGES)}")
     if language == "en":
         return ENGLISH
-    tables = json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8"))
-    return check_wordings(Wordings(**{name: _frozen(table) for name, table in tables.items()}), language)
+    return read_wordings(_FOLDER / f"{language}.json")
+
+
+def read_wordings(path: Path) -> Wordings:
+    """The wordings of a language's file, which must have the kinds that `Wordings` has."""
+    tables = json.loads(path.read_text(encoding="utf-8"))
+    known = {kind.name for kind in fields(Wordings)}
+    wrong = sorted((known - {"names", "joint"} - tables.keys()) | (tables.keys() - known))
+    if wrong:
+        raise ValueError(f"{path}: {', '.join(wrong)} missing or unknown; a language has {', '.join(sorted(known))}")
+    return check_wordings(Wordings(**{name: _frozen(table) for name, table in tables.items()}), path.stem)
 
 
 def _frozen(table: object) -> Any:
