@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from footfall.policy._engine import Engine, Request
+from footfall.policy.decoding import Request
+from footfall.policy.engine import Engine
 from footfall.policy.protocol import SamplingParams
 
 Ids = tuple[int, ...]

@@ -26,7 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from footfall.encoding import Template
 from footfall.loading import load_tokenizer
-from footfall.policy._decoding import Batch, EagerDecoder
+from footfall.policy.decoding import Batch, EagerDecoder
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy

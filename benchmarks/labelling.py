@@ -25,10 +25,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from footfall.answers import grade
 from footfall.encoding import Template, encode
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy._gguf import load_gguf
-from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
-from footfall.policy.protocol import Completion, SamplingParams
+from footfall.policy.gguf import load_gguf
+from footfall.policy.protocol import Completion, SamplingParams, draw_traces
+from footfall.policy.splitting import splitter_for
 from footfall.policy.torch_policy import TorchPolicy, load_model
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticWorld
@@ -109,7 +109,7 @@ def peers(model: Any, policy: TorchPolicy, traces: list[Trajectory], args: argpa
             counts["generated"] += ends[0] + 1 if ends else len(row)
             if not ends or not ends[0]:
                 continue
-            steps = policy._splitter(prefix.separator).split(row[: ends[0]], [0.0] * ends[0])
+            steps = splitter_for(policy.tokenizer, prefix.separator).split(row[: ends[0]], [0.0] * ends[0])
             done = Completion(steps, "end", tokenizer=policy.vocabulary)
             right += bool(grade(done.after(prefix, policy.name)).correct)
         return right / int(args.rollouts)

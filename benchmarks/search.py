@@ -29,11 +29,11 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.encoding import Template, encode
 from footfall.formats import read_problems
-from footfall.policy._gguf import load_gguf
-from footfall.policy._sampling import draw, uniform
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
-from footfall.policy.protocol import Completion, Policy, SamplingParams, sample_seed
-from footfall.policy.runs import Run, sample_runs
+from footfall.policy.gguf import load_gguf
+from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, sample_runs, sample_seed
+from footfall.policy.sampling import draw, uniform
+from footfall.policy.splitting import splitter_for
 from footfall.policy.torch_policy import TorchPolicy, load_model
 from footfall.reward.judge import StepHeadJudge
 from footfall.reward.step_head import StepHeadModel
@@ -132,7 +132,7 @@ class Rereading:
         self, ids: list[tuple[int, ...]], seeds: list[int], params: SamplingParams, separator: str
     ) -> list[list[int]]:
         """Prefill padded on the left, then a token at a time until every row is done."""
-        splitter, eos = self.like._splitter(separator), self.like.engine.eos
+        splitter, eos = splitter_for(self.like.tokenizer, separator), self.like.engine.eos
         device, width = self.model.device, max(map(len, ids))
         pads = torch.tensor([width - len(row) for row in ids], device=device)
         tokens = torch.tensor([[0] * (width - len(row)) + list(row) for row in ids], device=device)
@@ -160,7 +160,7 @@ class Rereading:
     def _completion(
         self, tokens: list[int], read: int, asked: tuple[Trajectory, int], params: SamplingParams
     ) -> Completion:
-        splitter = self.like._splitter(asked[0].separator)
+        splitter = splitter_for(self.like.tokenizer, asked[0].separator)
         ended = tokens[-1] in self.like.engine.eos
         kept = tokens[:-1] if ended else tokens
         cut = len(tokens) >= params.max_tokens and (params.until == "end" or not splitter.closes_step(tokens))

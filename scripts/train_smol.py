@@ -34,8 +34,8 @@ from footfall.loading import pick_device
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats, case_weights
 from footfall.metrics.steps import auc
-from footfall.policy._gguf import load_gguf
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
+from footfall.policy.gguf import load_gguf
 from footfall.registry import create
 from footfall.reward.judge import StepHeadJudge
 from footfall.reward.shipped import (

@@ -35,9 +35,9 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.stored_policy import StoredPolicy
 from footfall.loading import pick_device
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
-from footfall.policy._gguf import load_gguf
-from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
+from footfall.policy.gguf import load_gguf
+from footfall.policy.protocol import draw_traces
 from footfall.reward.judge import StepHeadJudge
 from footfall.search import BestOfN, curve
 from footfall.train import TrainConfig, train_prm

@@ -21,8 +21,7 @@ from typing import IO, Any
 import pyarrow.parquet as pq
 
 from footfall.cli import main
-from footfall.policy.protocol import Completion, SamplingParams
-from footfall.policy.runs import Run
+from footfall.policy.protocol import Completion, Run, SamplingParams
 from footfall.types import Trajectory
 
 POLICIES = {

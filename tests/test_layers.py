@@ -16,7 +16,7 @@ import footfall
 ROOT = Path(footfall.__file__).parent
 
 LAYERS = (
-    ("types", "registry", "encoding", "fingerprint", "beginnings", "judging", "images", "progress", "__init__"),
+    ("types", "registry", "encoding", "hashing", "judging", "images", "progress", "__init__"),
     ("segment", "answers", "formats", "store"),
     ("loading", "policy", "tools", "worlds"),
     ("formal", "simulate"),
@@ -29,7 +29,7 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "registry", "encoding", "fingerprint", "beginnings", "judging", "images", "progress", "segment", "answers",
+    "types", "registry", "encoding", "hashing", "judging", "images", "progress", "segment", "answers",
     "formats",
     "store", "worlds", "formal", "simulate", "label", "search", "metrics", "benchmarks", "reports", "studies", "lab", "cli",
     "commands",

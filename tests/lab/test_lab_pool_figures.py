@@ -11,8 +11,7 @@ from footfall.lab.recipe import Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced, with_first_error
 from footfall.label.freeprm import OutcomeLabels
-from footfall.policy.drawing import draw_traces
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Judged, Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 

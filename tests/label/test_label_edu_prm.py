@@ -9,11 +9,9 @@ import pytest
 import torch
 
 from footfall.label.edu_prm import EntropyTrees, Grown, score_fragments
-from footfall.policy.any_cut import next_tokens
-from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import embedded
-from footfall.policy.protocol import SamplingParams
-from footfall.policy.torch_policy import TorchPolicy
+from footfall.policy.protocol import SamplingParams, draw_traces
+from footfall.policy.torch_policy import TorchPolicy, next_tokens
 from footfall.types import Cost, Problem, Step, Tree
 from footfall.worlds import ArithmeticWorld
 

@@ -10,9 +10,10 @@ import pytest
 
 from footfall.encoding import fingerprint
 from footfall.label.edu_prm import EntropyTrees, Grown, TokenWriter
-from footfall.policy._http_likeliest import read_told
-from footfall.policy.http import HttpPolicy, Server, ServerRefusedError
+from footfall.policy.http import HttpPolicy
+from footfall.policy.http_client import Server, ServerRefusedError
 from footfall.policy.http_tokens import HttpTokens, least_entropy
+from footfall.policy.http_wire import read_told
 from footfall.types import Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess
 from tests.policy.served_tokens import DOUBTS, embedded_tokenizer, vocabulary

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.scan import balanced, label_noise, scan
-from footfall.policy.drawing import draw_traces
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Judged, Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.label.scripted_policy import trace

@@ -11,11 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.policy._decoding import Batch, Decoder, EagerDecoder
-from footfall.policy._engine import Engine, Request
-from footfall.policy._graphs import GraphDecoder
-from footfall.policy._slots import Slots
+from footfall.policy.decoding import Batch, Decoder, EagerDecoder, GraphDecoder, Request
+from footfall.policy.engine import Engine
 from footfall.policy.protocol import SamplingParams
+from footfall.policy.slots import Slots
 from tests.policy.tiny_models import ARCHITECTURES, random_prompts, tiny_model
 
 GREEDY = SamplingParams(temperature=0)
@@ -177,7 +176,7 @@ def test_a_cache_that_holds_one_prefix_still_does_after_memory_ran_out(monkeypat
 def test_a_key_that_two_prefixes_share_by_chance_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = requests(random_prompts([20, 20, 33, 41]), 2)
     plain = Engine(tiny_model("llama"), []).generate(wanted, SamplingParams())
-    monkeypatch.setattr("footfall.policy._prefix_cache.beginning_keys", lambda ids, ends: [end % 3 for end in ends])
+    monkeypatch.setattr("footfall.policy.slots.prefix_hashes", lambda ids, ends: [end % 3 for end in ends])
     mixed_up = Engine(tiny_model("llama"), []).generate(wanted, SamplingParams())
     assert [g.tokens for g in mixed_up] == [g.tokens for g in plain]
 
@@ -194,7 +193,7 @@ def test_out_of_memory_while_prefixes_are_read_makes_smaller_passes(monkeypatch:
         return read(self, chunk)
 
     monkeypatch.setattr(Engine, "_read", scarce)
-    monkeypatch.setattr("footfall.policy._engine._PREFILL_TOKENS", 12 * 19)
+    monkeypatch.setattr("footfall.policy.engine._PREFILL_TOKENS", 12 * 19)
     with pytest.warns(RuntimeWarning, match="out of memory"):
         found = Engine(tiny_model("llama"), []).generate(wanted, GREEDY)
     assert [g.tokens for g in found] == [g.tokens for g in plenty]

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from footfall.policy import Completion, Policy, SamplingParams
-from footfall.policy.http import HttpPolicy, Server, ServerRefusedError, http_policy
+from footfall.policy.http import HttpPolicy, http_policy
+from footfall.policy.http_client import Server, ServerRefusedError
 from footfall.registry import create
 from footfall.types import Cost, Message, Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from footfall.policy._http_jobs import vocabulary
-from footfall.policy._http_steps import Cutter
-from footfall.policy._http_wire import Choice
 from footfall.policy.http import HttpPolicy, http_policy
+from footfall.policy.http_steps import Cutter
+from footfall.policy.http_wire import Choice
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.resuming import can_resume, resuming, unfinished
 from footfall.types import Problem, Step, Trajectory
@@ -101,7 +100,7 @@ def test_with_a_tokenizer_the_fragment_goes_as_the_ids_that_it_was_sampled_with(
             return {"a": 97}
 
     policy = replace(server.policy(), tokenizer=Letters())  # type: ignore[arg-type]
-    known = replace(PREFIX, tokenizer=vocabulary(policy)).extend([Step("ab", token_ids=(7,), logprobs=(-1.0,))])
+    known = replace(PREFIX, tokenizer=policy.vocabulary).extend([Step("ab", token_ids=(7,), logprobs=(-1.0,))])
     before = [ord(letter) for letter in "What is 2 + 2?\nso two\n\n"]
     policy.resume([unfinished(known)], 1, LONG)
     assert server.requests()[-1]["prompt"] == [*before, 7]

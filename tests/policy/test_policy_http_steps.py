@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.policy._http_client import AttemptError
-from footfall.policy._http_steps import Cutter, pieces, token_starts
-from footfall.policy._http_wire import Choice, Usage, read_reply
+from footfall.policy.http_client import AttemptError
+from footfall.policy.http_steps import Cutter, pieces, token_starts
+from footfall.policy.http_wire import Choice, Usage, read_reply
 
 TEXT = st.text(alphabet="ab \n", max_size=30)
 

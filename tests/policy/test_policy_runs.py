@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.embedded import embedded
-from footfall.policy.protocol import Completion, SamplingParams
-from footfall.policy.runs import Run, RunSampler, runs_of, sample_runs
+from footfall.policy.protocol import Completion, Run, RunSampler, SamplingParams, runs_of, sample_runs
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 

@@ -14,7 +14,7 @@ from tokenizers import pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from footfall.encoding import encode
-from footfall.policy._gguf import load_gguf
+from footfall.policy.gguf import load_gguf
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.types import Problem, Trajectory

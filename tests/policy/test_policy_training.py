@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from footfall.fingerprint import weights_fingerprint
-from footfall.policy._engine import Engine, Request
+from footfall.hashing import weights_fingerprint
+from footfall.policy.decoding import Request
 from footfall.policy.embedded import EMBEDDED
+from footfall.policy.engine import Engine
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy, load_model
 from footfall.types import Problem, Trajectory

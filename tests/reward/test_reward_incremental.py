@@ -272,7 +272,7 @@ def test_a_trace_with_an_empty_step_borrows_from_one_without(model: Tiny, before
 
 
 def test_a_key_that_two_traces_share_by_chance_is_found_out(model: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("footfall.reward.incremental.beginning_keys", lambda ids, ends: [end % 2 for end in ends])
+    monkeypatch.setattr("footfall.reward.incremental.prefix_hashes", lambda ids, ends: [end % 2 for end in ends])
     cache = PrefixCache(model, 1000)
     for start in (1, 2, 3, 1):
         wanted = [reading([start, 5, 6], [7, 8, start + n], [9] * n) for n in (1, 2)]

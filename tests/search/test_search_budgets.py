@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from footfall.label.stored_policy import StoredPolicy
-from footfall.policy._http_client import Server
 from footfall.policy.http import HttpPolicy
+from footfall.policy.http_client import Server
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, ComputeOptimal, Method, Searcher

@@ -159,8 +159,8 @@ class ByLength:
 def test_a_model_goes_on_in_the_middle_of_a_line() -> None:
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-    from footfall.policy.any_cut import AnyCut
     from footfall.policy.embedded import embedded
+    from footfall.policy.torch_policy import AnyCut
 
     policy = embedded()
     method = ValueGuided(4, 2, block=7, length=140)

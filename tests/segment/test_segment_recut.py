@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy.any_cut import AnyCut, in_lines, next_tokens
-from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import embedded
-from footfall.policy.protocol import SamplingParams
-from footfall.policy.torch_policy import TorchPolicy
+from footfall.policy.protocol import SamplingParams, draw_traces
+from footfall.policy.splitting import in_lines
+from footfall.policy.torch_policy import AnyCut, TorchPolicy, next_tokens
 from footfall.segment import confidence, confidence_threshold
 from footfall.segment.tokens import recut, written
 from footfall.types import Trajectory
@@ -45,7 +44,7 @@ def test_texts_and_ids_add_up_to_what_was_written(policy: TorchPolicy, traces: l
     assert any(len(new.steps) != len(old.steps) for new, old in zip(again, traces, strict=True))
     for new, old in zip(again, traces, strict=True):
         assert new.text.strip() == old.text.strip() and ids(new) == ids(old)
-        assert in_lines(policy, new).steps == old.steps
+        assert in_lines(new, policy.tokenizer).steps == old.steps
         for step in new.steps[:-1]:
             assert step.logprobs is not None and step.logprobs[-1] < 0
 

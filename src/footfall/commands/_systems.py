@@ -84,8 +84,7 @@ def _adaptivestep(
 
 def _from_ids(policy: Policy, writer: Policy) -> tuple[Policy, Tokenizer]:
     """The policy, a model in this process, as one that goes on in the middle of a line."""
-    from footfall.policy.any_cut import AnyCut
-    from footfall.policy.torch_policy import TorchPolicy
+    from footfall.policy.torch_policy import AnyCut, TorchPolicy
 
     if not isinstance(writer, TorchPolicy):
         raise ValueError(

@@ -83,7 +83,7 @@ def _any_written(result: Mapping[str, Any]) -> bool:
 
 
 def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams) -> list[Trajectory]:
-    from footfall.policy.drawing import draw_traces
+    from footfall.policy.protocol import draw_traces
 
     drawn = [trace for row in draw_traces(policy, prefixes, n, params) for trace in row]
     return [replace(trace, cost=replace(trace.cost, seconds=0.0)) for trace in drawn]  # times stand in the log alone

@@ -17,9 +17,8 @@ import numpy as np
 from footfall.demo.settings import DemoSettings
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import first_error_f1
-from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import EMBEDDED, embedded
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.search import aggregate

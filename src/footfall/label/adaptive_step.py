@@ -30,7 +30,7 @@ class AdaptiveStep:
     """A judge of traces that it has cut anew (`prepared`): the rates of success after each of their steps."""
 
     rates: MonteCarlo
-    """Over a policy that goes on after a prefix cut anywhere (`footfall.policy.any_cut`, or a server that is sent ids)."""
+    """Over a policy that goes on after a prefix cut anywhere (`policy.torch_policy.AnyCut`, or a server that is sent ids)."""
     tokenizer: Tokenizer
     vocabulary: str
     share: float = 0.02

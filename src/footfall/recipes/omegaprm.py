@@ -20,8 +20,7 @@ from footfall.label.binary_search import BinarySearch
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.trees import tree_of
-from footfall.policy.drawing import draw_traces
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Cost
 
 RECIPE = Recipe(

@@ -18,7 +18,7 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import credits, response_cases
 from footfall.lab.shared.prms import judged_pool, params, pool, spent, train, training_traces
 from footfall.label.selection import pick_by_problem
-from footfall.policy.drawing import draw_traces
+from footfall.policy.protocol import draw_traces
 from footfall.reward.judge import step_head
 from footfall.search import aggregate
 from footfall.train import TrainConfig, TrainResult

@@ -22,7 +22,7 @@ from footfall.lab.shared import prms
 from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.scan import SelfDenoising, balanced
-from footfall.policy.drawing import draw_traces
+from footfall.policy.protocol import draw_traces
 from footfall.types import Cost, Judged, Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 

@@ -16,7 +16,7 @@ import torch
 from transformers import AutoConfig, AutoModel
 
 from footfall.encoding import check_round_trip
-from footfall.fingerprint import weights_fingerprint
+from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.registry import register
 from footfall.reward.backbone import Backbone, context_length, graft_adapter

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from footfall.fingerprint import weights_fingerprint
+from footfall.hashing import weights_fingerprint
 from footfall.reward.backbone import Backbone, context_length
 from footfall.reward.batching import pack
 from footfall.reward.pieces import Writer

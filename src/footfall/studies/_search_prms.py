@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import auc
-from footfall.policy.drawing import draw_traces
-from footfall.policy.protocol import Policy, SamplingParams
+from footfall.policy.protocol import Policy, SamplingParams, draw_traces
 from footfall.search.priced import Reader
 from footfall.studies.frontier import DIGITS, kept
 from footfall.train.config import TrainConfig

@@ -25,8 +25,7 @@ from footfall.formats import read_parquet, write_parquet
 from footfall.lab.fingerprint import fingerprint
 from footfall.lab.recipe import Trial
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy.drawing import draw_traces
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.train.config import TrainConfig
 from footfall.types import Cost, Json, Judged, Judgement, Problem, Trajectory, content_key
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge

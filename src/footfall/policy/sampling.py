@@ -13,8 +13,6 @@ from torch import Tensor
 
 from footfall.policy.protocol import SamplingParams
 
-__all__ = ["Drawn", "draw", "uniform"]
-
 
 class Drawn(NamedTuple):
     tokens_N: Tensor

@@ -1,4 +1,4 @@
-"""Keys and values of many sequences at once, and the attention that reads them.
+"""Keys and values of many sequences at once, the attention that reads them, and those of prefixes seen before.
 
 Each sequence owns a row of two big buffers and sits at its own position in it, so sequences of any length decode in one
 batch and a finished one is replaced without touching the rest. The attention is registered with transformers under the
@@ -9,9 +9,13 @@ before and after that the model is anybody's, to be called, trained or saved.
 
 from __future__ import annotations
 
+import importlib.util
 import threading
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,11 +23,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
-from footfall.policy import _triton
-
-__all__ = ["IMPLEMENTATION", "SlotView", "Slots", "check_attention", "slot_attention"]
+from footfall.hashing import prefix_hashes
 
 IMPLEMENTATION = "footfall_slots"
+_TRITON = importlib.util.find_spec("triton") is not None
+"""Whether the Triton compiler is installed (it comes with torch's CUDA builds)."""
+_BLOCK = 8
 
 
 class Slots:
@@ -72,7 +77,7 @@ class SlotView:
         self.data = slots.data
         self.positions_BT = positions_BT
         self.length = length
-        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and _triton.AVAILABLE
+        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and _TRITON
         self._rows_B1 = torch.arange(positions_BT.shape[0], device=positions_BT.device)[:, None]
         self._masks: dict[int | None, Tensor] = {}
 
@@ -99,6 +104,101 @@ class SlotView:
         return keys[:n, :, : self.length], values[:n, :, : self.length]
 
 
+@lru_cache(maxsize=1)
+def _decode_kernel() -> Any:
+    import triton
+    import triton.language as tl
+
+    # fmt: off
+    @triton.jit  # type: ignore[untyped-decorator]
+    def decode(  # type: ignore[no-untyped-def]
+        q, k_new, v_new, data, positions, out, scale, window, softcap,
+        q_row, q_head, new_row, new_head, kv_side, kv_row, kv_head,
+        GROUPS: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    ):
+        # fmt: on
+        row, head = tl.program_id(0), tl.program_id(1)
+        position = tl.load(positions + row)
+        d = tl.arange(0, PADDED_WIDTH)
+        g = tl.arange(0, PADDED)
+        d_ok = d < WIDTH
+        key = tl.load(k_new + row * new_row + head * new_head + d, mask=d_ok, other=0.0)
+        value = tl.load(v_new + row * new_row + head * new_head + d, mask=d_ok, other=0.0)
+        keys = data + row.to(tl.int64) * kv_row + head * kv_head
+        values = keys + kv_side
+        tl.store(keys + position * WIDTH + d, key, mask=d_ok)
+        tl.store(values + position * WIDTH + d, value, mask=d_ok)
+        query = tl.load(
+            q + row * q_row + (head * GROUPS + g)[:, None] * q_head + d[None, :],
+            mask=(g < GROUPS)[:, None] & d_ok[None, :],
+            other=0.0,
+        )
+        # The new token itself comes from registers: the store above is not ordered before the loads below.
+        score = tl.sum(query.to(tl.float32) * key.to(tl.float32)[None, :], axis=1) * scale
+        if softcap > 0:
+            score = softcap * (2 * tl.sigmoid(2 * score / softcap) - 1)
+        best = score
+        total = tl.full([PADDED], 1.0, tl.float32)
+        mixed = tl.zeros([PADDED, PADDED_WIDTH], tl.float32) + value.to(tl.float32)[None, :]
+        first = tl.where(window > 0, tl.maximum(position - window + 1, 0), 0)
+        for start in range(first // BLOCK * BLOCK, position, BLOCK):
+            t = start + tl.arange(0, BLOCK)
+            t_ok = (t < position) & (t >= first)
+            k = tl.load(keys + t[:, None] * WIDTH + d[None, :], mask=t_ok[:, None] & d_ok[None, :], other=0.0)
+            scores = tl.dot(query, tl.trans(k), input_precision="ieee").to(tl.float32) * scale
+            if softcap > 0:
+                scores = softcap * (2 * tl.sigmoid(2 * scores / softcap) - 1)
+            scores = tl.where(t_ok[None, :], scores, float("-inf"))
+            new_best = tl.maximum(best, tl.max(scores, axis=1))
+            shrink = tl.exp(best - new_best)
+            weights = tl.exp(scores - new_best[:, None])
+            v = tl.load(values + t[:, None] * WIDTH + d[None, :], mask=t_ok[:, None] & d_ok[None, :], other=0.0)
+            mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+            total = total * shrink + tl.sum(weights, axis=1)
+            best = new_best
+        tl.store(
+            out + row * q_row + (head * GROUPS + g)[:, None] * q_head + d[None, :],
+            (mixed / total[:, None]).to(out.dtype.element_ty),
+            mask=(g < GROUPS)[:, None] & d_ok[None, :],
+        )
+
+    return decode
+
+
+@torch.library.custom_op("footfall::decode_attention", mutates_args={"data"})
+def _decode_attention(
+    query: Tensor, key: Tensor, value: Tensor, data: Tensor, positions: Tensor,
+    layer: int, scaling: float, window: int, softcap: float,
+) -> Tensor:  # fmt: skip
+    """Decode attention on CUDA: one query token a row against the row's own keys, read once and only up to its length.
+
+    softmax(q·k·scale) v for T = 1 with grouped heads: [B, H, 1, d] queries against rows 0…B-1 of `data` [l, 2, r, h, t, d].
+    Stores the new key and value at `positions` on the way. Without it every row would be read up to the longest one.
+    """
+    rows, n_query, _, width = query.shape
+    n_key = key.shape[1]
+    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    out = query.new_empty(query.shape)
+    groups = n_query // n_key
+    padded = max(16, 1 << (groups - 1).bit_length())
+    padded_width = max(16, 1 << (width - 1).bit_length())
+    _decode_kernel()[(rows, n_key)](
+        query, key, value, data[layer, 0], positions, out, scaling, window, softcap,
+        query.stride(0), query.stride(1), key.stride(0), key.stride(1),
+        data.stride(1), data.stride(2), data.stride(3),
+        GROUPS=groups, PADDED=padded, WIDTH=width, PADDED_WIDTH=padded_width, BLOCK=64, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out
+
+
+@_decode_attention.register_fake
+def _(
+    query: Tensor, key: Tensor, value: Tensor, data: Tensor, positions: Tensor,
+    layer: int, scaling: float, window: int, softcap: float,
+) -> Tensor:  # fmt: skip
+    return query.new_empty(query.shape)
+
+
 def _slot_attention(
     module: nn.Module,
     query: Tensor,
@@ -118,7 +218,7 @@ def _slot_attention(
         )
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     if slots.fused:
-        out = _triton.decode_attention(
+        out = _decode_attention(
             query, key, value, slots.data, slots.positions_BT, layer, scaling, sliding_window or 0, softcap or 0.0
         )
         return out.transpose(1, 2), None
@@ -197,3 +297,73 @@ def _configs(found: list[PreTrainedConfig]) -> list[Any]:
             inner = (getattr(config, key, None) for key in config.sub_configs)
             found += [each for each in inner if each is not None]
     return list(known.values())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Entry:
+    """The keys and values [l, 2, h, t, d] of the sequence `ids`; any prefix of it can be read from it."""
+
+    ids: tuple[int, ...]
+    data: Tensor
+
+    @property
+    def bytes(self) -> int:
+        return self.data.numel() * self.data.element_size()
+
+
+class PrefixCache:
+    """Least recently used entries within a byte budget, indexed at every 8th token."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.budget = budget_bytes
+        self.used = 0
+        self._entries: OrderedDict[tuple[int, ...], Entry] = OrderedDict()
+        self._blocks: dict[int, Entry] = {}
+
+    def longest(self, ids: Sequence[int]) -> tuple[Entry | None, int]:
+        """The entry that shares the longest beginning with `ids` (to the last block), and how much it shares."""
+        ids = tuple(ids)
+        if ids in self._entries:
+            self._entries.move_to_end(ids)
+            return self._entries[ids], len(ids)
+        found, known = None, 0
+        for key in _keys(ids):
+            entry = self._blocks.get(key)
+            if entry is None:
+                break
+            found, known = entry, known + _BLOCK
+        if found is None:
+            return None, 0
+        self._entries.move_to_end(found.ids)
+        shared = known if found.ids[:known] == ids[:known] else 0
+        for ours, theirs in zip(ids[shared:], found.ids[shared:], strict=False):
+            if ours != theirs:
+                break
+            shared += 1
+        return found, shared
+
+    def put(self, entry: Entry) -> None:
+        if entry.ids in self._entries or entry.bytes > self.budget:
+            return
+        self._entries[entry.ids] = entry
+        self.used += entry.bytes
+        self._blocks.update(dict.fromkeys(_keys(entry.ids), entry))
+        while self.used > self.budget:
+            self._drop(next(iter(self._entries)))
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._blocks.clear()
+        self.used = 0
+
+    def _drop(self, ids: tuple[int, ...]) -> None:
+        entry = self._entries.pop(ids)
+        self.used -= entry.bytes
+        for key in _keys(ids):
+            if self._blocks.get(key) is entry:
+                del self._blocks[key]
+
+
+def _keys(ids: tuple[int, ...]) -> list[int]:
+    """Of the prefixes that end at a block."""
+    return prefix_hashes(ids, range(_BLOCK, len(ids) + 1, _BLOCK))

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from footfall.policy._http_wire import Choice
+from footfall.policy.http_wire import Choice
 from footfall.types import Step
-
-__all__ = ["Cutter", "Piece", "StepStop", "Written", "pieces", "token_starts"]
 
 StepStop = Literal["reported", "assumed", "cut"]
 

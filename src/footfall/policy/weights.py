@@ -16,8 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-__all__ = ["CpuLayout", "WeightsWatch"]
-
 _PROBED = 64
 """Numbers of each weight that are compared."""
 _LAID_OUT_BYTES = 4 << 30

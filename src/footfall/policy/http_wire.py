@@ -8,18 +8,14 @@ an unfinished assistant turn: `continue_final_message` and no `add_generation_pr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from footfall.policy._http_client import AttemptError
+from footfall.policy.http_client import AttemptError, ServerRefusedError
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Json, Trajectory
-
-__all__ = [
-    "NEUTRAL", "TELL_STOP", "Choice", "Mode", "Reply", "Usage", "messages", "model_ids", "read_reply", "sampling_fields",
-    "turn_of",
-]  # fmt: skip
 
 Mode = Literal["completions", "chat"]
 V = TypeVar("V")
@@ -34,6 +30,9 @@ NEUTRAL: Mapping[str, Json] = {
 """Switches off what a server adds by itself: vLLM the model's generation_config, llama.cpp its min_p and top_k."""
 TELL_STOP: Mapping[str, Json] = {"verbose": True}
 """Makes llama.cpp say in `__verbose` what stopped its first choice; other servers say it anyway, or never."""
+IDS_IN_WORDS: Mapping[str, Json] = {"return_tokens_as_token_ids": True}
+"""Two tokens may have one text, and a text that stands twice in an object stands there once (vLLM)."""
+_IN_WORDS = re.compile(r"token_id:(\d{1,9})")
 _MOST_TOKENS = 1 << 40
 """No request has as many."""
 
@@ -234,3 +233,87 @@ def _as(value: object, kind: type[V], where: str) -> V:
 
 def _get(table: Mapping[str, object], key: str, kind: type[V], where: str) -> V:
     return _as(table.get(key), kind, f"{where}: {key!r}")
+
+
+class Candidate(NamedTuple):
+    """One of the likeliest tokens in a place of an answer; `id` where the server tells it."""
+
+    text: str
+    id: int | None
+    logprob: float
+
+
+def likeliest_tokens(payload: object) -> list[list[Candidate]]:
+    """For each token of the first choice the likeliest ones there; none if the server leaves them out.
+
+    Completions has an object for each token, chat (and llama.cpp everywhere) a list of rows.
+    """
+    logprobs = _at(payload, "choices", 0, "logprobs")
+    content, tables = _at(logprobs, "content"), _at(logprobs, "top_logprobs")
+    if isinstance(content, list):
+        listed = [_at(row, "top_logprobs") for row in content]
+        rows = [each for each in listed if isinstance(each, list)]
+        return [[_candidate(_at(r, "token"), _at(r, "id"), _at(r, "logprob")) for r in each] for each in rows]
+    if isinstance(tables, list):
+        found = [table.items() for table in tables if isinstance(table, dict)]
+        return [[_candidate(text, None, value) for text, value in pairs] for pairs in found]
+    return []
+
+
+def _candidate(text: object, told: object, value: object) -> Candidate:
+    """Ids are told as such (llama.cpp) or in words (`token_id:17`, for `IDS_IN_WORDS`)."""
+    if not isinstance(text, str):
+        raise AttemptError(f"top_logprobs holds {text!r}: {value!r} where a token and a number belong")
+    in_words = _IN_WORDS.fullmatch(text)
+    logprob = _number(value, f"top_logprobs: {text!r}")
+    return Candidate(text, told if isinstance(told, int) else int(in_words[1]) if in_words else None, logprob)
+
+
+class Told(NamedTuple):
+    """One answer: its text and tokens, and the likeliest tokens in each place with their logprobs, ids where they are known."""
+
+    text: str
+    stopped: bool
+    """The writer ended by itself, not at `max_tokens`."""
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    likeliest: tuple[tuple[tuple[int | None, float], ...], ...]
+    usage: Usage | None
+
+
+def read_told(payload: object, url: str, id_of: Callable[[str], int | None]) -> Told:
+    """The answer in ids, or `ServerRefusedError` if the server at `url` never tells what is needed.
+
+    `id_of` gives the id of a text that is the text of one token alone, for servers that tell texts only.
+    """
+    reply = read_reply(payload, "completions", 1)
+    (choice,) = reply.choices
+    places = likeliest_tokens(payload)
+    if choice.tokens is None or choice.logprobs is None or len(places) != len(choice.tokens):
+        raise ServerRefusedError(
+            f"{url} gives no log-probabilities of the likeliest tokens in each place of an answer (logprobs=20), without which "
+            "nobody knows where its model was unsure: start it so that it does, or take a model in this process as --policy"
+        )
+    ids = choice.token_ids
+    if ids is None:
+        known = [_candidate(text, None, 0.0) for text in choice.tokens]
+        found = [id_of(each.text) if each.id is None else each.id for each in known]
+        ids = tuple(i for i in found if i is not None)
+        if len(ids) < len(found):
+            raise ServerRefusedError(
+                f"{url} does not tell the ids of the tokens that it writes (return_token_ids; vLLM and llama.cpp do)"
+            )
+    likeliest = tuple(
+        tuple((id_of(each.text) if each.id is None else each.id, each.logprob) for each in place) for place in places
+    )
+    return Told(choice.text, choice.finish == "stop", ids, choice.logprobs, likeliest, reply.usage)
+
+
+def _at(found: object, *keys: str | int) -> object:
+    """`found[key][key]…`, or None if there is no such thing."""
+    for key in keys:
+        if isinstance(key, int):
+            found = found[key] if isinstance(found, list) and len(found) > key else None
+        else:
+            found = found.get(key) if isinstance(found, dict) else None
+    return found

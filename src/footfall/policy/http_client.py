@@ -25,8 +25,6 @@ import httpx
 
 from footfall.types import Json, content_key
 
-__all__ = ["AttemptError", "Outcome", "Question", "Server", "ServerRefusedError", "Session", "run_in_thread"]
-
 T = TypeVar("T")
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.policy._splitting import StepSplitter
+from footfall.encoding import fingerprint
+from footfall.policy.splitting import SampledTrajectory, StepSplitter, trajectory_from_ids
+from footfall.types import Problem
 
 ALIGNED = ["a", "b c", " d", " ", "  ", ".", "x=", "\n", "\n\n", ".\n\n", " \n", "\n\n\n", "🙂"]
 """Separators end tokens, as in the vocabularies of most models."""
@@ -146,3 +148,57 @@ def test_stopping_after_each_step_gives_the_steps_of_one_go(tokens: list[int], s
         step.text.strip() for step in made.split(tokens[start:], [0.0] * (len(tokens) - start)) if step.text
     ]
     assert step_by_step == one_go
+
+
+PROBLEM = Problem("p", "What is 3 + 4?")
+END = 2
+WORDS = ["\n", "\n\n", "<end>", *STRADDLING]
+
+
+class Words(Pieces):
+    """The same with a vocabulary, and a token that ends a text."""
+
+    eos_token_id: int | None = END
+
+    def get_vocab(self) -> dict[str, int]:
+        return {f"{i}:{text}": i for i, text in enumerate(self.vocabulary)}
+
+
+def sampled(ids: Sequence[int], separator: str = "\n\n", **more: Any) -> SampledTrajectory:
+    return trajectory_from_ids(PROBLEM, ids, Words(WORDS), separator, **more)
+
+
+@given(st.lists(st.sampled_from([i for i in range(len(WORDS)) if i != END]), max_size=14), SEPARATORS, st.booleans())
+def test_the_steps_of_a_completions_ids_joined_are_its_ids(ids: list[int], separator: str, ended: bool) -> None:
+    logprobs = [-float(i) for i in range(len(ids))]
+    trajectory, ends = sampled(ids + [END] * ended, separator, logprobs=logprobs + [-9.0] * ended)
+    assert [i for step in trajectory.steps for i in step.token_ids or ()] == ids
+    assert [x for step in trajectory.steps for x in step.logprobs or ()] == logprobs
+    assert len(ends) == len(trajectory.steps)
+    starts = [0, *(end + 1 for end in ends)]
+    for step, start, end in zip(trajectory.steps, starts, ends, strict=False):
+        assert tuple(ids[start : end + 1]) == step.token_ids
+    assert starts[-1] == len(ids), "the last step ends with the text"
+    assert trajectory.meta == ({} if ended else {"finish": "length"})
+
+
+def test_ids_become_steps_with_their_ends_and_what_comes_after_the_end_is_in_none() -> None:
+    ids = [WORDS.index(text) for text in ("a", ".\n\n", "b c", " d")]
+    trajectory, ends = sampled([*ids, END, 0, 0], id="t7", author="grpo")
+    assert [step.text for step in trajectory.steps] == ["a.", "b c d"] and ends == (1, 3)
+    assert (trajectory.id, trajectory.author, trajectory.problem) == ("t7", "grpo", PROBLEM)
+    assert trajectory.tokenizer == fingerprint(Words(WORDS)) and trajectory.separator == "\n\n"
+    assert all(step.logprobs is None for step in trajectory.steps)
+    assert trajectory.text == "a.\n\nb c d\n\n"
+
+
+def test_other_ends_can_be_named_and_a_completion_may_be_empty() -> None:
+    ids = [WORDS.index("a"), END, WORDS.index("x=")]
+    assert sampled(ids, end_ids=[ids[2]]).step_ends == (1,)
+    trajectory, ends = sampled([END])
+    assert trajectory.steps == () and ends == () and trajectory.id == "p"
+
+
+def test_logprobs_that_do_not_fit_the_ids_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'p': 2 ids but 1 logprobs"):
+        sampled([3, 4], logprobs=[-1.0])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple
 
-from footfall.encoding import Tokenizer
-from footfall.types import Step
-
-__all__ = ["StepSplitter"]
+from footfall.encoding import Tokenizer, fingerprint
+from footfall.types import Problem, Step, Trajectory
 
 
 class StepSplitter:
@@ -72,6 +73,63 @@ class StepSplitter:
     def _text(self, tokens: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
+
+
+def splitter_for(tokenizer: Tokenizer, separator: str) -> StepSplitter:
+    """The splitter of a tokenizer, made once and kept with it: it looks at every token of the vocabulary."""
+    made: dict[str, StepSplitter] = vars(tokenizer).setdefault("_footfall_splitters", {})
+    if separator not in made:
+        made[separator] = StepSplitter(tokenizer, max(tokenizer.get_vocab().values()) + 1, separator)
+    return made[separator]
+
+
+class SampledTrajectory(NamedTuple):
+    """A trace in steps that carry their ids and logprobs, and where in the completion each step ends."""
+
+    trajectory: Trajectory
+    step_ends: tuple[int, ...]
+    """Index of each step's last token within the completion's ids: where a reward for that step belongs."""
+
+
+def trajectory_from_ids(
+    problem: Problem,
+    ids: Sequence[int],
+    tokenizer: Tokenizer,
+    separator: str = "\n\n",
+    *,
+    logprobs: Sequence[float] | None = None,
+    end_ids: Collection[int] | None = None,
+    id: str | None = None,
+    author: str | None = None,
+) -> SampledTrajectory:
+    """The trace that any sampler's ids are, for reinforcement learning: the steps' ids joined are the completion's ids.
+
+    The text ends before the first of `end_ids` (the tokenizer's eos if `None`); that token and padding after it are in no step,
+    as with a model in this process. Without an end the trace says so (`meta["finish"]`). `logprobs` are one for each id.
+    """
+    if logprobs is not None and len(logprobs) != len(ids):
+        raise ValueError(f"problem {problem.id!r}: {len(ids)} ids but {len(logprobs)} logprobs; give one for each id")
+    ends = {tokenizer.eos_token_id} if end_ids is None else set(end_ids)
+    length = next((at for at, token in enumerate(ids) if token in ends), len(ids))
+    splitter = splitter_for(tokenizer, separator)
+    steps = splitter.split(list(ids[:length]), [0.0] * length if logprobs is None else list(logprobs[:length]))
+    if logprobs is None:
+        steps = tuple(replace(step, logprobs=None) for step in steps)
+    trajectory = Trajectory(
+        id or problem.id, problem, steps, author=author, separator=separator, tokenizer=fingerprint(tokenizer),
+        meta={} if length < len(ids) else {"finish": "length"},
+    )  # fmt: skip
+    step_ends = (end - 1 for end in accumulate(len(step.token_ids or ()) for step in steps))
+    return SampledTrajectory(trajectory, tuple(step_ends))
+
+
+def in_lines(trajectory: Trajectory, tokenizer: Tokenizer, separator: str = "\n") -> Trajectory:
+    """A trace that was cut anywhere, cut at its separators again, as the policy itself would have given it."""
+    ids = tuple(i for step in trajectory.steps for i in step.token_ids or ())
+    logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
+    if len(ids) != len(logprobs) or any(step.text and not step.token_ids for step in trajectory.steps):
+        raise ValueError(f"trajectory {trajectory.id!r} does not hold the ids and logprobs that it was sampled with")
+    return replace(trajectory, steps=splitter_for(tokenizer, separator).split(ids, logprobs), separator=separator)
 
 
 def _step(text: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Step:

@@ -17,26 +17,47 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from footfall.loading import give_memory_back, out_of_memory
-from footfall.policy._decoding import LENGTH_BLOCK, Decoder, EagerDecoder
-from footfall.policy._graphs import GraphDecoder
-from footfall.policy._limits import Limits
-from footfall.policy._loop import Ends, Loop
-from footfall.policy._prefix_cache import Entry, PrefixCache
-from footfall.policy._requests import Generated, Request, Usage
-from footfall.policy._slots import Slots, SlotView, check_attention, slot_attention
-from footfall.policy._weights import CpuLayout, WeightsWatch
+from footfall.policy.decoding import (
+    LENGTH_BLOCK,
+    Decoder,
+    EagerDecoder,
+    Ends,
+    Generated,
+    GraphDecoder,
+    Loop,
+    Request,
+    Usage,
+)
 from footfall.policy.protocol import SamplingParams
-
-__all__ = ["Engine", "Generated", "Request", "Usage"]
+from footfall.policy.slots import Entry, PrefixCache, Slots, SlotView, check_attention, slot_attention
+from footfall.policy.weights import CpuLayout, WeightsWatch
 
 _SHARED_ENOUGH = 8
 _PREFILL_TOKENS = 16384
+
+
+class Limits(NamedTuple):
+    """Of the rows that decode together, of the prefix cache, and of one pass that reads prefixes."""
+
+    slot_bytes: int
+    cache_bytes: int
+    prefill_tokens: int
+
+    def halved(self, slots: int, row: int, length: int) -> Limits:
+        """Half of all, where `slots` bytes were in use; but one row of `row` bytes, four prefixes as long as that in the
+        cache and one prefix of `length` a pass stay: with less nothing works."""
+        return Limits(
+            max(row, slots // 2),
+            max(min(4 * row, self.cache_bytes), self.cache_bytes // 2),
+            max(min(length, self.prefill_tokens), self.prefill_tokens // 2),
+        )
 
 
 class Engine:
