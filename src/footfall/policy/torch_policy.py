@@ -1,7 +1,7 @@
 """The in-process policy: any Hugging Face decoder, run by the batched engine.
 
 A model in this process goes on from ids, so a prefix may end in the middle of a line (`AnyCut`). Such traces have an empty
-separator and steps that hold their own line ends (see `footfall.segment.recut`).
+separator and steps that hold their own line ends (see `footfall.segment.tokens.recut`).
 """
 
 from __future__ import annotations
