@@ -16,9 +16,10 @@ from pathlib import Path
 
 from footfall.registry import parts
 from footfall.reward.family import Family, families
-from footfall.studies import _labels_page, _search_page
-from footfall.studies._labels_points import LabelCosts
-from footfall.studies._search_points import SearchCosts
+from footfall.studies.label_report import LABELS
+from footfall.studies.labels import LabelCosts
+from footfall.studies.search import SearchCosts
+from footfall.studies.search_report import SEARCH
 from scripts import pool_curves, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -59,11 +60,11 @@ def search_costs() -> SearchCosts:
 
 
 def _label_block(name: str) -> Callable[[], str]:
-    return lambda: _labels_page.BLOCKS[name](label_costs())
+    return lambda: LABELS.blocks[name](label_costs())
 
 
 def _search_block(name: str) -> Callable[[], str]:
-    return lambda: _search_page.BLOCKS[name](search_costs())
+    return lambda: SEARCH.blocks[name](search_costs())
 
 
 def _words_block(name: str) -> Callable[[], str]:
@@ -79,8 +80,8 @@ def pool_tables() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
-    **{name: _label_block(name) for name in _labels_page.BLOCKS},
-    **{name: _search_block(name) for name in _search_page.BLOCKS},
+    **{name: _label_block(name) for name in LABELS.blocks},
+    **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _words_block(name) for name in word_problem_tables.BLOCKS},
 }
 
@@ -93,10 +94,9 @@ def written(page: str) -> str:
 def made() -> dict[Path, str]:
     """Every page and chart as it should be."""
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
-    costs, searched = label_costs(), search_costs()
-    charts = {DOCS / file: drawn + "\n" for file, drawn in _labels_page.charts(costs).items()}
-    for setting in searched.settings():
-        charts[DOCS / _search_page.chart_file(*setting)] = _search_page.chart(searched, *setting) + "\n"
+    searched = search_costs()
+    drawn = {**LABELS.charts(label_costs()), **SEARCH.charts(searched)}
+    charts = {DOCS / file: chart + "\n" for file, chart in drawn.items()}
     # Its outcomes stay; intervals are made of them again.
     charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"
     return pages | charts

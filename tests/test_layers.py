@@ -16,7 +16,7 @@ import footfall
 ROOT = Path(footfall.__file__).parent
 
 LAYERS = (
-    ("types", "registry", "encoding", "hashing", "judging", "images", "progress", "__init__"),
+    ("types", "registry", "encoding", "hashing", "judging", "images", "progress", "study_rows", "__init__"),
     ("segment", "answers", "formats", "store"),
     ("loading", "policy", "tools", "worlds"),
     ("formal", "simulate"),
@@ -29,10 +29,9 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "registry", "encoding", "hashing", "judging", "images", "progress", "segment", "answers",
-    "formats",
-    "store", "worlds", "formal", "simulate", "label", "search", "metrics", "benchmarks", "reports", "studies", "lab", "cli",
-    "commands",
+    "types", "registry", "encoding", "hashing", "judging", "images", "progress", "study_rows", "segment", "answers",
+    "formats", "store", "worlds", "formal", "simulate", "label", "search", "metrics", "benchmarks", "reports", "studies",
+    "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 

@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from footfall.benchmarks.compare import RESAMPLES_FILE, Kept, case_hash, compare, paired, read_kept, write_kept
+from footfall.benchmarks.compare import RESAMPLES_FILE, Kept, case_hash, compare, read_kept, write_kept
 from footfall.benchmarks.processbench import measure
 from footfall.benchmarks.runner import Benchmark, Tuned, measured
 from footfall.benchmarks.scores import Scores
 from footfall.metrics.cases import Case
+from footfall.metrics.intervals import paired_resamples
 from footfall.metrics.sanity import Oracle, RandomJudge, always_right, always_wrong
 from footfall.reports.compare_page import comparison_page, comparison_tables
 from footfall.types import Judge, Judgement, Problem, Step, Trajectory
@@ -45,7 +46,7 @@ def kept(tmp_path: Path, name: str, judge: Judge | Scores, benchmark: Benchmark 
 
 def test_a_difference_is_taken_resample_by_resample() -> None:
     baseline = np.asarray([0.5, *np.linspace(0.0, 0.9, 39)])
-    interval, p = paired(baseline + 0.1, baseline)
+    interval, p = paired_resamples(baseline + 0.1, baseline)
     # Always +0.1, however much both vary: the interval is a point and p the least that 39 resamples can say.
     assert interval == pytest.approx((0.1, 0.1, 0.1))
     assert p == pytest.approx(2 * 1 / 40)
@@ -53,16 +54,16 @@ def test_a_difference_is_taken_resample_by_resample() -> None:
 
 def test_p_is_twice_the_rarer_side_with_one_added() -> None:
     difference = np.asarray([0.1] + [0.2] * 15 + [-0.1] * 3 + [0.0])
-    interval, p = paired(difference, np.zeros(20))
+    interval, p = paired_resamples(difference, np.zeros(20))
     assert p == pytest.approx(2 * (4 + 1) / 20)  # three below and one tie
     assert interval.value == 0.1
-    assert paired(np.zeros(20), difference)[1] == p
-    assert paired(difference[:1], np.zeros(1))[1] == 1.0
+    assert paired_resamples(np.zeros(20), difference)[1] == p
+    assert paired_resamples(difference[:1], np.zeros(1))[1] == 1.0
 
 
 def test_resamples_without_a_value_are_left_out_of_both_sides() -> None:
     judge = np.asarray([0.6, math.nan, 0.7, 0.8])
-    interval, p = paired(judge, np.asarray([0.5, 0.1, 0.5, 0.5]))
+    interval, p = paired_resamples(judge, np.asarray([0.5, 0.1, 0.5, 0.5]))
     assert interval.value == pytest.approx(0.1) and 0.2 <= interval.low <= interval.high <= 0.3
     assert p == pytest.approx(2 * 1 / 3)
 

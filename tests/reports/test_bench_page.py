@@ -8,9 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from footfall.benchmarks.figures import Report
 from footfall.benchmarks.processbench import measure
-from footfall.benchmarks.runner import Benchmark, measured
+from footfall.benchmarks.runner import Benchmark, Report, measured
 from footfall.metrics.cases import Case
 from footfall.metrics.diagnostics import diagnose
 from footfall.metrics.sanity import RandomJudge

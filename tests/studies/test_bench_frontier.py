@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
-from footfall.studies.frontier import advised, beats, cheapest_as_good, clearly_better, equals, folded, how_sure, ties
+from footfall.studies.frontier import advised, beats, cheapest_as_good, clearly_better, ties
+from footfall.studies.tables import equals, folded, how_sure
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,15 +21,33 @@ from footfall.registry import create
 from footfall.simulate.noisy import noisy
 from footfall.store import Run
 from footfall.studies import labels
-from footfall.studies._labels_advice import LEVELS, advice, better_critics, checkers, picks_of
-from footfall.studies._labels_critics import Critiqued, asked, critic, grounded, grounded_trees, in_turn
-from footfall.studies._labels_figures import FIGURES, Known, measure, measure_own, per_1000
-from footfall.studies._labels_methods import METHODS, Method, chosen, known_methods, unmeasured
-from footfall.studies._labels_page import BLOCKS, chart, charts, costs_page, rows
-from footfall.studies._labels_points import LabelCosts, Plan, Point, World, frontier
-from footfall.studies._labels_setting import ReadOnce, Setting
-from footfall.studies.frontier import clearly_better
-from footfall.studies.labels import run_plan
+from footfall.studies.frontier import clearly_better, picks_of
+from footfall.studies.label_figures import FIGURES, Known, measure, measure_own, per_1000
+from footfall.studies.label_report import (
+    LABELS,
+    LEVELS,
+    advice,
+    better_critics,
+    chart,
+    charts,
+    checkers,
+    costs_page,
+    rows,
+)
+from footfall.studies.label_report import measured as measured_points
+from footfall.studies.label_rows import ROWS, chosen, known_rows, lacks, unmeasured
+from footfall.studies.label_setting import (
+    Critiqued,
+    ReadOnce,
+    Setting,
+    asked,
+    critic,
+    grounded,
+    grounded_trees,
+    in_turn,
+)
+from footfall.studies.labels import LabelCosts, Plan, Point, World, frontier
+from footfall.study_rows import StudyRow
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from footfall.worlds.truth import StepTruth
@@ -73,8 +91,8 @@ def known(**truths: list[StepTruth]) -> Known:
     return Known(setting, traces, Values())
 
 
-def method(**given: object) -> Method:
-    return Method("m", lambda setting, budget: OutcomeLabels(), **given)  # type: ignore[arg-type]
+def method(**given: object) -> StudyRow:
+    return StudyRow("m", make=lambda setting, budget: OutcomeLabels(), **given)  # type: ignore[arg-type]
 
 
 def said(*values: float | None, tokens: int = 0) -> Judgement:
@@ -148,7 +166,7 @@ def test_advised_is_the_cheapest_that_is_not_clearly_worse() -> None:
     )
     points = frontier([cheap, noisy_, best, point("critic", 80, 1.0, 1.0, 1.0, kind="stand-in")])
     assert clearly_better(best, cheap) and not clearly_better(best, noisy_)
-    small, found = picks_of(points, "w", {"none": 5, "low": 20, "high": 100})
+    small, found = picks_of(measured_points(points), ("w",), {"none": 5, "low": 20, "high": 100})
     assert (small.level, small.point.method) == ("low", "cheap")
     assert (found.point.method, found.best.method, found.again) == ("noisy", "best", False)
     costs = LabelCosts(SMALL, {}, points, {}, {})
@@ -167,7 +185,11 @@ def test_a_free_checker_comes_first_in_the_advice_where_nothing_measured_is_clea
     truth, proof = point("truth-w", 0, 1.0, 1.0, kind="reference"), point("formal", 0, 1.0, 1.0, kind="reference")
     some = point("formal", 0, 0.6, 0.6, kind="reference")
     found = on_worlds(logic=[*here, truth, proof], code=[*here, truth, some], chat=[*here, truth])
-    by_rule = [one for world in found.worlds for one in picks_of(found.of(world), world, {"low": 40, "high": 640})]
+    by_rule = [
+        one
+        for world in found.worlds
+        for one in picks_of(measured_points(found.of(world)), (world,), {"low": 40, "high": 640})
+    ]
     assert {world: levels for world, (_, levels) in checkers(found, by_rule).items()} == {
         "logic": ["low", "middle", "high"], "code": ["low", "middle"],
     }  # fmt: skip
@@ -189,7 +211,7 @@ def test_the_advice_says_when_a_larger_budget_changes_nothing_and_how_sure_it_is
 
 def test_exact_ties_on_the_frontier_share_a_row_that_names_them_all() -> None:
     tied = [point("first", 20, 0.6, 0.6), point("equal", 20, 0.6, 0.6), replace(point("other", 20, 0.6, 0.6), budget=4)]
-    table = BLOCKS["label-costs-frontier"](on_worlds(w=[*tied, point("critic", 20, 0.6, 0.6, kind="stand-in")]))
+    table = LABELS.blocks["label-costs-frontier"](on_worlds(w=[*tied, point("critic", 20, 0.6, 0.6, kind="stand-in")]))
     _, _, *rows_ = table.splitlines()
     assert [row.split("|")[2].strip() for row in rows_] == ["`first` and `equal`, `other` with 4 rollouts", "*critic*"]
 
@@ -197,7 +219,7 @@ def test_exact_ties_on_the_frontier_share_a_row_that_names_them_all() -> None:
 def test_the_page_has_a_row_for_every_method_at_every_budget_of_every_world() -> None:
     kinds = ("measured", "stand-in", "reference", "own traces")
     some = [replace(point(kind, tokens, 0.5, 0.6, kind=kind), budget=tokens) for kind in kinds for tokens in (3, 9)]
-    table = BLOCKS["label-costs-all"](on_worlds(logic=some, code=some))
+    table = LABELS.blocks["label-costs-all"](on_worlds(logic=some, code=some))
     for world in ("logic", "code"):
         part = table.split(f"<summary>{world}: 4 methods, 8 points</summary>")[1].split("</details>")[0]
         found = [[cell.strip() for cell in row.split("|")] for row in part.strip().splitlines()[2:]]
@@ -235,7 +257,7 @@ def test_a_chart_draws_what_there_is() -> None:
 @pytest.fixture(scope="module")
 def costs(tmp_path_factory: pytest.TempPathFactory) -> LabelCosts:
     with Run(tmp_path_factory.mktemp("labels"), "bench-labels", {}) as run:
-        return run_plan(SMALL, run)
+        return LABELS.run(SMALL, run)
 
 
 def test_each_method_pays_for_its_own_rollouts_though_they_are_shared(costs: LabelCosts) -> None:
@@ -259,20 +281,20 @@ def test_more_rollouts_come_closer_to_the_exact_value(costs: LabelCosts) -> None
 
 def test_a_method_that_lacks_something_is_named_with_the_reason(costs: LabelCosts) -> None:
     assert costs.lacking == {"symbolic-mc": {"arithmetic": "it is for logic alone"}}
-    assert "symbolic-mc" in BLOCKS["label-costs-methods"](costs)
+    assert "symbolic-mc" in LABELS.blocks["label-costs-methods"](costs)
     policy = create("policy", "scripted-arithmetic-multilingual")
     other = Setting("arithmetic-multilingual", ArithmeticWorld(), policy, SamplingParams(), 30, {})
-    unprm = known_methods()["unprm"]
-    assert unprm.lacks(other) == "the log-probabilities of this policy are not known"
-    assert unprm.lacks(other._replace(policy=ArithmeticPolicy())) is None
+    unprm = known_rows()["unprm"]
+    assert lacks(unprm, other) == "the log-probabilities of this policy are not known"
+    assert lacks(unprm, other._replace(policy=ArithmeticPolicy())) is None
 
 
 def test_every_labeller_has_a_row_or_a_reason() -> None:
     assert unmeasured().keys() <= {"beside"}
     assert "no row in the table" not in unmeasured().values()
     made = {"aurora", "prompted", "prompted-step", "prompted-meta", "prompted-reverse", "prompted-ensemble", "unprm"}
-    assert made | {"grounded", "grounded-tree", "symbolic-mc", "formal", "execution"} <= known_methods().keys()
-    assert {"arithmetic", "logic", "algebra", "code"} <= set(known_methods()["formal"].worlds or ())
+    assert made | {"grounded", "grounded-tree", "symbolic-mc", "formal", "execution"} <= known_rows().keys()
+    assert {"arithmetic", "logic", "algebra", "code"} <= set(known_rows()["formal"].worlds or ())
 
 
 def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts) -> None:
@@ -296,14 +318,14 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts
 def test_a_run_goes_on_where_it_stopped_and_gives_the_same(tmp_path: Path, costs: LabelCosts) -> None:
     folder = tmp_path / "run"
     with Run(folder, "bench-labels", {}) as run:
-        first = run_plan(SMALL, run).to_dict()
+        first = LABELS.run(SMALL, run).to_dict()
     assert first == costs.to_dict(), "the same plan gives the same figures"
     units = sorted((folder / "units" / "arithmetic").iterdir())
     assert not any((folder / "rollouts").iterdir()), "rollouts are dropped when their units are done"
     kept = {unit: unit.stat().st_mtime_ns for unit in units[1:]}
     units[0].unlink()
     with Run(folder, "bench-labels", {}) as run:
-        assert run_plan(SMALL, run).to_dict() == first
+        assert LABELS.run(SMALL, run).to_dict() == first
     assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
 
 
@@ -313,23 +335,23 @@ def test_figures_that_mean_something_else_now_are_measured_anew(
     plan = replace(SMALL, methods=("freeprm",), seeds=1)
     for _ in range(2):
         with Run(tmp_path, "bench-labels", {}) as run:
-            run_plan(plan, run)
+            LABELS.run(plan, run)
         assert len(list(tmp_path.rglob("*-freeprm-*.json"))) == 1
     monkeypatch.setattr(labels, "FIGURES", FIGURES | {"step_accuracy": "something else"})
     with Run(tmp_path, "bench-labels", {}) as run:
-        run_plan(plan, run)
+        LABELS.run(plan, run)
     assert len(list(tmp_path.rglob("*-freeprm-*.json"))) == 2
 
 
 def test_other_processes_find_the_same(tmp_path: Path, costs: LabelCosts) -> None:
     plan = replace(SMALL, methods=("freeprm", "omegaprm", "unprm"))
     with Run(tmp_path / "run", "bench-labels", {}) as run:
-        shared = run_plan(plan, run, workers=2)
+        shared = LABELS.run(plan, run, workers=2)
     own = [replace(p, frontier=False) for p in costs.points if p.method in ("freeprm", "omegaprm", "unprm")]
     found = [replace(p, frontier=False) for p in shared.points]
     assert replace(shared, points=found).to_dict()["points"] == replace(costs, points=own).to_dict()["points"]
     with pytest.raises(ValueError, match="workers=0"), Run(tmp_path / "none", "bench-labels", {}) as run:
-        run_plan(plan, run, workers=0)
+        LABELS.run(plan, run, workers=0)
 
 
 def setting(price: int = 30) -> tuple[Setting, list[Trajectory]]:
@@ -422,10 +444,10 @@ def test_what_the_command_cannot_do_is_said(
 
 
 def test_the_table_has_four_to_six_budgets_for_whatever_has_a_dial() -> None:
-    for row in METHODS:
+    for row in (row for group in ROWS.values() for row in group):
         assert len(row.budgets) == 1 if row.dial == "free" else 4 <= len(row.budgets) <= 6, row.name
     assert [m.name for m in chosen(("scan", "er-prm"))] == ["er-prm", "scan"]
-    assert {"truth-arithmetic", "truth-code", "truth-logic", "truth-algebra"} <= known_methods().keys()
+    assert {"truth-arithmetic", "truth-code", "truth-logic", "truth-algebra"} <= known_rows().keys()
 
 
 def test_a_critic_errs_as_often_as_it_should_and_some_errors_come_back() -> None:

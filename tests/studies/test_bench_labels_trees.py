@@ -11,14 +11,20 @@ from footfall.label.edu_prm import EntropyTrees, TokenWriter
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.store import Run
-from footfall.studies._labels_figures import Known, measure_own
-from footfall.studies._labels_methods import known_methods
-from footfall.studies._labels_page import BLOCKS
-from footfall.studies._labels_points import Plan
-from footfall.studies._labels_setting import Setting
-from footfall.studies._labels_trees import OwnTraces, by_lines, by_segments, entropy_trees, full_trees, search_trees
-from footfall.studies._labels_words import WordWriter
-from footfall.studies.labels import run_plan
+from footfall.studies.label_figures import Known, measure_own
+from footfall.studies.label_report import LABELS
+from footfall.studies.label_rows import known_rows, make_labeller
+from footfall.studies.label_setting import Setting
+from footfall.studies.label_trees import (
+    OwnTraces,
+    WordWriter,
+    by_lines,
+    by_segments,
+    entropy_trees,
+    full_trees,
+    search_trees,
+)
+from footfall.studies.labels import Plan
 from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.likelihood import next_steps, word_logprobs
@@ -122,7 +128,7 @@ def test_solutions_are_charged_for_the_words_that_they_do_not_share() -> None:
 
 
 def test_what_a_search_tree_calls_right_can_still_succeed_and_mended_errors_mislead_it() -> None:
-    world, cut, share = ArithmeticWorld(), known_methods()["omegaprm-tree"].threshold, {}
+    world, cut, share = ArithmeticWorld(), known_rows()["omegaprm-tree"].threshold, {}
     for recover in (0.0, 0.05):
         here = setting("arithmetic", recover=recover)
         hits = []
@@ -150,9 +156,9 @@ def test_a_full_tree_calls_open_traces_wrong_and_gives_no_trace_twice() -> None:
 
 @pytest.mark.parametrize("name", ["omegaprm-tree", "hrm-tree", "edu-prm-tree"])
 def test_own_traces_are_charged_with_all_trees_of_a_quarter_of_the_problems(name: str) -> None:
-    here, method = setting("arithmetic"), known_methods()[name]
+    here, method = setting("arithmetic"), known_rows()[name]
     traces = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 24, seed=1)]
-    trees = method.make(here, method.budgets[0])
+    trees = make_labeller(method, here, method.budgets[0])
     assert isinstance(trees, OwnTraces)
     found = measure_own(Known(here, traces, ArithmeticPolicy()), method, trees)
     own = [trace.problem for trace in traces[::4]]
@@ -164,7 +170,7 @@ def test_own_traces_are_charged_with_all_trees_of_a_quarter_of_the_problems(name
 def test_trees_have_rows_apart_and_a_reason_where_they_do_not_apply(tmp_path: Path) -> None:
     trees = ("omegaprm-tree", "hrm-tree", "edu-prm-tree", "edu-prm-tree-0.2")
     with Run(tmp_path / "run", "bench-labels", {}) as run:
-        costs = run_plan(Plan(("arithmetic", "code"), ("omegaprm", *trees), seeds=1, traces=4), run)
+        costs = LABELS.run(Plan(("arithmetic", "code"), ("omegaprm", *trees), seeds=1, traces=4), run)
     assert costs.lacking == {name: {"code": "it is for arithmetic, logic, algebra alone"} for name in trees[2:]}
     own = [point for point in costs.points if point.method in trees]
     assert {p.kind for p in own} == {"own traces"} and not any(p.frontier for p in own)
@@ -172,5 +178,5 @@ def test_trees_have_rows_apart_and_a_reason_where_they_do_not_apply(tmp_path: Pa
         *(("code", name) for name in trees[:2]),
         *(("arithmetic", name) for name in trees),
     }
-    block = BLOCKS["label-costs-own"](costs)
+    block = LABELS.blocks["label-costs-own"](costs)
     assert all(f"`{name}`" in block for name in trees) and "2 searches" in block and "32 solutions" in block

@@ -18,15 +18,13 @@ from footfall.registry import create, parts
 from footfall.search import BestOf, Searcher
 from footfall.search.priced import Priced, Reader, tokens_of_text
 from footfall.store import Run
-from footfall.studies import _search_prms
-from footfall.studies._search_advice import LEVELS, advice, picks
-from footfall.studies._search_judges import NOISE, WAYS, Finished, exact, noisy
-from footfall.studies._search_methods import METHODS, SINGLE, Row, chosen, unmeasured
-from footfall.studies._search_page import BLOCKS, chart, costs_page, pick_rows, prm_rows, rows
-from footfall.studies._search_points import Plan, Point, SearchCosts, World, frontier
-from footfall.studies._search_prms import Site, solution_auc, step_auc
+from footfall.studies import search_judges
 from footfall.studies.frontier import cheapest_as_good
-from footfall.studies.search import Group, run_plan
+from footfall.studies.search import Plan, Point, SearchCosts, SearchSite, World, frontier
+from footfall.studies.search_judges import NOISE, WAYS, Finished, PrmSetting, exact, noisy, solution_auc, step_auc
+from footfall.studies.search_report import LEVELS, SEARCH, advice, chart, costs_page, pick_rows, picks, prm_rows, rows
+from footfall.studies.search_rows import ROWS, SINGLE, chosen, make_method, unmeasured
+from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Problem, Step, Trajectory
 from footfall.worlds import (
     ArithmeticPolicy,
@@ -146,7 +144,7 @@ def test_how_good_a_judge_is_is_told_from_steps_up_to_the_first_error() -> None:
 def test_a_prm_is_trained_on_problems_that_are_not_measured() -> None:
     for name in ("arithmetic", "logic", "algebra", "code"):
         world = create("world", name)
-        site = Site(world, create("policy", f"scripted-{name}"), 0)
+        site = PrmSetting(world, create("policy", f"scripted-{name}"), 0)
         texts = [{problem.text for problem in site.problems(20, split)} for split in ("train", "test")]
         measured = {problem.text for problem in world.problems(20, 0, split="test")}
         assert not texts[0] & measured and not texts[0] & texts[1] and len(texts[1] & measured) < 10, name
@@ -180,9 +178,9 @@ def test_the_frontier_and_the_choice_by_rule() -> None:
         ["w", "exact", "low", noisy_at, "the same", "clearly"],
         ["w", "exact", "middle, high", noisy_at, "best, n 4: 100% [72, 100] for 90 tokens", "clearly"],
     ]
-    assert "Each point has 8 problems (4 of each of 2 seeds); its 95% interval is" in BLOCKS["search-costs-picks"](
-        costs
-    )
+    assert "Each point has 8 problems (4 of each of 2 seeds); its 95% interval is" in SEARCH.blocks[
+        "search-costs-picks"
+    ](costs)
 
 
 TEN, FIVE, NONE = "1" * 10, "10" * 5, "0" * 10
@@ -259,9 +257,9 @@ def test_ties_share_a_row_of_the_frontier_and_every_point_has_a_row_below() -> N
         point("c", 20, "1000"),
     ]
     found = SearchCosts(SMALL, {"w/exact": World("scripted", 0.5, 10.0)}, frontier(points), {}, {})
-    _, _, *body = BLOCKS["search-costs-frontier"](found).splitlines()
+    _, _, *body = SEARCH.blocks["search-costs-frontier"](found).splitlines()
     assert [row.split(" | ")[2:4] for row in body] == [["`a` and `b`, with n 8", "n 4"]]
-    table = BLOCKS["search-costs-all"](found)
+    table = SEARCH.blocks["search-costs-all"](found)
     assert "<summary>w, exact judge: 3 methods, 4 points</summary>" in table
     assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")] == [
         "| `a` \\*", "| `b` \\*", "| `a` \\*", "| `c`",
@@ -271,7 +269,7 @@ def test_ties_share_a_row_of_the_frontier_and_every_point_has_a_row_below() -> N
 @pytest.fixture(scope="module")
 def costs(tmp_path_factory: pytest.TempPathFactory) -> SearchCosts:
     with Run(tmp_path_factory.mktemp("search"), "bench-search", {}) as run:
-        return run_plan(SMALL, run)
+        return SEARCH.run(SMALL, run)
 
 
 def test_tokens_are_those_of_policy_and_judge_and_the_same_samples_cost_the_same(costs: SearchCosts) -> None:
@@ -312,29 +310,29 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: SearchCost
 def test_a_run_goes_on_where_it_stopped_and_other_processes_give_the_same(tmp_path: Path, costs: SearchCosts) -> None:
     folder = tmp_path / "run"
     with Run(folder, "bench-search", {}) as run:
-        assert run_plan(SMALL, run, workers=2).to_dict() == costs.to_dict()
+        assert SEARCH.run(SMALL, run, workers=2).to_dict() == costs.to_dict()
     units = sorted((folder / "units").rglob("*.json"))
     kept = {unit: unit.stat().st_mtime_ns for unit in units[1:]}
     units[0].unlink()
     with Run(folder, "bench-search", {}) as run:
-        assert run_plan(SMALL, run).to_dict() == costs.to_dict()
+        assert SEARCH.run(SMALL, run).to_dict() == costs.to_dict()
     assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
 
 
 def test_the_trained_judge_is_the_same_after_a_stop_and_its_quality_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_search_prms, "HELD_OUT", 20)
+    monkeypatch.setattr(search_judges, "HELD_OUT", 20)
     plan = replace(SMALL, judges=("prm",), methods=("best-of-n", "early-rejection"), seeds=1, problems=2, prm_traces=4)
     with Run(tmp_path, "bench-search", {}) as run:
-        before = run_plan(plan, run)
+        before = SEARCH.run(plan, run)
     [told] = before.prms["arithmetic"]
     assert 0 < told["step_auc"] < 1 and told["training_traces"] == 4 and "AUC of steps" in costs_page(before)
     weights = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model/*")}
     for path in [*tmp_path.rglob("quality.json"), *tmp_path.rglob("*early-rejection*.json")]:
         path.unlink()
     with Run(tmp_path, "bench-search", {}) as run:
-        assert run_plan(plan, run).to_dict() == before.to_dict()
+        assert SEARCH.run(plan, run).to_dict() == before.to_dict()
     assert weights and weights == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model/*")}, "trained once"
     assert {p.method for p in before.of("arithmetic", "prm") if p.judged} == {"best-of-n", "early-rejection"}
 
@@ -375,17 +373,17 @@ def test_what_the_command_cannot_do_is_said(
 
 def test_every_registered_searcher_has_a_row_or_a_reason() -> None:
     assert [name for name, why in unmeasured().items() if why == "no row in the table"] == []
-    assert {row.part or row.name for row in METHODS} <= set(parts("searcher"))
+    assert {row.method for rows in ROWS.values() for row in rows} <= set(parts("searcher"))
 
 
 @pytest.mark.parametrize("row", chosen(None), ids=lambda row: row.name)
-def test_every_row_makes_its_method_at_each_place_and_it_searches(row: Row) -> None:
-    assert row in METHODS
+def test_every_row_makes_its_method_at_each_place_and_it_searches(row: StudyRow) -> None:
+    assert row in ROWS[row.method]
     for budget in row.budgets:
-        assert row.make(budget, "mean").name
+        assert make_method(row, budget, "mean").name
     for world in ("arithmetic", "code"):
         plan = Plan((world,), problems=2, methods=(row.name,))
-        figures = Group(plan, Path(), world, 0).figures(row.make(row.budgets[0], "last"), "noisy")
+        figures = SearchSite(plan, Path(), world, 0).figures(make_method(row, row.budgets[0], "last"), "noisy")
         assert figures["answered"] == [1, 1] and min(figures["policy_tokens"]) > 0
         assert (min(figures["judge_tokens"]) > 0) == figures["judged"]
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks._rows import benchmark_files, traced
-from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.records import benchmark_files, file_revision, traced
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, iter_fields, problem_id
 from footfall.metrics.cases import Case, by_split

@@ -21,7 +21,7 @@ import numpy as np
 from footfall.benchmarks.runner import Measured
 from footfall.formats import atomic_write
 from footfall.metrics.cases import Case
-from footfall.metrics.intervals import Floats, Interval, from_resamples
+from footfall.metrics.intervals import Floats, Interval, from_resamples, paired_resamples
 from footfall.types import Json, content_key
 
 RESAMPLES_FILE = "resamples.npz"
@@ -147,18 +147,8 @@ def _against(baseline: Kept, judge: Kept) -> list[Difference]:
         place = (row, baseline.objective)
         if place in judge.figures:
             ours, theirs = judge.figures[place], baseline.figures[place]
-            found.append(Difference(row, from_resamples(ours), from_resamples(theirs), *paired(ours, theirs)))
+            found.append(Difference(row, from_resamples(ours), from_resamples(theirs), *paired_resamples(ours, theirs)))
     return found
-
-
-def paired(judge_R: Floats, baseline_R: Floats) -> tuple[Interval, float]:
-    """Difference with its 95% interval, and the two-sided bootstrap p; resamples without a value are left out."""
-    difference_R = judge_R - baseline_R
-    drawn = difference_R[1:][np.isfinite(difference_R[1:])]
-    # Equal figures that were added up in another order must count as equal.
-    below, above = int((drawn <= 1e-12).sum()), int((drawn >= -1e-12).sum())
-    p = min(1.0, 2 * (min(below, above) + 1) / (len(drawn) + 1)) if len(drawn) else 1.0
-    return from_resamples(difference_R), p
 
 
 def _names(runs: Sequence[Kept]) -> tuple[str, ...]:

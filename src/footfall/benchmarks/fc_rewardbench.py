@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from footfall.benchmarks.records import (
-    Names,
-    as_text,
-    data_files,
-    file_revision,
-    messages,
-    name_of,
-    no_records,
-    records,
-    tools_of,
-)
+from footfall.benchmarks.records import Names, as_text, load_cases, messages, name_of, tools_of
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
@@ -44,11 +34,7 @@ ERROR_TYPES = {
 @register("benchmark", "fc-rewardbench")
 def fc_rewardbench(data: str | Path) -> Benchmark:
     """FC-RewardBench: right against wrong function calls by error type; `data` is a file or folder of its rows."""
-    files = data_files(data)
-    names = Names()
-    cases = [case for path in files for fields in records(path) for case in _pair(fields, names)]
-    if not cases:
-        raise no_records(data, "pair")
+    cases, revision = load_cases(data, _pair, "pair")
     counts = ", ".join(f"{kind} {n}" for kind, n in ERROR_TYPES.items())
     return Benchmark(
         name="fc-rewardbench",
@@ -56,7 +42,7 @@ def fc_rewardbench(data: str | Path) -> Benchmark:
         measure=measure_by(response_score, summary=_all),
         protocol="right call strictly above the wrong one by the judge's own value, else the value of its one step",
         objective="accuracy",
-        revision=file_revision(files),
+        revision=revision,
         notes=(f"{len(cases) // 2} pairs; the published data has {sum(ERROR_TYPES.values())}: {counts}",),
     )
 
@@ -65,7 +51,7 @@ def _all(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
     return {"all": pooled_row(compared, weights_RN)}
 
 
-def _pair(fields: Fields, names: Names) -> Iterator[Case]:
+def _pair(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
     name = names.unique(name_of(fields, "test_id"))
     problem = Problem(name, messages(fields, "conversation"), domain="agent", tools=tools_of(fields, "tools"))
     kind = fields.text("error_type")

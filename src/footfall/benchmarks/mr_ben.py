@@ -19,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks._rows import benchmark_files, counted, first_error_truth, step_number, traced
-from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.records import benchmark_files, counted, file_revision, first_error_truth, step_number, traced
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, iter_fields, problem_id
 from footfall.metrics.cases import Case, by_split

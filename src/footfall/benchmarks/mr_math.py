@@ -15,8 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks._rows import benchmark_files, first_error_truth, step_number, traced
-from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.records import (
+    benchmark_files,
+    data_source,
+    file_revision,
+    first_error_truth,
+    step_number,
+    traced,
+)
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, iter_fields, problem_id
 from footfall.metrics.cases import Case, by_split
@@ -31,6 +37,7 @@ Values = list[Sequence[float | None]]
 
 
 @register("benchmark", "mr-math")
+@data_source(folder="reasoneval")
 def mr_math(data: str | Path) -> Benchmark:
     """MR-MATH (ReasonEval): macro F1 and AUC of invalid and redundant steps; `data` is the folder or one of its files."""
     files = benchmark_files(data, tuple(_FILES.values()), "MR-MATH")

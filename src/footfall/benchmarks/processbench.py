@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.records import benchmark_files, file_revision
 from footfall.benchmarks.runner import Benchmark, cases_from
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats
@@ -24,7 +24,6 @@ from footfall.registry import register
 from footfall.types import Judgement
 
 SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
-_SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
 PUBLISHED = {
     "Math-Shepherd-7B": (47.9, 29.5, 24.8, 23.8),
@@ -47,7 +46,7 @@ def processbench(data: str | Path) -> Benchmark:
     """ProcessBench: first-error F1 on human-labelled math solutions; `data` is its folder or one split's file."""
     from footfall.formats import read
 
-    files = _files(Path(data))
+    files = benchmark_files(data, SPLITS, "ProcessBench")
     cases = [
         case
         for split, path in files.items()
@@ -62,16 +61,6 @@ def processbench(data: str | Path) -> Benchmark:
         revision=file_revision(files.values()),
         published={model: dict(zip(SPLITS, row, strict=True)) for model, row in PUBLISHED.items()},
     )
-
-
-def _files(data: Path) -> dict[str, Path]:
-    if data.is_file():
-        return {data.name.partition(".")[0]: data}
-    found = {s: path for s in SPLITS for suffix in _SUFFIXES[::-1] if (path := data / f"{s}{suffix}").is_file()}
-    if not found:
-        wanted = ", ".join(f"{split}.json" for split in SPLITS)
-        raise FileNotFoundError(f"{data} is neither a ProcessBench file nor a folder with one of {wanted} (or .gz)")
-    return found
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""Records of benchmarks that compare responses: JSON, JSON lines (gzipped or not), Parquet or Arrow.
+"""What the loaders of benchmarks share: records of JSON, JSON lines (gzipped or not), Parquet or Arrow, and cases of them.
 
 Every error names file, line (row) and field. What some data sets store as a JSON string inside JSON is unpacked here.
 """
@@ -7,13 +7,45 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from footfall.formats import Fields, FormatError, iter_fields
-from footfall.types import Json, Message, Step
+from footfall.metrics.cases import Case
+from footfall.types import Json, Judgement, Message, Problem, Step, Trajectory
 
 _SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".parquet", ".arrow")
+
+
+class DataSource(NamedTuple):
+    """What a command must know of a benchmark's data before it is made."""
+
+    folder: str = ""
+    """The name of the folder that its authors ship, where it is not the benchmark's."""
+    rows: bool = False
+    """Whether rows in memory, such as the traces of a world, can be its data."""
+    skip_bad: bool = False
+    """Whether its factory takes `bad`, where records go that cannot be read; else figures are of all records."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DECLARED: dict[Callable[..., Any], DataSource] = {}
+
+
+def data_source(folder: str = "", rows: bool = False, skip_bad: bool = False) -> Callable[[F], F]:
+    """Declares the data of a benchmark beside its registration; without it the defaults of `DataSource` hold."""
+
+    def declare(factory: F) -> F:
+        _DECLARED[factory] = DataSource(folder, rows, skip_bad)
+        return factory
+
+    return declare
+
+
+def source_of(factory: Callable[..., Any]) -> DataSource:
+    """What a benchmark's factory declares of its data."""
+    return _DECLARED.get(factory, DataSource())
 
 
 def data_files(data: str | Path) -> list[Path]:
@@ -73,6 +105,17 @@ class Names:
             name = f"{wanted}~{number}"
         self._seen.add(name)
         return name
+
+
+def load_cases(
+    data: str | Path, read: Callable[[Fields, Path, Names], Iterable[Case]], what: str
+) -> tuple[list[Case], str]:
+    """The cases that `read` makes of each record of a file or folder, and the data's revision; none at all is an error."""
+    files, names = data_files(data), Names()
+    cases = [case for path in files for fields in records(path) for case in read(fields, path, names)]
+    if not cases:
+        raise no_records(data, what)
+    return cases, file_revision(files)
 
 
 def name_of(fields: Fields, field: str = "id") -> str:
@@ -139,3 +182,55 @@ def tools_of(fields: Fields, *names: str) -> tuple[Mapping[str, Json], ...]:
 def no_records(data: str | Path, what: str) -> FormatError:
     """What to raise about a file or folder without a single record."""
     return FormatError(str(data), f"at least one {what}", got="none")
+
+
+_LINES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+
+
+def benchmark_files(data: str | Path, names: Sequence[str], benchmark: str) -> dict[str, Path]:
+    """The files `name.jsonl`, `name.json` (or gzipped) of a folder by name; a file stands for itself."""
+    place = Path(data)
+    if place.is_file():
+        return {place.name.partition(".")[0]: place}
+    found = {name: path for name in names for suffix in _LINES[::-1] if (path := place / (name + suffix)).is_file()}
+    if not found:
+        wanted = ", ".join(f"{name}.json" for name in names)
+        raise FileNotFoundError(
+            f"{place} is neither a file of {benchmark} nor a folder with one of {wanted} (or .jsonl, or gzipped)"
+        )
+    return found
+
+
+def first_error_truth(first: int | None, steps: int) -> tuple[float | None, ...]:
+    """Right before step `first` (counted from 1), wrong at it, unknown after it; all right if there is none."""
+    if first is None:
+        return (1.0,) * steps
+    return (1.0,) * (first - 1) + (0.0,) + (None,) * (steps - first)
+
+
+def traced(
+    name: str, problem: Problem, steps: Sequence[str | Step], truth: Sequence[float | None], judge: str,
+    *, correct: bool | None = None, author: str | None = None, separator: str = "\n\n",
+    meta: Mapping[str, Json] | None = None,
+) -> tuple[Trajectory, Judgement]:  # fmt: skip
+    """A trajectory with its truth; `correct` is the truth of the whole and is not told to the judge."""
+    made = tuple(Step(step) if isinstance(step, str) else step for step in steps)
+    whole = None if correct is None else float(correct)
+    trajectory = Trajectory(name, problem, made, author=author, separator=separator, meta=meta or {})
+    return trajectory, Judgement(name, tuple(truth), judge, value=whole)
+
+
+def counted(number: int, sentence: str) -> tuple[str, ...]:
+    """A note that begins with how many rows it is about, if there are any."""
+    return (f"{number} {sentence}",) if number else ()
+
+
+def step_number(fields: Fields, field: str, none: str = "N/A") -> int | None:
+    """A step counted from 1, given as a number or as text; `None` for what the data writes when there is no error."""
+    value = fields.get(field, f"a step number or {none!r}")
+    if value == none:
+        return None
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise fields.wrong(field, f"a step number counted from 1, or {none!r}")
+    return number

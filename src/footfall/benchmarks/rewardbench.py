@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from footfall.benchmarks.records import Names, data_files, file_revision, name_of, no_records, records, response_steps
+from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
@@ -61,11 +61,7 @@ PUBLISHED = {
 @register("benchmark", "rewardbench")
 def rewardbench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
     """RewardBench: accuracy on chosen/rejected pairs by section; `data` is a file or folder of its rows."""
-    files = data_files(data)
-    names = Names()
-    cases = [case for path in files for fields in records(path) for case in _pair(fields, names)]
-    if not cases:
-        raise no_records(data, "pair")
+    cases, revision = load_cases(data, _pair, "pair")
     return Benchmark(
         name="rewardbench",
         cases=cases,
@@ -73,13 +69,13 @@ def rewardbench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark
         protocol=f"chosen strictly above rejected by the {score_rule(aggregation)}; sections weigh their subsets "
         "(math-prm 984), overall is the plain mean of the sections",
         objective="accuracy",
-        revision=file_revision(files),
+        revision=revision,
         published={model: {"overall": figure} for model, figure in PUBLISHED.items()},
         notes=size_notes(cases, PAIRS, "subsets"),
     )
 
 
-def _pair(fields: Fields, names: Names) -> Iterator[Case]:
+def _pair(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
     subset = fields.text("subset")
     if subset not in WEIGHTS:
         raise fields.wrong("subset", f"one of {', '.join(WEIGHTS)}")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from footfall.benchmarks.records import Names, data_files, file_revision, name_of, no_records, records, response_steps
+from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
@@ -57,11 +57,7 @@ PUBLISHED = {
 @register("benchmark", "rewardbench2")
 def rewardbench2(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
     """RewardBench 2: best-of-four accuracy and the ties score; `data` is a file or folder of its rows."""
-    files = data_files(data)
-    names = Names()
-    cases = [case for path in files for fields in records(path) for case in _responses(fields, names)]
-    if not cases:
-        raise no_records(data, "prompt")
+    cases, revision = load_cases(data, _responses, "prompt")
     published = {subset: n for subset, n in PROMPTS.items() if subset != TIES}
     return Benchmark(
         name="rewardbench2",
@@ -70,13 +66,13 @@ def rewardbench2(data: str | Path, aggregation: Aggregation = "min") -> Benchmar
         protocol=f"highest of four by the {score_rule(aggregation)}, credit 1/k when k share it; Ties by the weighted "
         "accuracy, margin and spread of its prompts; overall is the plain mean of the subsets",
         objective="score",
-        revision=file_revision(files),
+        revision=revision,
         published={model: {"overall": figure} for model, figure in PUBLISHED.items()},
         notes=size_notes(cases, published, "subsets"),
     )
 
 
-def _responses(fields: Fields, names: Names) -> Iterator[Case]:
+def _responses(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
     subset, given = fields.text("subset"), name_of(fields)
     if subset not in PROMPTS:
         raise fields.wrong("subset", f"one of {', '.join(PROMPTS)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import Names, data_files, file_revision, name_of, no_records, records, response_steps
+from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
@@ -31,11 +31,7 @@ _FIGURES = ("hard", "normal", "easy", "accuracy")
 @register("benchmark", "rm-bench")
 def rm_bench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
     """RM-Bench: subtle errors against style, three by three; `data` is its folder or one domain's file."""
-    files = data_files(data)
-    names = Names()
-    cases = [case for path in files for fields in records(path) for case in _responses(fields, path, names)]
-    if not cases:
-        raise no_records(data, "prompt")
+    cases, revision = load_cases(data, _responses, "prompt")
     missing = [domain for domain in DOMAINS if all(case.split != domain for case in cases)]
     return Benchmark(
         name="rm-bench",
@@ -43,7 +39,7 @@ def rm_bench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
         measure=_measure(aggregation),
         protocol=f"right strictly above wrong by the {score_rule(aggregation)}, in 3 x 3 styles",
         objective="accuracy",
-        revision=file_revision(files),
+        revision=revision,
         notes=(f"domains that are not in the data: {', '.join(missing)}",) if missing else (),
     )
 

@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from footfall.benchmarks.records import (
-    Names,
-    data_files,
-    file_revision,
-    messages,
-    name_of,
-    no_records,
-    records,
-    response_steps,
-)
+from footfall.benchmarks.records import Names, load_cases, messages, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
@@ -42,22 +33,18 @@ KINDS = ("pairwise", "best-of-n")
 @register("benchmark", "rmb")
 def rmb(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
     """RMB: preference pairs and best-of-n sets by category; `data` is its folder or one of its files."""
-    files = data_files(data)
-    names = Names()
-    cases = [case for path in files for fields in records(path) for case in _comparison(fields, names)]
-    if not cases:
-        raise no_records(data, "comparison")
+    cases, revision = load_cases(data, _comparison, "comparison")
     return Benchmark(
         name="rmb",
         cases=cases,
         measure=measure_by(lambda judgement: response_score(judgement, aggregation), summary=_by_kind),
         protocol=f"every chosen response strictly above every other by the {score_rule(aggregation)}",
         objective="accuracy",
-        revision=file_revision(files),
+        revision=revision,
     )
 
 
-def _comparison(fields: Fields, names: Names) -> Iterator[Case]:
+def _comparison(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
     pairwise = "pair_uid" in fields
     kind = KINDS[0] if pairwise else KINDS[1]
     category = "/".join([kind, *fields.text("category_path").split("/")[1:]])

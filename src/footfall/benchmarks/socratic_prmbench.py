@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from footfall.benchmarks._prm_scores import Categories
-from footfall.benchmarks._rows import benchmark_files
-from footfall.benchmarks.prmbench import read_cases
-from footfall.benchmarks.records import file_revision
+from footfall.benchmarks.prmbench import Categories, read_cases
+from footfall.benchmarks.records import benchmark_files, file_revision
 from footfall.benchmarks.runner import Benchmark
 from footfall.registry import register
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import data_files, file_revision
+from footfall.benchmarks.records import data_files, data_source, file_revision
 from footfall.benchmarks.runner import Benchmark, cases_from, content_revision
 from footfall.formats import BadRecords, read
 from footfall.metrics.cases import Case
@@ -26,6 +26,7 @@ _CHUNK = 64
 
 
 @register("benchmark", "steps")
+@data_source(rows=True, skip_bad=True)
 def steps(
     data: str | Path | Sequence[Judged],
     format: str = "auto",

@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from footfall.benchmarks.records import (
-    Names,
-    as_text,
-    data_files,
-    file_revision,
-    name_of,
-    no_records,
-    objects,
-    records,
-    tools_of,
-)
+from footfall.benchmarks.records import Names, as_text, load_cases, name_of, objects, tools_of
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
@@ -61,11 +51,7 @@ PUBLISHED = {
 @register("benchmark", "toolprmbench")
 def toolprmbench(data: str | Path) -> Benchmark:
     """ToolPRMBench: right against wrong tool actions; `data` is a folder with a file a subset, or rows with `subset`."""
-    files = data_files(data)
-    names = Names()
-    cases = [case for path in files for fields in records(path) for case in _pair(fields, path, names)]
-    if not cases:
-        raise no_records(data, "case")
+    cases, revision = load_cases(data, _pair, "case")
     rows = (*SUBSETS, "AVG")
     return Benchmark(
         name="toolprmbench",
@@ -73,7 +59,7 @@ def toolprmbench(data: str | Path) -> Benchmark:
         measure=measure_by(last_step_score, summary=_average),
         protocol=f"right action strictly above the wrong one by the {LAST_STEP_RULE}; AVG is the plain mean of the subsets",
         objective="accuracy",
-        revision=file_revision(files),
+        revision=revision,
         published={
             **{model: dict(zip(rows, figures, strict=True)) for model, figures in PUBLISHED.items()},
             "ToolPRM-CoT": {"AVG": 63.2},

@@ -1,30 +1,32 @@
-"""One benchmark run of the command: the cases, the judge, and what is written into the run's folder."""
+"""Judges measured: on one benchmark, on all whose data is there, or side by side from finished runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from footfall.benchmarks.compare import RESAMPLES_FILE, write_kept
-from footfall.benchmarks.runner import Benchmark, Tuned, measured
+from rich.console import Console
+
+from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, read_kept, write_kept
+from footfall.benchmarks.records import source_of
+from footfall.benchmarks.runner import Benchmark, Tuned, measured, percent
 from footfall.benchmarks.scores import Scores
+from footfall.commands._bench_config import BenchConfig, refuse_unused
 from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
-from footfall.commands._output import note
+from footfall.commands._output import emit, facts, figures, note, spent
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import skipping, world_rows, world_source
 from footfall.metrics.diagnostics import diagnose
 from footfall.metrics.sanity import Oracle
+from footfall.registry import load, parts
 from footfall.reports._blocks import write_page
-from footfall.reports.bench_page import BenchView, bench_page
+from footfall.reports.bench_page import BenchView, bench_page, suite_page
+from footfall.reports.compare_page import comparison_page, comparison_tables
 from footfall.store import write_json
 from footfall.types import Judge, Judgement
-
-if TYPE_CHECKING:
-    from footfall.commands.bench import BenchConfig
-
-__all__ = ["ORACLE", "Done", "make_benchmark", "make_judge", "measure_in_run"]
 
 ORACLE = "oracle"
 """The judge that is made from the benchmark's own truth."""
@@ -43,7 +45,7 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
     asked: dict[str, Any] = {}
     if config.data is not None:
         world = world_source(config.data, "test")
-        if world is not None and config.name != "steps":
+        if world is not None and not source_of(load("benchmark", config.name)).rows:
             raise ValueError(f"{config.name} has its own problems; a world is measured by `footfall bench steps`")
         asked["data"] = config.data if world is None else world_rows(world, config.policy, config.run.seed)
     if config.format is not None:
@@ -104,3 +106,152 @@ def _warn_of_scale(name: str, judgements: Iterable[Judgement], threshold: float)
             f"{name}: {len(outside)} of {len(values)} scores lie outside [0, 1], the furthest is {max(outside, key=abs):g}, "
             f"and the threshold is {threshold:g}; bring them to one scale, or pass --threshold"
         )
+
+
+def run_one(config: BenchConfig) -> int:
+    """One benchmark."""
+    load("benchmark", config.name)
+    view, result, folder = measure_in_run(config, make_benchmark(config), make_judge(config))
+    emit(result, config.run.json, lambda console: _show_one(console, view, folder))
+    return 0
+
+
+def run_all(config: BenchConfig) -> int:
+    """Measure on each benchmark; 1 if one of them failed."""
+    for option in ("scores", "format", "tune_on"):
+        if getattr(config, option) is not None:
+            raise ValueError(f"--{option.replace('_', '-')} is for one benchmark; `bench all` takes --judge and --data")
+    if config.data is None or not Path(config.data).is_dir():
+        raise ValueError("bench all needs --data DIR, a folder with one folder a benchmark, e.g. DIR/processbench/")
+    found = {name: find_data(Path(config.data), name) for name in parts("benchmark")}
+    if not any(found.values()):
+        raise ValueError(f"{config.data} has no data of a benchmark; it should hold folders named {', '.join(found)}")
+    judge = make_judge(config)
+    failed: dict[str, str] = {}
+    with open_run("bench-all", config, for_show=("runs",)) as run:
+        done = []
+        for name, data in found.items():
+            if data is not None:
+                one = replace(config, name=name, data=str(data), run=replace(config.run, out=run.folder / name))
+                finished = _tried(one, judge, failed)
+                done += [] if finished is None else [finished]
+        not_run = {name: f"there is no {name}/ in {config.data}" for name, data in found.items() if data is None}
+        views = [one.view for one in done]
+        result: dict[str, Any] = {
+            "judge": _name(judge),
+            "benchmarks": {one.view.report.benchmark: one.result for one in done},
+            "failed": failed,
+            "not_run": not_run,
+        }
+        page = write_page(run.folder / "report.html", suite_page(_name(judge), views, failed, not_run))
+        write_json(run.folder / "report.json", result)
+        run.finish(result)
+        emit(result, config.run.json, lambda console: _show_suite(console, views, failed, not_run, page))
+    return 1 if failed else 0
+
+
+def find_data(folder: Path, name: str) -> Path | None:
+    """The folder (or file) of a benchmark in `folder`: its name with - or _, in any case; folders go first."""
+    there = sorted(folder.iterdir(), key=lambda path: (not path.is_dir(), path.name))
+    names = {_plain(name), _plain(source_of(load("benchmark", name)).folder or name)}
+    return next((path for path in there if _plain(path.name.partition(".")[0]) in names), None)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _tried(config: BenchConfig, judge: Judge | Scores | None, failed: dict[str, str]) -> Done | None:
+    """A finished run, or `None` with the reason in `failed`."""
+    note(f"bench all: {config.name}, {config.data}")
+    try:
+        return measure_in_run(config, make_benchmark(config), judge)
+    except Exception as error:  # noqa: BLE001 - bad data of one benchmark must not cost the others; it is shown and counted
+        failed[config.name] = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split()) or repr(
+            error
+        )
+        note(f"bench all: {config.name} failed: {failed[config.name]}")
+        return None
+
+
+def _name(judge: Judge | Scores | None) -> str:
+    return ORACLE if judge is None else judge.name
+
+
+def run_compare(config: BenchConfig) -> int:
+    """Read the runs, compare, and write one page."""
+    refuse_unused(config, "bench compare takes finished runs and no")
+    found = compare([read_kept(folder) for folder in config.runs])
+    result = found.to_dict()
+    with open_run("bench-compare", config) as run:
+        page = write_page(run.folder / "report.html", comparison_page(found))
+        write_json(run.folder / "report.json", result)
+        run.finish(result)
+        emit(result, config.run.json, lambda console: _show_comparison(console, found, page))
+    return 0
+
+
+def _show_one(console: Console, view: BenchView, folder: Path) -> None:
+    """The table, published figures and every fact that the numbers depend on."""
+    report = view.report
+    console.print(f"{report.benchmark}, {report.used} traces, figures in percent with 95% intervals")
+    figures(console, report.table())
+    published = view.published
+    splits = [row.name for row in report.splits if any(row.name in theirs for theirs in published.values())]
+    if splits:
+        console.print(f"published {report.objective}")
+        rows = [
+            [model, *(f"{theirs[s]:.1f}" if s in theirs else "" for s in splits)] for model, theirs in published.items()
+        ]
+        figures(console, [["", *splits], *rows])
+    facts(console, {
+        "judge": report.judge,
+        "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
+        "protocol": report.protocol,
+        "data": report.revision,
+        "not scored": _named(report.left_out, "traces", report.left_out_ids),
+        "unknown": _named(report.unknown, "ids of the scores file", report.unknown_ids),
+        "unjudged": f"{report.unjudged_steps} steps" if report.unjudged_steps else None,
+        **{f"note {i}": said for i, said in enumerate(report.notes, start=1)},
+        "cost": spent(report.cost),
+        "report": folder / "report.json",
+        "page": folder / "report.html",
+    })  # fmt: skip
+
+
+def _named(count: int, what: str, ids: Sequence[str]) -> str | None:
+    more = ", …" if count > len(ids) else ""
+    return f"{count} {what}: {', '.join(ids)}{more}" if count else None
+
+
+def _show_suite(
+    console: Console, views: Sequence[BenchView], failed: Mapping[str, str], not_run: Mapping[str, str], page: Path
+) -> None:
+    """One line a benchmark, then what failed and what was not run."""
+    rows = [["benchmark", "row", "figure", "value", "traces", "threshold"]]
+    for report in (view.report for view in views):
+        row = report.main_row()
+        found = row.figures.get(report.objective)
+        threshold = f"{report.threshold:.4g} ({report.threshold_policy})"
+        shown = "–" if found is None else percent(found)
+        rows.append([report.benchmark, row.name, report.objective, shown, str(report.used), threshold])
+    if views:
+        figures(console, rows)
+    facts(console, {f"failed: {name}": why for name, why in failed.items()})
+    facts(console, {f"not run: {name}": why for name, why in not_run.items()})
+    facts(console, {"page": page})
+
+
+def _show_comparison(console: Console, comparison: Comparison, page: Path) -> None:
+    """Figures side by side, then the differences."""
+    first = comparison.runs[0]
+    ours, differences = comparison_tables(comparison)
+    console.print(f"{first.benchmark}, {first.objective} in percent with 95% intervals")
+    figures(console, ours)
+    console.print(f"difference from {comparison.names[0]}, paired")
+    figures(console, differences)
+    facts(console, {
+        "data": first.revision,
+        "resamples": f"{first.resamples}, seed {first.seed}",
+        "page": page,
+    })  # fmt: skip

@@ -119,3 +119,16 @@ def from_resamples(figures_R: Floats) -> Interval:
     drawn = figures_R[1:][np.isfinite(figures_R[1:])]
     low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (math.nan, math.nan)
     return Interval(float(figures_R[0]), float(low), float(high))
+
+
+def paired_resamples(judge_R: Floats, baseline_R: Floats) -> tuple[Interval, float]:
+    """Difference with its 95% interval, and the two-sided bootstrap p; resamples without a value are left out.
+
+    p = min(1, 2 · min(#{d_r ≤ 0} + 1, #{d_r ≥ 0} + 1) / (R + 1)), d_r the difference on resample r.
+    """
+    difference_R = judge_R - baseline_R
+    drawn = difference_R[1:][np.isfinite(difference_R[1:])]
+    # Equal figures that were added up in another order must count as equal.
+    below, above = int((drawn <= 1e-12).sum()), int((drawn >= -1e-12).sum())
+    p = min(1.0, 2 * (min(below, above) + 1) / (len(drawn) + 1)) if len(drawn) else 1.0
+    return from_resamples(difference_R), p

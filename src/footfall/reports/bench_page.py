@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from footfall import __version__
-from footfall.benchmarks.figures import Report, percent
+from footfall.benchmarks.runner import Report, percent
 from footfall.metrics.diagnostics import Diagnostics, Position
 from footfall.metrics.intervals import wilson
 from footfall.reports._bars import Bar, BarGroup, bar_chart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from footfall.benchmarks.compare import Comparison, Difference
-from footfall.benchmarks.figures import percent
+from footfall.benchmarks.runner import percent
 from footfall.metrics.intervals import from_resamples
 from footfall.reports._bars import Bar, BarGroup, bar_chart
 from footfall.reports._blocks import Section, figure, note, page, responsive, table

@@ -1,20 +1,12 @@
-"""Quality against tokens, for any set of methods: intervals over seeds, the frontier, advice by rule, and units kept on disk.
-
-Shared by `footfall bench labels` and `footfall bench search`.
-"""
+"""Quality against tokens, for any set of methods: the frontier, and which point a budget is best spent on, by rule."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from statistics import median
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
-from footfall.reports._lines import Point as Mark
-from footfall.store import write_json
 
 DIGITS = 6
 """Figures are rounded before they are compared: what is stored is what was compared."""
@@ -91,113 +83,34 @@ def advised(points: Sequence[P], limits: Sequence[float]) -> list[Choice | None]
     return found
 
 
+class Pick(NamedTuple):
+    """The advice for one setting and budget."""
+
+    setting: tuple[str, ...]
+    """The world, and the judge where there are several."""
+    level: str
+    limit: float
+    """Tokens."""
+    point: Any
+    best: Any
+    """The most accurate within the budget; often the same."""
+    again: bool
+    """Advised at a smaller budget already."""
+
+    @property
+    def world(self) -> str:
+        return self.setting[0]
+
+
+def picks_of(points: Sequence[P], setting: tuple[str, ...], limits: Mapping[str, float]) -> list[Pick]:
+    """Among the points of one setting, by level, from the low budget to the high one; none where nothing is that cheap."""
+    rows = zip(limits.items(), advised(points, list(limits.values())), strict=True)
+    return [Pick(setting, level, limit, *choice) for (level, limit), choice in rows if choice is not None]
+
+
 def ties(points: Sequence[P]) -> list[list[P]]:
     """Points that cost the same and are as good, together, in the order of the first of each."""
     found: dict[tuple[float, float], list[P]] = {}
     for point in points:
         found.setdefault((round(point.tokens, DIGITS), round(point.accuracy.value, DIGITS)), []).append(point)
     return list(found.values())
-
-
-def equals(first: Placed, others: Sequence[Placed], quote: str = "`") -> str:
-    """` and `er-prm`, `pav` with 4 rollouts`, for the name of a row that stands for all of them; nothing without others."""
-    own = dial_text(first.dial, first.budget)
-    named = []
-    for other in others:
-        name, dial = f"{quote}{other.method}{quote}", dial_text(other.dial, other.budget)
-        named.append(f"with {dial}" if other.method == first.method else name if dial == own else f"{name} with {dial}")
-    return f" and {', '.join(named)}" if named else ""
-
-
-def how_sure(points: Sequence[Placed], each: str) -> str:
-    """How wide the intervals are; `each` says what a point is made of, such as `36 problems (12 of each of 3 seeds)`."""
-    widths = [100 * (p.accuracy.high - p.accuracy.low) for p in points if math.isfinite(p.accuracy.low)]
-    if not widths:
-        return f"Each point has {each} and no interval."
-    wide = f"{median(widths):.0f} percentage points wide at the median and {max(widths):.0f} at most"
-    return f"Each point has {each}; its 95% interval is {wide}."
-
-
-def over_seeds(
-    seeds: Sequence[Mapping[str, Any]], names: Sequence[str], shares: Sequence[str] = ()
-) -> dict[str, Interval]:
-    """Means over the seeds that have a figure; a figure that none has is left out. Shares stay within 0 and 1."""
-    found = {}
-    for name in names:
-        means = [seed[name] for seed in seeds if seed[name] is not None]
-        if means:
-            value, low, high = (round(end, DIGITS) for end in mean_of_seeds(means))
-            # The comparisons keep a NaN, which max and min may not.
-            inside = name in shares
-            found[name] = Interval(value, 0.0 if inside and low < 0 else low, 1.0 if inside and high > 1 else high)
-    return found
-
-
-def interval_json(interval: Interval) -> dict[str, Any]:
-    """As a report states it; one seed has no interval."""
-    ends = [end for end in interval[1:] if math.isfinite(end)]
-    return {"value": interval.value, "ci95": ends or None}
-
-
-def interval_from(given: Mapping[str, Any]) -> Interval:
-    return Interval(given["value"], *(given["ci95"] or (math.nan, math.nan)))
-
-
-def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What an earlier run wrote there, or what is made now and written whole."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, make())
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-def names_of(given: object) -> tuple[str, ...]:
-    """The names in an option such as `arithmetic,logic`."""
-    return tuple(name.strip() for name in str(given).split(",") if name.strip())
-
-
-def dial_text(dial: str, budget: float) -> str:
-    """`8 rollouts`, `1 vote`, `half width 0.2`, `n 16`, `free`."""
-    if dial == "free":
-        return "free"
-    if not dial.endswith("s"):
-        return f"{dial} {budget:g}"
-    return f"{budget:g} {dial.removesuffix('s') if budget == 1 else dial}"
-
-
-def percent(interval: Interval) -> str:
-    """`82% [76, 87]`."""
-    if math.isnan(interval.low):
-        return f"{100 * interval.value:.0f}%"
-    return f"{100 * interval.value:.0f}% [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
-
-
-def shown(found: Interval | None, scale: float, decimals: int, interval: bool = False) -> str:
-    """A cell of a table; a dash for what could not be measured."""
-    if found is None:
-        return "–"
-    value, low, high = (f"{scale * number:.{decimals}f}" for number in found)
-    return f"{value} [{low}, {high}]" if interval and math.isfinite(found.low) else value
-
-
-def mark(interval: Interval, x: float) -> Mark:
-    """A point of a chart."""
-    value, low, high = interval
-    return Mark(x, value) if math.isnan(low) else Mark(x, value, low, high)
-
-
-def markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: int) -> str:
-    """A table for the documentation, numbers to the right."""
-    side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))
-
-
-def folded(summary: str, body: str) -> str:
-    """Something long that a reader opens; on a site it needs the Markdown extension `md_in_html`."""
-    return f'<details markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
-
-
-def plan_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a plan as they were before JSON made lists of their tuples."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}

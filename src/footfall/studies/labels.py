@@ -1,8 +1,7 @@
-"""Which labelling method at which budget: every labeller at several budgets on worlds whose truth is known.
+"""Which labelling method at which budget, measured: every labeller at several budgets on worlds whose truth is known.
 
-One unit is one method with one budget on one world under one seed. Its figures are a small file in the run's folder, made
-whole or not at all, so a run that was killed goes on where it stopped. All methods of a world and seed label the same
-traces with the same rollouts, out of one store that charges each method for all it uses.
+All methods of a world and seed label the same traces with the same rollouts, out of one store that charges each method for all
+it uses.
 """
 
 from __future__ import annotations
@@ -11,78 +10,172 @@ import inspect
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from footfall.label.stored_policy import StoredPolicy
+from footfall.metrics.intervals import Interval
 from footfall.policy.protocol import SamplingParams
-from footfall.progress import Progress
 from footfall.registry import create, load
-from footfall.store import Run
-from footfall.studies._labels_figures import FIGURES, SHARES, Known, measure, measure_own, per_1000
-from footfall.studies._labels_methods import Method, chosen, unmeasured
-from footfall.studies._labels_points import LabelCosts, Plan, Point, World, frontier
-from footfall.studies._labels_setting import Setting
-from footfall.studies._labels_trees import OwnTraces
-from footfall.studies._workers import Pool
-from footfall.studies.frontier import DIGITS, kept, over_seeds
+from footfall.studies.frontier import DIGITS, beats
+from footfall.studies.label_figures import FIGURES, SHARES, Known, measure, measure_own, per_1000
+from footfall.studies.label_rows import chosen, lacks, make_labeller, unmeasured
+from footfall.studies.label_setting import Setting
+from footfall.studies.label_trees import OwnTraces
+from footfall.studies.study import (
+    DEFAULT_WORLDS,
+    Costs,
+    Figures,
+    Measured,
+    Place,
+    Site,
+    Unit,
+    check_worlds,
+    interval_from,
+    interval_json,
+    kept,
+    over_seeds,
+    plan_fields,
+)
+from footfall.study_rows import Kind
 from footfall.types import content_key
 
 _ROLLOUT_SEED = 100_000  # apart from the seeds of traces: a rollout of a whole problem must not be its trace again
 _CHUNK = 8192
 
 
-class _Unit(NamedTuple):
-    """A method with a budget; `place` is that in the table."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured. `seeds` are drawn anew each: problems, traces and rollouts."""
 
-    place: int
-    method: Method
+    worlds: tuple[str, ...] = DEFAULT_WORLDS
+    methods: tuple[str, ...] | None = None
+    """`None`: all."""
+    seeds: int = 5
+    first_seed: int = 0
+    traces: int = 100
+    """Of each world and seed."""
+    price: int = 30
+    """Generated tokens that a critic's vote costs for each step of a trace."""
+    recover: float | None = None
+    """How often the completer mends an error; `None`: as the scripted policy of the world has it."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.traces < 1 or self.price < 0 or not self.worlds:
+            raise ValueError(f"want a world, a seed and a trace at least, and a price of 0 or more: {self}")
+        check_worlds(self.worlds)
+        chosen(self.methods)
+
+    def units(self) -> list[Unit]:
+        return [Unit(row, budget) for row in chosen(self.methods) for budget in row.budgets]
+
+
+class World(NamedTuple):
+    """A world as it was measured on."""
+
+    policy: str
+    steps: float
+    """A trace."""
+    tokens: float
+    """Of a trace, as the policy counts them."""
+    errors: float
+    """Share of the traces that have an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method at one budget on one world: figures with 95% intervals over seeds."""
+
+    world: str
+    method: str
+    kind: Kind
+    dial: str
     budget: float
+    figures: Mapping[str, Interval]
+    per_1000: Mapping[str, Interval]
+    seeds: tuple[float, ...]
+    """First-error accuracy of each seed, for paired comparisons."""
+    frontier: bool = False
+    """No measured method is at least as good at no higher cost; see `frontier`."""
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        return (self.world,)
+
+    @property
+    def tokens(self) -> float:
+        return self.figures["tokens"].value
+
+    @property
+    def accuracy(self) -> Interval:
+        return self.figures["first_error"]
+
+    @property
+    def outcomes(self) -> tuple[float, ...]:
+        return self.seeds
 
 
-def run_plan(plan: Plan, run: Run, workers: int = 1) -> LabelCosts:
-    """Measure all units that are not there yet, worlds and seeds side by side in `workers`, then put them together."""
-    units = _units(plan)
-    worlds: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
-    groups = [_Group(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
-    for world in plan.worlds:
-        _policy(world, plan.recover)  # that cannot be made is said before any process starts
-    with Progress("labels", len(groups) * len(units)) as progress, Pool(workers) as pool:
-        for group, _ in zip(groups, pool.each(_fill, groups), strict=True):
-            worlds[group.world].append(group.about())
-            for unit, figures in group.measured(units):
-                found[group.world, unit.place].append(figures)
-                progress.advance(1)
-            group.close()
-    return _together(plan, units, worlds, found)
+@dataclass(frozen=True, slots=True)
+class LabelCosts(Costs[Point]):
+    """All that was measured."""
+
+    plan: Plan
+    worlds: Mapping[str, World]
+    points: Sequence[Point]
+    lacking: Mapping[str, Mapping[str, str]]
+    """By method and world: why it does not apply."""
+    unmeasured: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "plan": asdict(self.plan),
+            "figures": FIGURES,
+            "worlds": {name: world._asdict() for name, world in self.worlds.items()},
+            "points": [_point_json(point) for point in self.points],
+            "does_not_apply": self.lacking,
+            "not_measured": self.unmeasured,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> LabelCosts:
+        worlds = {name: World(**world) for name, world in given["worlds"].items()}
+        points = [_read_point(point) for point in given["points"]]
+        return cls(Plan(**plan_fields(given["plan"])), worlds, points, given["does_not_apply"], given["not_measured"])
 
 
-def _units(plan: Plan) -> list[_Unit]:
-    pairs = [(method, budget) for method in chosen(plan.methods) for budget in method.budgets]
-    return [_Unit(place, method, budget) for place, (method, budget) in enumerate(pairs)]
+def _point_json(point: Point) -> dict[str, Any]:
+    plain = {name: getattr(point, name) for name in ("world", "method", "kind", "dial", "budget", "frontier", "seeds")}
+    columns = {"figures": point.figures, "per_1000": point.per_1000}
+    return plain | {key: {name: interval_json(i) for name, i in column.items()} for key, column in columns.items()}
 
 
-def _fill(group: _Group) -> None:
-    """Write the files of a world and seed, for somebody else to read."""
-    group.about()
-    for _ in group.measured(_units(group.plan)):
-        pass
-    group.close()
+def _read_point(given: Mapping[str, Any]) -> Point:
+    columns = {key: {name: interval_from(i) for name, i in given[key].items()} for key in ("figures", "per_1000")}
+    return Point(**{**given, **columns, "seeds": tuple(given["seeds"])})
+
+
+def frontier(points: Sequence[Point]) -> list[Point]:
+    """The points of one world, marked: no measured point is at least as good and at most as dear (and not the same).
+
+    Stand-ins are held against measured methods but beat none of them, for their quality is assumed; references and methods
+    with traces of their own are not on it.
+    """
+    measured = [point for point in points if point.kind == "measured"]
+    return [
+        replace(
+            point,
+            frontier=point.kind in ("measured", "stand-in") and not any(beats(other, point) for other in measured),
+        )
+        for point in points
+    ]
 
 
 @dataclass
-class _Group:
+class LabelSite(Site):
     """One world under one seed. Traces are drawn, and rollouts stored, only if a unit is missing."""
-
-    plan: Plan
-    folder: Path
-    world: str
-    seed: int
 
     @cached_property
     def writer(self) -> Any:
@@ -104,17 +197,25 @@ class _Group:
         traces = [trace for _, trace in world.traces(self.writer, self.plan.traces, seed=self.seed)]
         return Known(self.setting, traces, self.writer)
 
-    def measured(self, units: Sequence[_Unit]) -> Iterator[tuple[_Unit, dict[str, Any]]]:
+    def units(self) -> list[Unit]:
+        plan: Plan = self.plan
+        return plan.units()
+
+    def measured(self) -> Iterator[tuple[Place, Figures]]:
         """Every unit with its figures, dear budgets first: they fill the store for the others."""
-        for unit in sorted(units, key=lambda unit: -unit.budget):
-            judge = unit.method.make(self.setting, unit.budget).name
-            name = f"{unit.method.name}-{unit.budget:g}"
+        for number, unit in sorted(enumerate(self.units()), key=lambda one: -one[1].budget):
+            judge = make_labeller(unit.row, self.setting, unit.budget).name
+            name = f"{unit.row.name}-{unit.budget:g}"
             # What a figure means is part of the key: one that was kept under another meaning is measured anew.
-            yield unit, self._kept(name, [judge, unit.method.threshold, FIGURES], partial(self._figures, unit))
+            found = self._kept(name, [judge, unit.row.threshold, FIGURES], partial(self._figures, unit))
+            yield ((self.world,), number), found
 
     def about(self) -> dict[str, Any]:
         """What the traces are like."""
         return self._kept("traces", [], self._about)
+
+    def check(self) -> None:
+        _policy(self.world, self.plan.recover)
 
     def close(self) -> None:
         """Drop the rollouts: all figures made of them are kept."""
@@ -126,14 +227,14 @@ class _Group:
         path = self.folder / "units" / self.world / f"{self.seed:04d}-{name}-{key}.json"
         return kept(path, make)
 
-    def _figures(self, unit: _Unit) -> dict[str, Any]:
-        lacks = unit.method.lacks(self.setting)
-        if lacks is not None:
-            return {"lacks": lacks}
-        judge = unit.method.make(self.setting, unit.budget)
+    def _figures(self, unit: Unit) -> dict[str, Any]:
+        lacking = lacks(unit.row, self.setting)
+        if lacking is not None:
+            return {"lacks": lacking}
+        judge = make_labeller(unit.row, self.setting, unit.budget)
         if isinstance(judge, OwnTraces):
-            return measure_own(self.known, unit.method, judge) or {"lacks": "no trace of its own is clean"}
-        return measure(self.known, unit.method, judge.judge(self.known.traces))
+            return measure_own(self.known, unit.row, judge) or {"lacks": "no trace of its own is clean"}
+        return measure(self.known, unit.row, judge.judge(self.known.traces))
 
     def _about(self) -> dict[str, Any]:
         traces = self.known.traces
@@ -155,37 +256,33 @@ def _policy(world: str, recover: float | None) -> Any:
     return create("policy", name, recover=recover)
 
 
-def _together(
-    plan: Plan,
-    units: Sequence[_Unit],
-    worlds: Mapping[str, Sequence[Mapping[str, Any]]],
-    found: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]],
-) -> LabelCosts:
+def together(plan: Plan, measured: Measured) -> LabelCosts:
+    """The points of each world with its frontier, and what does not apply where."""
     points: list[Point] = []
     lacking: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for world in plan.worlds:
         here = []
-        for unit in units:
-            seeds = found[world, unit.place]
-            lacks = next((seed["lacks"] for seed in seeds if "lacks" in seed), None)
-            if lacks is None:
+        for number, unit in enumerate(plan.units()):
+            seeds = measured.figures[(world,), number]
+            why = next((seed["lacks"] for seed in seeds if "lacks" in seed), None)
+            if why is None:
                 here.append(_point(world, unit, seeds))
-            elif unit.method.kind != "reference":
-                lacking[unit.method.name][world] = lacks
+            elif unit.row.kind != "reference":
+                lacking[unit.row.name][world] = why
         points += frontier(here)
     about = {
         name: World(
             seeds[0]["policy"], *(round(fmean(s[key] for s in seeds), DIGITS) for key in ("steps", "tokens", "errors"))
         )
-        for name, seeds in worlds.items()
+        for name, seeds in measured.worlds.items()
     }
     return LabelCosts(plan, about, points, dict(lacking), unmeasured())
 
 
-def _point(world: str, unit: _Unit, seeds: Sequence[Mapping[str, Any]]) -> Point:
-    method, rates = unit.method, [per_1000(seed) for seed in seeds]
+def _point(world: str, unit: Unit, seeds: Sequence[Figures]) -> Point:
+    row, rates = unit.row, [per_1000(seed) for seed in seeds]
     return Point(
-        world, method.name, method.kind, method.dial, unit.budget,
+        world, row.name, row.kind, row.dial, unit.budget,
         figures=over_seeds(seeds, tuple(FIGURES), SHARES),
         per_1000=over_seeds(rates, tuple(rates[0])),
         seeds=tuple(round(seed["first_error"], DIGITS) for seed in seeds),

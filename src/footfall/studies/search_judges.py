@@ -1,24 +1,32 @@
-"""The trained judge of `footfall bench search`: a PRM for each world and seed, trained here, and how good it is.
+"""Judges of three qualities for `footfall bench search`: exact, noisy, and a PRM for each world and seed, trained here.
 
-The embedded model of 1.1M parameters is the backbone. It was made for arithmetic and reads text of other worlds almost letter
-by letter, so its PRMs are good on one world and poor on others: how good is stated beside what they are used for. Training
-problems are of the train split; how good a PRM is, is measured on test problems that no search is measured on.
+What their reading costs is in `footfall.search.priced`. The PRM's backbone is the embedded model of 1.1M parameters, made for
+arithmetic; it reads text of other worlds almost letter by letter, so its PRMs are good on one world and poor on others: how
+good is stated beside what they are used for. Training problems are of the train split; how good a PRM is, is measured on test
+problems that no search is measured on.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import auc
 from footfall.policy.protocol import Policy, SamplingParams, draw_traces
+from footfall.policy.resuming import InWords, unfinished
 from footfall.search.priced import Reader
-from footfall.studies.frontier import DIGITS, kept
+from footfall.simulate.noisy import Noisy
+from footfall.studies.frontier import DIGITS
+from footfall.studies.study import kept
 from footfall.train.config import TrainConfig
-from footfall.types import Judged, Judgement, Problem, Trajectory
+from footfall.types import Judge, Judged, Judgement, Problem, Step, Trajectory
+from footfall.worlds.judges import ExactValueJudge, TruthJudge
 from footfall.worlds.truth import StepTruth
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ _CACHE = 1 << 16
 """Tokens whose keys and values a PRM keeps."""
 
 
-class Site(NamedTuple):
+class PrmSetting(NamedTuple):
     """Where a PRM is trained: a world, the scripted policy that writes there, and a seed."""
 
     world: Any
@@ -62,39 +70,39 @@ def _params(seed: int) -> SamplingParams:
     return SamplingParams(seed=seed, max_tokens=256)
 
 
-def trained(site: Site, folder: Path) -> Reader:
+def trained(setting: PrmSetting, folder: Path) -> Reader:
     """The PRM in this folder, trained now if it is not there; a training that was killed goes on."""
     from footfall.reward.judge import step_head
 
     model = folder / "model"
     with single_threaded():
         if not (folder / "result.json").exists():
-            _train(site, folder)
+            _train(setting, folder)
         judge: Judge = _OneThread(step_head(model, device="cpu", too_long="partial", cache_tokens=_CACHE))
     return Reader(judge, judge)
 
 
-def _train(site: Site, folder: Path) -> None:
+def _train(setting: PrmSetting, folder: Path) -> None:
     from footfall.policy.embedded import EMBEDDED
     from footfall.train.prm import train_prm
 
-    traces = site.traces(site.size, "train")
-    labels = MonteCarlo(site.policy, _ROLLOUTS, params=_params(site.seed)).judge(traces)
+    traces = setting.traces(setting.size, "train")
+    labels = MonteCarlo(setting.policy, _ROLLOUTS, params=_params(setting.seed)).judge(traces)
     config = TrainConfig(
-        lr=3e-4, epochs=_EPOCHS, batch_size=4, eval_share=0.0, seed=site.seed, too_long="drop", device="cpu", save_every=20,
+        lr=3e-4, epochs=_EPOCHS, batch_size=4, eval_share=0.0, seed=setting.seed, too_long="drop", device="cpu", save_every=20,
     )  # fmt: skip
     train_prm(list(map(Judged, traces, labels)), EMBEDDED, config, folder)
 
 
-def quality(site: Site, folder: Path) -> dict[str, Any]:
+def quality(setting: PrmSetting, folder: Path) -> dict[str, Any]:
     """How well the PRM in this folder tells right from wrong, as JSON; worked out once."""
 
     def measured() -> dict[str, Any]:
-        traces = site.traces(HELD_OUT, "test")
-        said = trained(site, folder).steps.judge(traces)
+        traces = setting.traces(HELD_OUT, "test")
+        said = trained(setting, folder).steps.judge(traces)
         return {
-            "seed": site.seed, "training_traces": site.size, "epochs": _EPOCHS, "held_out_traces": HELD_OUT,
-            "step_auc": step_auc(site.world, traces, said), "solution_auc": solution_auc(traces, said),
+            "seed": setting.seed, "training_traces": setting.size, "epochs": _EPOCHS, "held_out_traces": HELD_OUT,
+            "step_auc": step_auc(setting.world, traces, said), "solution_auc": solution_auc(traces, said),
         }  # fmt: skip
 
     return kept(folder / "quality.json", measured)
@@ -147,3 +155,56 @@ def single_threaded() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+QUALITIES = ("exact", "noisy", "prm")
+AGGREGATIONS = {"exact": "last", "noisy": "mean", "prm": "min"}
+"""How methods that fold step values do it: the last value is all that counts if values are exact, and not if each may err."""
+NOISE = 0.2
+"""The share of the steps on which the noisy judge is wrong."""
+WAYS = 8
+"""Ways to finish a step by which a scripted judge values its beginning."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Traces that end in the beginning of a step, valued by the mean over ways in which the policy may finish it."""
+
+    whole: Judge
+    policy: Policy
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"finished({self.whole.name})"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        # Other random numbers than the search's, or the judge would see how this very step goes on.
+        params = SamplingParams(seed=self.seed + 1_000_003, max_tokens=1 << 20, until="step")
+        rows = InWords(self.policy).resume([unfinished(t) for t in trajectories], WAYS, params)
+        return [self._judgement(t, [c.steps[0] for c in row]) for t, row in zip(trajectories, rows, strict=True)]
+
+    def _judgement(self, trajectory: Trajectory, ends: Sequence[Step]) -> Judgement:
+        before = trajectory.prefix(len(trajectory.steps) - 1)
+        ways = Counter(ends)
+        said = self.whole.judge([before.extend([end]) for end in ways])
+        known = [
+            v
+            for each, n in zip(said, ways.values(), strict=True)
+            if (v := each.values[-1]) is not None
+            for _ in range(n)
+        ]
+        return Judgement(trajectory.id, (*said[0].values[:-1], fmean(known) if known else None), self.name)
+
+
+def exact(policy: Any, seed: int) -> Reader:
+    """The policy's own chance of success after each step."""
+    values = ExactValueJudge(policy)
+    return Reader(values, Finished(values, policy, seed))
+
+
+def noisy(world: Any, policy: Policy, seed: int) -> Reader:
+    """Whether a step is right, and wrong about it on a share `NOISE` of the steps. A beginning is right if most ends are."""
+    truth = TruthJudge(world)
+    finished = Finished(truth, policy, seed)
+    return Reader(Noisy(truth, NOISE, NOISE, seed=seed), Noisy(finished, NOISE, NOISE, seed=seed))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from footfall.metrics.steps import brier, calibration_error
-from footfall.studies._labels_methods import Method
-from footfall.studies._labels_setting import Setting
-from footfall.studies._labels_trees import OwnTraces
+from footfall.studies.label_setting import Setting
+from footfall.studies.label_trees import OwnTraces
+from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Trajectory
 from footfall.worlds.judges import Valued
 from footfall.worlds.truth import StepTruth
@@ -59,7 +59,7 @@ class Known:
         return [truths.index(StepTruth.WRONG) if StepTruth.WRONG in truths else -1 for truths in self.truths]
 
 
-def measure(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str, float | None]:
+def measure(known: Known, method: StudyRow, said: Sequence[Judgement]) -> dict[str, float | None]:
     """All figures; `None` where there is nothing to measure."""
     found = [judgement.first_below(method.threshold) for judgement in said]
     hits = sum(error is not None and error == true for error, true in zip(found, known.first_errors, strict=True))
@@ -76,7 +76,7 @@ def measure(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str
     }
 
 
-def measure_own(known: Known, method: Method, trees: OwnTraces) -> dict[str, float | None] | None:
+def measure_own(known: Known, method: StudyRow, trees: OwnTraces) -> dict[str, float | None] | None:
     """The figures of labels on traces that the method writes itself, with what it wrote; `None`: it kept none.
 
     A quarter of the problems is enough: a tree has several traces.
@@ -92,7 +92,7 @@ def measure_own(known: Known, method: Method, trees: OwnTraces) -> dict[str, flo
     return found | {"tokens": spent / len(rows)}
 
 
-def _of_steps(known: Known, method: Method, said: Sequence[Judgement]) -> dict[str, float | None]:
+def _of_steps(known: Known, method: StudyRow, said: Sequence[Judgement]) -> dict[str, float | None]:
     """Of the steps up to the first error, and of those after it."""
     ends = [len(truths) if at < 0 else at + 1 for truths, at in zip(known.truths, known.first_errors, strict=True)]
     rows = list(zip(said, known.truths, ends, strict=True))

@@ -1,0 +1,343 @@
+"""Label costs for people: advice by rule, so that it cannot say what the figures do not; charts, tables, page and docs.
+
+A budget is a multiple of what the trace itself cost to write, for tokens of one world are not those of another. Within
+a budget the best measured point is that with the highest first-error accuracy; advised is the cheapest point on the
+frontier that is not clearly worse: the 95% interval over seeds of best − point, the same traces for both, reaches zero.
+What a smaller budget has stays unless the best is clearly better, and nothing below its mean takes its place. A checker
+that proves or runs steps comes first, at the budgets where no measured point is clearly better.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from footfall.reports._blocks import Section, figure, paragraph, table
+from footfall.reports._lines import Series, line_chart
+from footfall.reports.svg import Markup
+from footfall.studies.frontier import Pick, clearly_better, picks_of
+from footfall.studies.label_rows import known_rows
+from footfall.studies.labels import LabelCosts, LabelSite, Plan, Point, together
+from footfall.studies.study import Study
+from footfall.studies.tables import (
+    all_points,
+    dial_text,
+    frontier_table,
+    how_sure,
+    mark,
+    markdown,
+    percent,
+    pictures,
+    shown,
+    study_page,
+    worlds_table,
+)
+from footfall.study_rows import Kind
+
+LEVELS = {"low": 4, "middle": 16, "high": 64}
+"""Budgets in lengths of a trace."""
+_ORACLE = "truth-"
+"""References that know the truth instead of finding it."""
+HEAD = [
+    "method", "dial", "tokens a trace", "first errors, %", "with a verdict, %", "right of those, %", "steps right, %",
+    "later steps right, %", "labelled, %", "Brier", "ECE", "value MAE", "first errors / 1k tokens",
+]  # fmt: skip
+"""The columns of a table of points."""
+_INTERVALS = ("first_error", "step_accuracy", "brier", "ece", "per_1000")
+"""Figures with their intervals where there is room."""
+_CHART = (820, 560)
+_VIEWS: dict[Kind, tuple[str, str]] = {
+    "measured": ("", "measured"),
+    "stand-in": ("-critics", "with a critic or tool of assumed quality"),
+    "own traces": ("-own", "on traces that the method writes itself"),
+}
+"""The charts of a world: what the name of the file ends in, and what is drawn. What is free is in the first."""
+
+
+def picks(costs: LabelCosts) -> list[Pick]:
+    """World by world, from the low budget to the high one, among the methods that are measured."""
+    return [
+        one
+        for setting in costs.settings()
+        for one in picks_of(measured(costs.of(*setting)), setting, costs.limits(setting, LEVELS))
+    ]
+
+
+def measured(points: Sequence[Point]) -> list[Point]:
+    """Those that may be advised."""
+    return [point for point in points if point.kind == "measured"]
+
+
+def checkers(costs: LabelCosts, found: Sequence[Pick]) -> dict[str, tuple[Point, list[str]]]:
+    """By world: the best labeller that proves or runs steps, and the levels where nothing measured is clearly better."""
+    best = {}
+    for world in costs.worlds:
+        proofs = [p for p in costs.of(world) if p.kind == "reference" and not p.method.startswith(_ORACLE)]
+        if proofs:
+            one = max(proofs, key=lambda p: p.accuracy.value)
+            lost = {p.level for p in found if p.world == world and clearly_better(p.best, one)}
+            best[world] = one, [level for level in LEVELS if level not in lost]
+    return best
+
+
+def better_critics(costs: LabelCosts, one: Pick) -> list[str]:
+    """Stand-ins that, within the same budget, are clearly better than the best measured method."""
+    there = [p for p in costs.of(one.world) if p.kind == "stand-in" and p.tokens <= one.limit]
+    return list(dict.fromkeys(p.method for p in there if clearly_better(p, one.best)))
+
+
+def _named(point: Point) -> str:
+    return f"`{point.method}`" if point.dial == "free" else f"`{point.method}` with {dial_text(point)}"
+
+
+def advice(costs: LabelCosts) -> str:
+    """One paragraph."""
+    found = picks(costs)
+    said = [*_checked(costs, found), _overall(found)]
+    for name, world in costs.worlds.items():
+        here = [one for one in found if one.world == name]
+        if here:
+            said.append(f"On {name} (a trace has {world.tokens:.0f} tokens): " + "; ".join(map(_choice, here)) + ".")
+    plan = costs.plan
+    given = [p for p in costs.points if p.kind in ("measured", "stand-in")]
+    each = f"{plan.seeds * plan.traces} traces ({plan.traces} of each of {plan.seeds} seeds)"
+    return " ".join([*said, *_critics(costs, found), *([how_sure(given, each)] if given else [])])
+
+
+def _checked(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:
+    """Where a checker applies it is free, and often the best."""
+    parts = []
+    for world, (point, levels) in checkers(costs, found).items():
+        if levels:
+            when = "" if len(levels) == len(LEVELS) else f" at a {' or '.join(levels)} budget"
+            parts.append(f"`{point.method}` on {world}{when}, {percent(point.accuracy)}")
+    if not parts:
+        return []
+    told = "it generates no token, and no measured method is clearly better"
+    return [f"Where a checker applies, use it: {told} ({'; '.join(parts)}). Otherwise as follows."]
+
+
+def _overall(found: Sequence[Pick]) -> str:
+    parts = []
+    for level, times in LEVELS.items():
+        votes = Counter(one.point.method for one in found if one.level == level)
+        if votes:
+            most = max(votes.values())
+            names = " or ".join(f"`{name}`" for name, count in votes.items() if count == most)
+            names = "no one method" if most == 1 < len(votes) else names
+            parts.append(f"at a {level} budget ({times} times the tokens of a trace) {names}")
+    worlds = len({one.world for one in found})
+    where = f"over {worlds} worlds" if worlds > 1 else "here"
+    return f"Advised most often {where}: {', '.join(parts)}." if parts else "Nothing was measured."
+
+
+def _choice(one: Pick) -> str:
+    best = f"{_named(one.best)}, {percent(one.best.accuracy)} for {one.best.tokens:,.0f} tokens"
+    tie = "" if one.best is one.point else f" (not clearly better: {best})"
+    if one.again:
+        return f"{one.level}, the same again, for nothing clearly better fits{tie}"
+    tokens = f"{one.point.tokens:,.0f} tokens" if one.point.tokens else "nothing"
+    return f"{one.level}, {_named(one.point)}, {percent(one.point.accuracy)} for {tokens}{tie}"
+
+
+def _critics(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:
+    """Which critics would be worth their price at the middle budget."""
+    if not any(p.kind == "stand-in" for p in costs.points):
+        return []
+    parts = []
+    for one in found:
+        if one.level == "middle":
+            names = better_critics(costs, one)
+            parts.append(f"{', '.join(f'`{name}`' for name in names) or 'none'} on {one.world}")
+    price = f"At {costs.plan.price} tokens a step and vote"
+    what = "these methods with a critic or tool of assumed quality are clearly better at the middle budget"
+    return [f"{price} {what}: {'; '.join(parts)}."]
+
+
+def charts(costs: LabelCosts) -> dict[str, Markup]:
+    """Up to three charts a world by file name, beside `label_costs.json`: measured, assumed, and on traces of its own."""
+    return {_file(w, view): chart(costs, w, view) for w in costs.worlds for view in _drawn(costs, w)}
+
+
+def _file(world: str, view: Kind) -> str:
+    return f"label_costs-{world}{_VIEWS[view][0]}.svg"
+
+
+def _drawn(costs: LabelCosts, world: str) -> list[Kind]:
+    """The charts that have something to show."""
+    return [view for view in _VIEWS if any(_in(p, view) for p in costs.of(world))]
+
+
+def _in(point: Point, view: Kind) -> bool:
+    return point.kind == view or (view == "measured" and point.kind == "reference")
+
+
+def chart(costs: LabelCosts, world: str, view: Kind | None = None) -> Markup:
+    """First-error accuracy against tokens a trace, one line a method; what is free is a level, dashed.
+
+    `view`: the kind of method to draw, by default the first that there is; others than the measured stand beside the best
+    that is measured.
+    """
+    there = _drawn(costs, world)
+    view = view or (there[0] if there else "measured")
+    points = costs.of(world)
+    names = list(dict.fromkeys(p.method for p in costs.points if _in(p, view)))
+    lines = [(slot, name, [p for p in points if p.method == name]) for slot, name in enumerate(names)]
+    ends = _ends(costs, world)
+    series = [_line(slot, name, own, ends) for slot, name, own in lines if own]
+    best = sorted((p for p in points if p.kind == "measured" and p.frontier and p.tokens), key=lambda p: p.tokens)
+    if view != "measured" and best:
+        marks = [mark(p.accuracy, p.tokens) for p in best]
+        series.append(Series("best measured", marks, emphasis=True, slot=len(names)))
+    what = _VIEWS[view][1]
+    free = "; dashed: free" if any(line.dashed for line in series) else ""
+    width, height = _CHART
+    return line_chart(
+        series, label=f"First-error accuracy on {world} against generated tokens a trace, one line a method, {what}",
+        title=f"{world}: what labels cost and are worth", subtitle=f"{what}; 95% bands over seeds{free}",
+        x_label="generated tokens a trace", y_label="first errors named exactly", x_scale="log2",
+        width=width, height=height,
+    )  # fmt: skip
+
+
+def _ends(costs: LabelCosts, world: str) -> tuple[float, float]:
+    """Where the level of what is free begins and ends: as the others do, or at the budgets if all is free."""
+    paid = [p.tokens for p in costs.of(world) if p.tokens > 0] or [
+        times * costs.worlds[world].tokens for times in LEVELS.values()
+    ]
+    return min(paid), max(paid)
+
+
+def _line(slot: int, name: str, own: Sequence[Point], ends: tuple[float, float]) -> Series:
+    paid = [mark(p.accuracy, p.tokens) for p in own if p.tokens > 0]
+    if paid:
+        return Series(name, paid, slot=slot)
+    return Series(name, [mark(own[0].accuracy, x) for x in ends], dashed=True, slot=slot)
+
+
+def rows(points: Sequence[Point], intervals: Sequence[str] = ("first_error",)) -> list[list[str]]:
+    """One row a point, in the columns of `HEAD`; these figures have their intervals with them."""
+    return [_row(point, intervals) for point in points]
+
+
+def _row(point: Point, intervals: Sequence[str] = ("first_error",)) -> list[str]:
+    figures = point.figures
+    shares = ("first_error", "said", "first_error_said", "step_accuracy", "later_accuracy", "coverage")
+    return [
+        point.method + (" *" if point.frontier else ""),
+        dial_text(point),
+        f"{point.tokens:,.0f}",
+        *(shown(figures.get(name), 100, 1, interval=name in intervals) for name in shares),
+        *(shown(figures.get(name), 1, 3, interval=name in intervals) for name in ("brier", "ece", "value_mae")),
+        shown(point.per_1000.get("first_error"), 1, 2, interval="per_1000" in intervals),
+    ]
+
+
+def costs_page(costs: LabelCosts) -> str:
+    """The run's page: advice, then charts and table of each world."""
+    plan = costs.plan
+    facts = {
+        "worlds": ", ".join(costs.worlds),
+        "traces": f"{plan.traces} a world and seed",
+        "seeds": f"{plan.seeds} from {plan.first_seed} on",
+        "critic": f"{plan.price} tokens a step and vote",
+        "intervals": "95%, Student's t over seeds",
+        "does not apply": "; ".join(f"{name}: {why}" for name, why in _nowhere(costs).items()),
+        "not measured": ", ".join(costs.unmeasured),
+    }
+    sections = []
+    for world in costs.worlds:
+        caption = "First errors named exactly, by generated tokens a trace."
+        drawn = [figure(chart(costs, world, view), caption) for view in _drawn(costs, world)]
+        told = table(HEAD, rows(costs.of(world), _INTERVALS), caption="* on the cost/quality frontier", text_columns=2)
+        sections.append(Section(world, [*drawn, told]))
+    said = [paragraph(advice(costs).replace("`", ""))]
+    question = "Which labelling method at which budget"
+    return study_page("Label costs", "Footfall bench: labels", question, facts, said, sections)
+
+
+def _nowhere(costs: LabelCosts) -> dict[str, str]:
+    """Methods that were measured on no world, with the reason."""
+    measured = {point.method for point in costs.points}
+    return {name: next(iter(why.values())) for name, why in costs.lacking.items() if name not in measured}
+
+
+def _methods(costs: LabelCosts) -> str:
+    known = known_rows()
+    worlds: dict[str, dict[str, None]] = {}
+    for point in costs.points:
+        worlds.setdefault(point.method, {})[point.world] = None
+    body = []
+    for method, where in ((known[name], where) for name, where in worlds.items() if name in known):
+        budgets = "–" if method.dial == "free" else f"{method.dial} {', '.join(f'{b:g}' for b in method.budgets)}"
+        on = "all" if len(where) == len(costs.worlds) else ", ".join(where)
+        body.append([f"`{method.name}`", budgets, f"{method.threshold:g}", on, method.kind])
+    absent = [[f"`{name}`", "–", "–", "–", f"does not apply: {why}"] for name, why in _nowhere(costs).items()]
+    absent += [[f"`{name}`", "–", "–", "–", f"not measured: {why}"] for name, why in costs.unmeasured.items()]
+    return markdown(["method", "dial", "wrong below", "worlds", "kind"], body + absent, 5)
+
+
+def _cells(point: Point) -> list[str]:
+    return [point.kind, *_row(point, _INTERVALS)[1:]]
+
+
+def _own(costs: LabelCosts) -> str:
+    """Methods that write their own traces."""
+    own = [p for p in costs.points if p.kind == "own traces"]
+    return markdown(["world", *HEAD], [[p.world, f"`{p.method}`", *_row(p)[1:]] for p in own], 3)
+
+
+def _worlds(costs: LabelCosts) -> str:
+    head = ["world", "steps a trace", "tokens a trace", "traces with an error"]
+    return worlds_table(
+        costs, head, lambda w: [f"{w.steps:.1f}", f"{w.tokens:.0f}", f"{100 * w.errors:.0f}%"], LEVELS, 1
+    )
+
+
+def _pictures(costs: LabelCosts) -> str:
+    return pictures({
+        _file(world, view): f"{world}: first-error accuracy against tokens a trace, {_VIEWS[view][1]}"
+        for world in costs.worlds
+        for view in _drawn(costs, world)
+    })  # fmt: skip
+
+
+def _told(costs: LabelCosts) -> list[str | list[list[str]]]:
+    """For a terminal."""
+    told: list[str | list[list[str]]] = []
+    for world in costs.worlds:
+        told += [f"{world}, * on the cost/quality frontier", [HEAD, *rows(costs.of(world))]]
+    return [*told, advice(costs)]
+
+
+def _left_out(costs: LabelCosts) -> dict[str, str]:
+    return {
+        **{f"{name} does not apply": next(iter(why.values())) for name, why in costs.lacking.items()},
+        **{f"{name} not measured": why for name, why in costs.unmeasured.items()},
+    }
+
+
+LABELS = Study(
+    name="labels",
+    plan=Plan,
+    lists=("worlds", "methods"),
+    numbers=("seeds", "traces", "price", "recover"),
+    site=LabelSite,
+    together=together,
+    read=LabelCosts.from_dict,
+    docs="label_costs",
+    page=costs_page,
+    charts=charts,
+    shown=_told,
+    left_out=_left_out,
+    blocks={
+        "label-costs-advice": lambda costs: advice(costs) + "\n",
+        "label-costs-charts": _pictures,
+        "label-costs-frontier": lambda costs: frontier_table(costs, ("world",), HEAD, _row),
+        "label-costs-all": lambda costs: all_points(costs, str, [*HEAD[:1], "kind", *HEAD[1:]], _cells, 3),
+        "label-costs-own": _own,
+        "label-costs-worlds": _worlds,
+        "label-costs-methods": _methods,
+    },
+)
+"""`footfall bench labels`."""
