@@ -11,7 +11,7 @@ import pytest
 
 from footfall import formats
 from footfall.formats import FormatError
-from footfall.formats.fover import conversation
+from footfall.formats.chats import conversation
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 
 PROBLEM = "$hypothesis$: ¬{A}\n\n$context$:\nfact11: {C} -> ({B} & ¬{A})"

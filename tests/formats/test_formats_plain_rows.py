@@ -40,6 +40,12 @@ def test_beside_a_reference_the_answer_is_the_models_own(name: str) -> None:
     assert (problem.answer, problem.meta) == ("8", {"answer": "7"})
 
 
+def test_it_is_so_in_every_format() -> None:
+    (row,) = read({"prompt": "?", "completions": ["a"], "labels": [True], "answer": "7", "target": 8, "level": 3})
+    assert (row.trajectory.problem.answer, row.trajectory.answer) == ("8", "7")
+    assert row.trajectory.meta == {"level": 3}
+
+
 def test_a_null_beside_an_answer_is_no_reference() -> None:
     (row,) = read({"problem": "?", "steps": ["a"], "answer": "7", "target": None})
     assert (row.trajectory.problem.answer, row.trajectory.answer) == ("7", None)
@@ -165,6 +171,9 @@ def test_an_rlhflow_conversation_with_step_1_is_still_checked() -> None:
 
 
 INTEGER_IDS: list[dict[str, Any]] = [
+    {"id": 7, "problem_id": 3, "problem": "?", "steps": ["a"]},
+    {"id": 7, "problem_id": 3, "prompt": "?", "completions": ["a"], "labels": [True]},
+    {"case_id": 7, "problem_id": 3, "modified_question": "?", "modified_process": ["a"], "error_steps": []},
     {"id": 7, "problem": {"id": 3, "prompt": "?"}, "steps": ["a"],
      "judgement": {"judge": "j", "values": [1], "trajectory_id": 7}},
     {"id": 7, "question": {"id": 3, "problem": "?"}, "label": {"steps": [{"completions": [{"text": "a", "rating": 1}]}]}},

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from footfall import formats
-from footfall.formats._fields import Fields
-from footfall.formats.processbench import first_error_labels
+from footfall.formats.records import Fields
+from footfall.formats.step_labels import first_error_labels
 from footfall.types import (
     Cost,
     Json,

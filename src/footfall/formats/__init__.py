@@ -6,16 +6,21 @@
 Every error is a `FormatError` that names file, line and field. Importing this loads neither torch nor pyarrow.
 """
 
-from footfall.formats._atomic import atomic_write
-from footfall.formats._fields import Fields
-from footfall.formats._format import Format, Written, unwritable
-from footfall.formats._lines import DOCUMENT_LIMIT, LINE_LIMIT, BadRecords, Source, iter_fields, refuse_lfs_pointer
-from footfall.formats._reading import format_named, iter_read, read, read_problems, read_trees
-from footfall.formats._rows import problem_id, split_solution, trajectory_id
-from footfall.formats._writing import write, write_trees
-from footfall.formats.errors import FormatError
+from footfall.formats.files import (
+    DOCUMENT_LIMIT,
+    LINE_LIMIT,
+    BadRecords,
+    Source,
+    atomic_write,
+    iter_fields,
+    refuse_lfs_pointer,
+)
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.parquet import parquet_kind, read_parquet, write_parquet
+from footfall.formats.reading import format_named, iter_read, read, read_problems, read_trees
+from footfall.formats.records import Fields, FormatError
+from footfall.formats.rows import Format, Written, problem_id, split_solution, trajectory_id, unwritable
+from footfall.formats.writing import write, write_trees
 
 __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "Fields", "Format", "FormatError", "Source", "Written", "atomic_write",

@@ -17,22 +17,23 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from footfall.formats._fields import Fields
-from footfall.formats._format import Format, Written
-from footfall.formats._hints import fields_of
-from footfall.formats._plain import from_plain, refuse_unknown, to_plain
-from footfall.formats._rows import (
+from footfall.formats.nouns import fields_of, from_plain, refuse_unknown, to_plain
+from footfall.formats.prm800k import rating_labels
+from footfall.formats.problems import PROMPTS, gold_answer
+from footfall.formats.records import Fields
+from footfall.formats.rows import (
     OPTIONAL,
+    Format,
     Labels,
+    Written,
+    answers_of,
     problem_id,
     read_prompt,
     read_row,
     split_solution,
     trajectory_id,
 )
-from footfall.formats.prm800k import rating_labels
-from footfall.formats.problems import PROMPTS, answers_of
-from footfall.formats.processbench import first_error_labels
+from footfall.formats.step_labels import first_error_labels
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory
 
@@ -105,17 +106,14 @@ def _read_short(fields: Fields) -> Judged:
     solved = _solution_field(fields)
     steps = _short_steps(fields, solved)
     labels, valued = _labels(fields, len(steps))
-    answers = answers_of(fields)
-    used = {asked, solved, *valued, *filter(None, (answers.reference_field, answers.own_field)), *OPTIONAL}
-    data = {name: value for name, value in fields.data.items() if name != "answer"}
-    data["prediction"] = answers.own
-    if "is_correct" in data:
-        data["correct"] = data.pop("is_correct")
-    inner = fields.holding(data)
+    answers = answers_of(fields, gold_answer)
+    used = {asked, solved, *valued, *answers.fields, *OPTIONAL}
+    if "is_correct" in fields:
+        fields = fields.holding({**fields.rest(("is_correct",)), "correct": fields.data["is_correct"]})
     if labels is None:
-        _refuse_unread_labels(inner, used, len(steps))
+        _refuse_unread_labels(fields, used, len(steps))
     texts = [step.text for step in steps]
-    row = read_row(inner, "jsonl", prompt, texts, labels, known=used, reference=answers.reference)
+    row = read_row(fields, "jsonl", prompt, texts, labels, known=used, answers=answers)
     return _with_steps(row, steps, "id" in fields)
 
 

@@ -13,13 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from footfall.formats._fields import Fields
-from footfall.formats._format import Format, Written, unwritable
-from footfall.formats._rows import answer_text, plain_prompt, problem_id
+from footfall.formats.records import Fields
+from footfall.formats.rows import Format, Written, answer_text, plain_prompt, problem_id, unwritable
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory, Tree
-
-__all__ = ["math_aps", "read_tree", "tree_record", "tree_rows"]
 
 _JOINT = "\n\n"
 _KNOWN = ("question", "final_answer", "reasoning_steps", "problem_id")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from footfall.formats._atomic import atomic_write
-from footfall.formats._hints import Shape
-from footfall.formats.errors import FormatError
+from footfall.formats.files import atomic_write, refuse_lfs_pointer
+from footfall.formats.nouns import Shape
+from footfall.formats.records import FormatError
 from footfall.types import Judged, Judgement, Problem, SearchResult, Trajectory, Tree
-
-__all__ = ["KINDS", "VERSION", "parquet_kind", "read_parquet", "write_parquet"]
 
 VERSION = 1
 KINDS: dict[str, type] = {
@@ -36,7 +35,7 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Any], kind: str) 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from footfall.formats._columns import arrow_type, to_array
+    from footfall.formats.columns import arrow_type, to_array
 
     shape = _shape(kind)
     for number, row in enumerate(rows, 1):
@@ -58,7 +57,7 @@ def read_parquet(path: str | os.PathLike[str], kind: str) -> list[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from footfall.formats._columns import YOUNGER, arrow_type, from_array
+    from footfall.formats.columns import YOUNGER, arrow_type, from_array
 
     shape = _shape(kind)
     found = parquet_kind(path)
@@ -87,7 +86,11 @@ def parquet_kind(path: str | os.PathLike[str]) -> str:
     import pyarrow.parquet as pq
 
     try:
+        with Path(path).open("rb") as stream:
+            refuse_lfs_pointer(str(path), stream.read(64))
         metadata = pq.read_schema(path).metadata or {}
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(str(path), "a Parquet file", got=str(error).partition("\n")[0]) from error
     kind, version = (str(metadata.get(name, b""), "utf-8", "replace") for name in (_KIND, _VERSION))

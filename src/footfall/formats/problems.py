@@ -4,30 +4,20 @@ The prompt is found under any of the names that the field's data sets use, the r
 record holds is kept in the problem's `meta`. A GSM8K answer ("… #### 18") gives 18, its working goes to `meta`.
 As a row, a problem is a trajectory with no steps yet.
 
-Of two answers, one under a name of `REFERENCES` is the reference, and `answer` then is the model's own.
+Of two answers, one under a name of `rows.REFERENCES` is the reference, and `answer` then is the model's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from footfall.formats._fields import Fields
-from footfall.formats._format import Format, Written
-from footfall.formats._plain import from_plain, to_plain
-from footfall.formats._rows import answer_text, problem_id, read_prompt
-from footfall.formats.errors import show
+from footfall.formats.nouns import from_plain, to_plain
+from footfall.formats.records import Fields
+from footfall.formats.rows import Format, Written, answer_text, answers_of, problem_id, read_prompt
 from footfall.registry import register
 from footfall.types import Json, Judged, Problem, Trajectory
 
 PROMPTS = ("problem", "question", "prompt", "query", "Question", "input")
-REFERENCES = (
-    "target", "expected_answer", "final_answer", "gold", "gold_answer", "ground_truth", "ground_truth_answer",
-    "reference_answer", "reference", "correct_answer", "gt",
-)  # fmt: skip
-"""Names under which nothing but a reference answer stands."""
-_EITHER = ("answer", "Answer")
-"""The reference answer; beside one of `REFERENCES`, the model's own."""
 _CONTEXTS = ("body", "Body")
 _IDS = ("id", "problem_id", "unique_id", "question_id", "task_id", "ID")
 _OWN = ("id", "prompt", "answer", "domain", "images", "tools", "tables", "documents", "meta")
@@ -50,44 +40,6 @@ def gold_answer(fields: Fields, name: str) -> str | None:
     return answer.rpartition(_FINAL)[2].strip() if answer is not None and _FINAL in answer else answer
 
 
-class Answers(NamedTuple):
-    """The answers of a record, and the fields that hold them."""
-
-    reference: str | None
-    own: str | None
-    """The model's own, which a trace ends in."""
-    reference_field: str | None
-    own_field: str | None
-
-
-def answers_of(fields: Fields) -> Answers:
-    """Which answer is the reference and which the model's own; where two fields contradict each other, an error."""
-    there = [name for name in REFERENCES if fields.data.get(name) is not None]
-    if isinstance(fields.data.get("reference"), list | dict):  # a citation, not an answer
-        there.remove("reference")
-    held = {name: gold_answer(fields, name) for name in there}
-    if len({(answer or "").strip() for answer in held.values()}) > 1:
-        raise fields.error(
-            next(iter(held)), f"one reference answer; {' and '.join(held)} hold different ones",
-            fix='keep one of them, and call the model\'s own answer "prediction"',
-        )  # fmt: skip
-    plain = next((name for name in _EITHER if fields.data.get(name) is not None), None)
-    said = "prediction" if fields.data.get("prediction") is not None else None
-    if not held:
-        reference = None if plain is None else gold_answer(fields, plain)
-        return Answers(reference, said and answer_text(fields, said), plain, said)
-    gold = next(iter(held))
-    if said is None:
-        return Answers(held[gold], plain and answer_text(fields, plain), gold, plain)
-    own = answer_text(fields, said)
-    if plain is not None and gold_answer(fields, plain) not in (held[gold], own):
-        raise fields.error(
-            plain, f'the reference answer ("{gold}") or the model\'s own ("{said}")', show(fields.data[plain]),
-            f"leave it out, or leave out {gold} or {said}",
-        )  # fmt: skip
-    return Answers(held[gold], own, gold, said)
-
-
 def _read(fields: Fields) -> list[Judged]:
     own = "prompt" in fields and all(name in _OWN for name in fields.data)
     problem = _read_own(fields) if own else _read_foreign(fields)
@@ -108,7 +60,7 @@ def _read_foreign(fields: Fields) -> Problem:
     prompt = read_prompt(fields, asked)
     if context is not None and isinstance(prompt, str):
         prompt = f"{fields.text(context)} {prompt}"
-    answers = answers_of(fields)
+    answers = answers_of(fields, gold_answer)
     answered = answers.reference_field or "answer"
     meta = fields.rest({asked, answered, context or asked, "domain", "images", *_IDS[:2]})
     if isinstance(given := fields.data.get(answered), str) and _FINAL in given:

@@ -14,10 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from footfall.formats._hints import Field, Shape, fields_of, shape_of
+from footfall.formats.nouns import Field, Shape, fields_of, shape_of
 from footfall.types import Judgement, Message, Node, SearchResult, Step, Unjudged
-
-__all__ = ["arrow_type", "from_array", "to_array"]
 
 _MESSAGES = shape_of(tuple[Message, ...])
 YOUNGER: dict[type, tuple[str, ...]] = {

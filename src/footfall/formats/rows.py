@@ -1,4 +1,4 @@
-"""From a record's parts to a `Judged` row and back: ids made from content, and the optional keys all formats share.
+"""What a format is, and a record's parts as a `Judged` row and back: ids made from content, keys that all formats share.
 
 A field format names only a prompt, steps and labels. Further plain facts of a row stand in the same record under the
 keys of `OPTIONAL`, which other readers of the format ignore; keys that nobody knows are kept in the trajectory's `meta`.
@@ -7,22 +7,69 @@ keys of `OPTIONAL`, which other readers of the format ignore; keys that nobody k
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from footfall.formats._fields import Fields
-from footfall.formats._format import unwritable
-from footfall.formats.errors import show
+from footfall.formats.records import Fields, FormatError, show
 from footfall.types import Json, Judged, Judgement, Message, Problem, Step, Trajectory, Unjudged, content_key
 
-__all__ = [
-    "BLANK_LINE", "OPTIONAL", "Labels", "answer_text", "optional_keys", "plain_prompt", "plain_steps", "problem_id",
-    "prompt_json", "read_prompt", "read_row", "split_solution", "trajectory_id", "with_meta",
-]  # fmt: skip
+
+class Written(NamedTuple):
+    """A record, and the rows that it stands for."""
+
+    record: Mapping[str, Json]
+    rows: Sequence[Judged]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A way to store process data as JSON records."""
+
+    name: str
+    sniff: Callable[[Fields], bool]
+    """Whether a record looks like this format."""
+    read: Callable[[Fields], list[Judged]]
+    write: Callable[[Iterable[Judged]], Iterator[Written]]
+    """Raises `FormatError` (see `unwritable`) where the format has no place for something."""
+
+
+def unwritable(format: str, row: Judged, field: str, expected: str, fix: str | None = None) -> FormatError:
+    """What a writer raises about one row; the caller adds the file's name and the row's number."""
+    return FormatError(f"format {format}", expected, field=field, fix=fix, subject=f"trajectory {row.trajectory.id!r}")
+
+
+def hard_labels(format: str, row: Judged) -> tuple[bool, ...]:
+    """The row's values as booleans, for a format that has only these."""
+    return tuple(hard_label(format, row, k, value) for k, value in enumerate(judged_values(format, row)))
+
+
+def hard_label(format: str, row: Judged, k: int, value: float | None) -> bool:
+    """The value of one step as a boolean; an error if it is soft or missing."""
+    if value not in (0.0, 1.0):
+        fix = "judge the step" if value is None else "pass a threshold to make the values hard"
+        raise unwritable(format, row, f"judgement.values[{k}]", f"0 or 1, got {show(value)}", fix)
+    return bool(value)
+
+
+def judged_values(format: str, row: Judged) -> tuple[float | None, ...]:
+    """The row's values, for a format that holds labels."""
+    if row.judgement is None:
+        raise unwritable(format, row, "judgement", "a judgement", "label the trajectories first")
+    return row.judgement.values
+
 
 BLANK_LINE = "\n\n"
 OPTIONAL = ("id", "problem_id", "answer", "prediction", "correct", "author", "domain", "separator", "judge")
 """Trajectory id, problem id, reference answer, the trajectory's own answer, and so on."""
+
+REFERENCES = (
+    "target", "expected_answer", "final_answer", "gold", "gold_answer", "ground_truth", "ground_truth_answer",
+    "reference_answer", "reference", "correct_answer", "gt",
+)  # fmt: skip
+"""Names under which nothing but a reference answer stands."""
+_EITHER = ("answer", "Answer")
+"""The reference answer; beside one of `REFERENCES`, the model's own."""
 
 Prompt = str | tuple[Message, ...]
 
@@ -69,6 +116,52 @@ def answer_text(fields: Fields, name: str) -> str | None:
     return ", ".join(str(int(p)) if isinstance(p, float) and p.is_integer() else str(p) for p in parts)
 
 
+class Answers(NamedTuple):
+    """The answers of a record, and the fields that hold them."""
+
+    reference: str | None
+    own: str | None
+    """The model's own, which a trace ends in."""
+    reference_field: str | None
+    own_field: str | None
+
+    @property
+    def fields(self) -> set[str]:
+        return {name for name in (self.reference_field, self.own_field) if name is not None}
+
+
+def answers_of(fields: Fields, read: Callable[[Fields, str], str | None] | None = None) -> Answers:
+    """Which answer is the reference and which the model's own; where two fields contradict each other, an error.
+
+    `read` takes a reference answer out of its field, `answer_text` if it is not given.
+    """
+    reading = read or answer_text
+    there = [name for name in REFERENCES if fields.data.get(name) is not None]
+    if isinstance(fields.data.get("reference"), list | dict):  # a citation, not an answer
+        there.remove("reference")
+    held = {name: reading(fields, name) for name in there}
+    if len({(answer or "").strip() for answer in held.values()}) > 1:
+        raise fields.error(
+            next(iter(held)), f"one reference answer; {' and '.join(held)} hold different ones",
+            fix='keep one of them, and call the model\'s own answer "prediction"',
+        )  # fmt: skip
+    plain = next((name for name in _EITHER if fields.data.get(name) is not None), None)
+    said = "prediction" if fields.data.get("prediction") is not None else None
+    if not held:
+        reference = None if plain is None else reading(fields, plain)
+        return Answers(reference, said and answer_text(fields, said), plain, said)
+    gold = next(iter(held))
+    if said is None:
+        return Answers(held[gold], plain and answer_text(fields, plain), gold, plain)
+    own = answer_text(fields, said)
+    if plain is not None and reading(fields, plain) not in (held[gold], own):
+        raise fields.error(
+            plain, f'the reference answer ("{gold}") or the model\'s own ("{said}")', show(fields.data[plain]),
+            f"leave it out, or leave out {gold} or {said}",
+        )  # fmt: skip
+    return Answers(held[gold], own, gold, said)
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """What a format says of the steps, before it is a `Judgement`."""
@@ -88,15 +181,16 @@ def read_row(
     known: Collection[str],
     separator: str = BLANK_LINE,
     images: tuple[str, ...] = (),
-    reference: str | None = None,
+    answers: Answers | None = None,
     correct: bool | None = None,
     author: str | None = None,
 ) -> Judged:
     """The row of a record whose format-specific parts are given and whose optional keys are read here."""
+    given = answers or _optional_answers(fields)
     problem = Problem(
-        id=fields.text_or_none("problem_id") or problem_id(prompt, images),
+        id=fields.identifier("problem_id") or problem_id(prompt, images),
         prompt=prompt,
-        answer=reference if reference is not None else answer_text(fields, "answer"),
+        answer=given.reference,
         domain=fields.text_or_none("domain") or "math",
         images=images,
     )
@@ -104,13 +198,14 @@ def read_row(
         id="",
         problem=problem,
         steps=tuple(Step(text) for text in steps),
-        answer=fields.text_or_none("prediction"),
+        answer=given.own,
         correct=fields.boolean_or_none("correct") if correct is None else correct,
         author=fields.text_or_none("author") if author is None else author,
         separator=fields.text("separator") if "separator" in fields else separator,
-        meta=fields.rest({*known, *OPTIONAL}),
+        meta=fields.rest({*known, *given.fields, *OPTIONAL}),
     )
-    trajectory = _named(trajectory, fields)
+    name = fields.identifier("id")
+    trajectory = replace(trajectory, id=trajectory_id(trajectory) if name is None else name)
     if labels is None:
         return Judged(trajectory, None)
     judge = fields.text_or_none("judge") or format
@@ -119,12 +214,12 @@ def read_row(
     )
 
 
-def _named(trajectory: Trajectory, fields: Fields) -> Trajectory:
-    given = fields.data.get("id")
-    if given is not None and (isinstance(given, bool) or not isinstance(given, str | int)):
-        raise fields.wrong("id", "a string or an integer")
-    name = str(given) if given is not None else trajectory_id(trajectory)
-    return replace(trajectory, id=name)
+def _optional_answers(fields: Fields) -> Answers:
+    """The answers of a format that has none itself. Without `answer`, a `ground_truth` there may be of another problem (as
+    PRMBench's is of the problem before it was rewritten), so it stays metadata."""
+    if fields.data.get("answer") is None:
+        return Answers(None, answer_text(fields, "prediction"), None, "prediction")
+    return answers_of(fields)
 
 
 def optional_keys(row: Judged, format: str, separator: str = BLANK_LINE) -> dict[str, Json]:

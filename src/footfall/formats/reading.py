@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from footfall.formats._fields import Fields
-from footfall.formats._format import Format
-from footfall.formats._lines import LINE_LIMIT, BadRecords, Source, iter_fields, refuse_lfs_pointer
-from footfall.formats.errors import FormatError
+from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.parquet import parquet_kind, read_parquet
+from footfall.formats.records import Fields, FormatError
+from footfall.formats.rows import Format
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Tree
 
@@ -42,16 +41,20 @@ def iter_read(
     if format == "parquet" or (format == "auto" and _is_parquet(source)):
         rows: Iterable[Judged] = _parquet_rows(source)
     else:
-        rows = _rows(source, None if format == "auto" else format_named(format), line_limit, bad)
+        chosen = None if format == "auto" else format_named(format)
+        rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad)
     for row in rows:
         yield names.unique(row)
 
 
-def _rows(source: Source, format: Format | None, line_limit: int, bad: BadRecords | None) -> Iterator[Judged]:
+def _rows(
+    source: Source, choose: Callable[[Fields], Format], line_limit: int, bad: BadRecords | None
+) -> Iterator[Judged]:
+    """The rows of all records, in the format that is chosen by the first of them (the first that one knows)."""
+    format: Format | None = None
     for fields in iter_fields(source, line_limit, bad=bad):
         try:
-            if format is None:
-                format = _sniffed(fields)
+            format = format or choose(fields)
             rows = _read_record(format, fields)
         except FormatError as error:
             if bad is None:
@@ -127,9 +130,6 @@ def _is_parquet(source: Source) -> bool:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.suffix == ".parquet":
-            if path.is_file():
-                with path.open("rb") as stream:
-                    refuse_lfs_pointer(str(source), stream.read(64))
             return True
         if str(source) != "-" and path.is_file():
             with path.open("rb") as stream:
@@ -161,7 +161,7 @@ def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecor
             read_parquet(path, "problem") if is_problems else [row.trajectory.problem for row in _parquet_rows(path)]
         )
     else:
-        found = list(_problems(source, line_limit, bad))
+        found = [row.trajectory.problem for row in _rows(source, _problem_format, line_limit, bad)]
     known: dict[str, Problem] = {}
     for problem in found:
         name, number = problem.id, 1
@@ -172,23 +172,12 @@ def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecor
     return list(known.values())
 
 
-def _problems(source: Source, line_limit: int, bad: BadRecords | None) -> Iterator[Problem]:
-    format: Format | None = None
-    for fields in iter_fields(source, line_limit, bad=bad):
-        if format is None:
-            names = [name for name in parts("format") if name not in _NOT_SNIFFED]
-            format = next((f for f in map(format_named, names) if f.sniff(fields)), None)
-        if format is None:
-            whole = isinstance(fields.data.get("problem"), dict)
-            format = format_named(_LAST if whole else "problems")
-        try:
-            rows = _read_record(format, fields)
-        except FormatError as error:
-            if bad is None:
-                raise
-            bad.append(error)
-        else:
-            yield from (row.trajectory.problem for row in rows)
+def _problem_format(fields: Fields) -> Format:
+    """As for traces, but that what no format knows is a problem rather than an error."""
+    names = [name for name in parts("format") if name not in _NOT_SNIFFED]
+    whole = isinstance(fields.data.get("problem"), dict)
+    known = (format for format in map(format_named, names) if format.sniff(fields))
+    return next(known, None) or format_named(_LAST if whole else "problems")
 
 
 def read_trees(source: Source, *, line_limit: int = LINE_LIMIT) -> list[Tree]:

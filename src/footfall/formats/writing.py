@@ -5,20 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import IO
+from dataclasses import MISSING, fields, is_dataclass, replace
+from typing import IO, Any
 
-from footfall.formats._atomic import atomic_write
-from footfall.formats._fields import Fields
-from footfall.formats._format import Format, Written, hardened, lost_field, unwritable
-from footfall.formats._reading import format_named
-from footfall.formats.errors import FormatError
+from footfall.formats.files import atomic_write
 from footfall.formats.math_aps import tree_record
 from footfall.formats.parquet import write_parquet
-from footfall.types import Judged, Tree
-
-__all__ = ["write", "write_trees"]
+from footfall.formats.reading import format_named
+from footfall.formats.records import Fields, FormatError
+from footfall.formats.rows import Format, Written, unwritable
+from footfall.types import Judged, Message, Tree
 
 
 def write(
@@ -95,3 +93,55 @@ def _refuse_loss(item: Written, line: bytes, format: Format, drop: Collection[st
         field = lost_field(row, other, drop)
         if field is not None:
             raise unwritable(format.name, row, field, f"nothing that {format.name!r} cannot hold", fix)
+
+
+def hardened(row: Judged, threshold: float) -> Judged:
+    """Hard labels: 1[value >= threshold] for each judged step."""
+    if row.judgement is None:
+        return row
+    values = tuple(None if v is None else float(v >= threshold) for v in row.judgement.values)
+    return row._replace(judgement=replace(row.judgement, values=values))
+
+
+def lost_field(row: Judged, back: Judged, dropped: Collection[str]) -> str | None:
+    """The first field of `row` that is not the same in `back`; what `back` has besides is no loss."""
+    return next(_losses("", row, back, frozenset(dropped)), None)
+
+
+_COMPARED_WHOLE = {"judgement.values", "trajectory.problem.prompt"}
+
+
+def _losses(at: str, given: Any, back: Any, dropped: Collection[str]) -> Iterator[str]:
+    if at in dropped or given == back:
+        return
+    if at in _COMPARED_WHOLE:
+        if _as_chat(given) != _as_chat(back):
+            yield at
+    elif isinstance(given, Judged):
+        yield from _losses("trajectory", given.trajectory, getattr(back, "trajectory", None), dropped)
+        if given.judgement is not None:
+            yield from _losses("judgement", given.judgement, getattr(back, "judgement", None), dropped)
+    elif is_dataclass(given) and type(given) is type(back):
+        for f in fields(given):
+            value = getattr(given, f.name)
+            if f.name == "separator" or not _is_default(f, value):
+                yield from _losses(f"{at}.{f.name}".lstrip("."), value, getattr(back, f.name), dropped)
+    elif isinstance(given, Mapping) and isinstance(back, Mapping):
+        for name, value in given.items():
+            yield from _losses(f"{at}.{name}", value, back.get(name), dropped)
+    elif at == "trajectory.steps" and len(given) == len(back):
+        for step, other in zip(given, back, strict=True):
+            yield from _losses("step", step, other, dropped)
+    elif given not in ((), {}):
+        yield at
+
+
+def _as_chat(prompt: Any) -> Any:
+    """A plain prompt and one user message are the same prompt to every reader."""
+    return (Message("user", prompt),) if isinstance(prompt, str) else prompt
+
+
+def _is_default(f: Any, value: Any) -> bool:
+    if f.default is not MISSING:
+        return bool(value == f.default)
+    return f.default_factory is not MISSING and bool(value == f.default_factory())

@@ -1,7 +1,8 @@
-"""JSON records from a file, a pipe or any binary stream: bounded in memory, strict UTF-8, strict JSON.
+"""Files in and out: JSON records from a file, a pipe or any binary stream, and writing that happens wholly or not at all.
 
-Lines are read one by one and never beyond a limit, so neither a 100 MB line nor a gzip bomb fills the memory. A file
-that is one JSON document (an array, or objects spread over lines) is read whole, up to a limit of its own.
+Reading is bounded in memory, strict in UTF-8 and in JSON. Lines are read one by one and never beyond a limit, so neither a
+100 MB line nor a gzip bomb fills the memory. A file that is one JSON document (an array, or objects spread over lines) is
+read whole, up to a limit of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import re
+import secrets
 import sys
 import zlib
 from collections.abc import Iterator
@@ -19,8 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
-from footfall.formats._fields import Fields
-from footfall.formats.errors import FormatError, show
+from footfall.formats.records import Fields, FormatError, show
 from footfall.types import Json
 
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes] | io.RawIOBase"
@@ -298,3 +299,35 @@ def _object(path: str, number: int, value: Json) -> Fields:
     if not isinstance(value, dict):
         raise FormatError(path, "a JSON object", line=number, got=show(value))
     return Fields(value, path, number)
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A binary file that becomes `path` when the block ends well; on any error nothing is left behind."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FormatError(str(target), "a directory to write into", got="none", fix=f"mkdir -p {target.parent}")
+    if target.is_dir():
+        raise FormatError(str(target), "a file to write", got="a directory")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Makes the rename itself durable, where the system lets a directory be opened."""
+    if os.name != "posix":
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
