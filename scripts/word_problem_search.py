@@ -6,8 +6,8 @@ import argparse
 import json
 import time
 
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.formats import write_parquet
-from footfall.label.stored_policy import StoredPolicy
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.registry import create
 from footfall.search import Searcher

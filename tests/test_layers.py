@@ -19,7 +19,7 @@ LAYERS = (
     ("types", "registry", "encoding", "hashing", "judging", "images", "progress", "study_rows", "__init__"),
     ("segment", "answers", "formats", "store"),
     ("loading", "policy", "tools", "worlds"),
-    ("formal", "simulate"),
+    ("formal", "simulate", "drive"),
     ("label", "reward"),
     ("train", "search", "rl"),
     ("metrics", "benchmarks", "reports", "studies", "lab"),
@@ -30,8 +30,8 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
     "types", "registry", "encoding", "hashing", "judging", "images", "progress", "study_rows", "segment", "answers",
-    "formats", "store", "worlds", "formal", "simulate", "label", "search", "metrics", "benchmarks", "reports", "studies",
-    "lab", "cli", "commands",
+    "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "benchmarks", "reports",
+    "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 

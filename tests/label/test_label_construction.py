@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from footfall.drive.trees import leaf_rows
 from footfall.label.freeprm import freeprm
 from footfall.label.hrm_hnc import (
     Expansion,
@@ -23,7 +24,6 @@ from footfall.label.hrm_hnc import (
     tree_samples,
 )
 from footfall.label.scan import denoised, label_noise, scan
-from footfall.label.trees import leaf_rows
 from footfall.label.unprm import (
     Uncertain,
     choose_traces,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from footfall.drive.tally import Tally
 from footfall.label.monte_carlo import (
     MonteCarlo,
     hard_estimate,
@@ -16,7 +17,6 @@ from footfall.label.monte_carlo import (
     soft_estimate,
     wilson_half_width,
 )
-from footfall.label.tally import Tally
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Cost, Judgement, Trajectory
 from tests.label.scripted_policy import FOUR_STEPS, PROBLEM, Scripted, successes, trace

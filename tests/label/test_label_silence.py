@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from footfall.drive.trees import score_nodes
 from footfall.label.edu_prm import score_fragments
 from footfall.label.grounded import Grounded
 from footfall.label.grounded_tree import GroundedTrees
 from footfall.label.hrm_hnc import FullTrees, tree_samples
 from footfall.label.omegaprm import OmegaPRM
-from footfall.label.trees import score_nodes
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Problem, Step, Trajectory, Tree
 from tests.label.scripted_policy import FOUR_STEPS, PROBLEM, Scripted

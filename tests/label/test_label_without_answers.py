@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from footfall import cli
+from footfall.drive.probing import Prober
+from footfall.drive.trees import tree_of, value_trees
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.binary_search import BinarySearch
 from footfall.label.er_prm import er_prm
@@ -20,11 +22,9 @@ from footfall.label.hrm_hnc import FullTrees
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import OmegaPRM
 from footfall.label.pav import StepAdvantage
-from footfall.label.probing import Prober
 from footfall.label.relative_progress import RelativeProgress
 from footfall.label.scan import SelfDenoising
 from footfall.label.symbolic_mc import symbolic_mc
-from footfall.label.trees import tree_of, value_trees
 from footfall.label.unprm import Uncertain
 from footfall.types import Cost, Judge, Judged, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld

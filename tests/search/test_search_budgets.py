@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from footfall.label.stored_policy import StoredPolicy
+from footfall.drive.budget import GROWTH, Pace
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_client import Server
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, ComputeOptimal, Method, Searcher
-from footfall.search._pace import GROWTH, Pace
 from footfall.types import Cost, Judgement, SearchResult, Trajectory
 from tests.search.coins import Coins, SeesCoins, problems
 

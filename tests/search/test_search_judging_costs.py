@@ -9,14 +9,12 @@ from random import Random
 
 import pytest
 
+from footfall.drive.budget import GROWTH, Account, Load, Readings, tokens_of
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
-from footfall.search._pace import GROWTH
-from footfall.search._readings import Readings
 from footfall.search.board import Board
-from footfall.search.budget import Account, Load, tokens_of
 from footfall.search.decisions import replay
 from footfall.search.method import ROOT, Choice, Course
 from footfall.search.priced import Priced, Reader

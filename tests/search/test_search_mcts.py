@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from footfall.drive.budget import Account
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.search import HGS, MCTS, PATS, BestOf, Budget, Method, RStar, Searcher
 from footfall.search._visits import Stat, Visits, priors, puct, scheduled, uct
 from footfall.search.board import Board
-from footfall.search.budget import Account
 from footfall.search.method import ROOT
 from footfall.types import Judgement, Reason, SearchResult, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge

@@ -1,4 +1,4 @@
-"""Runs that ask judges anew: what they are told is an edition of its own in the rollout store (`footfall.label.rollouts`).
+"""Runs that ask judges anew: what they are told is an edition of its own in the rollout store (`footfall.drive.rollout_store`).
 
 The run keeps the edition's name until it is finished. One that was killed goes on with the replies that it has, and with no
 other, whether it is asked for anew once more or not.

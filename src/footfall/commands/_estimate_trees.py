@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from footfall.drive.tally import ungradable
 from footfall.label.estimate import LENGTH_SLACK, Plan, TokenCount, Volume
 from footfall.label.grounded_tree import GroundedTrees
 from footfall.label.hrm_hnc import FullTrees
 from footfall.label.omegaprm import OmegaPRM
-from footfall.label.tally import ungradable
 from footfall.types import Trajectory
 
 __all__ = ["planned_trees"]

@@ -18,13 +18,13 @@ import numpy as np
 from footfall.commands._judges import without_seconds
 from footfall.commands._options import PolicyOptions
 from footfall.commands._parts import call_factory, open_policy, served_tokenizer
+from footfall.drive.tally import drawn, ungradable
+from footfall.drive.trees import Harvest, charged
 from footfall.label.binary_search import BinarySearch
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.grounded_tree import GroundedTrees
 from footfall.label.hrm_hnc import FullTrees, compress, tree_samples
 from footfall.label.omegaprm import OmegaPRM
-from footfall.label.tally import drawn, ungradable
-from footfall.label.trees import Harvest, charged
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.store import Run
 from footfall.types import Cost, Judge, Judged, Problem, Trajectory, Tree, content_key

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from footfall.commands._options import Drawing, PolicyOptions, given
 from footfall.commands._values import check_values
-from footfall.label.rollouts import RolloutStore
-from footfall.label.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import RolloutStore
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.policy.protocol import Policy
 from footfall.registry import load, parts
 from footfall.types import Cost, content_key

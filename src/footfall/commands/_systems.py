@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from footfall.commands._parts import call_factory, served_tokenizer
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.encoding import Tokenizer, fingerprint
 from footfall.lab.recipe import catalogue
-from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Judge
 

@@ -27,9 +27,9 @@ from footfall.commands._parts import Opener, found_in_words, settings
 from footfall.commands._reasons import counted
 from footfall.commands._running import open_run, run_folder
 from footfall.commands._sources import read_traces
+from footfall.drive.trees import Harvest
 from footfall.formats import read_parquet, write_parquet
 from footfall.judging import traits
-from footfall.label.trees import Harvest
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Trajectory
 

@@ -26,10 +26,10 @@ from footfall.commands._roles import check_roles, helpers_of, judges_of, with_he
 from footfall.commands._running import open_run, run_folder
 from footfall.commands._search_report import call_failed, show, summary
 from footfall.commands._sources import read_source
+from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
 from footfall.registry import load
 from footfall.search.aggregate import Aggregation
-from footfall.search.budget import Budget
 from footfall.search.method import Method, draws_independently
 from footfall.search.searcher import Searcher
 from footfall.store import Run

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, NamedTuple
 
+from footfall.drive.tally import finished
 from footfall.label.binary_search import BinarySearch, bisect
 from footfall.label.grounded import Grounded
 from footfall.label.monte_carlo import MonteCarlo, wilson_half_width
@@ -22,7 +23,6 @@ from footfall.label.pav import StepAdvantage
 from footfall.label.prompted import FIRST_ERROR, PROMPTS, STEP_PROMPT, PromptedJudge
 from footfall.label.relative_progress import RelativeProgress, rollouts_for
 from footfall.label.scan import SelfDenoising
-from footfall.label.tally import finished
 from footfall.label.unprm import Uncertain, probe_order, step_uncertainty
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Trajectory

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from footfall.drive.tally import unlabelled
 from footfall.encoding import Tokenizer
 from footfall.judging import Traits
 from footfall.label.estimate import Plan, TokenCount, planned
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.tally import unlabelled
 from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 

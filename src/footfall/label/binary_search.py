@@ -12,8 +12,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import counts, drawn, finished, of_answered
+from footfall.drive.probing import Estimate, Plan, Probe, Prober, together
+from footfall.drive.tally import counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of

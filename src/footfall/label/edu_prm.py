@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from footfall.answers import grade
-from footfall.label.tally import ungradable
-from footfall.label.trees import TreeBuilder, leaf_rows, score_nodes, tree_of
+from footfall.drive.tally import ungradable
+from footfall.drive.trees import TreeBuilder, leaf_rows, score_nodes, tree_of
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.segment.tokens import is_symbol
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree

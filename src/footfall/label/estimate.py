@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from footfall.answers import grade
+from footfall.drive.tally import ungradable
 from footfall.label._courses import Course, Courses, Place, courses_of
-from footfall.label.tally import ungradable
 from footfall.types import Trajectory
 
 __all__ = ["LENGTH_SLACK", "Plan", "TokenCount", "Volume", "courses_of", "count_tokens", "planned"]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
+from footfall.drive.tally import unlabelled
 from footfall.label.mutation import Variant, VariantKind, normal, variants
-from footfall.label.tally import unlabelled
 from footfall.registry import register
 from footfall.tools import Sandbox
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of

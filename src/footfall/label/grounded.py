@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from footfall.drive.probing import Estimate, Probe, Prober
+from footfall.drive.tally import Tally, counts, drawn, finished, of_answered
 from footfall.label.formal import Formal
-from footfall.label.probing import Estimate, Probe, Prober
-from footfall.label.tally import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from footfall.drive.probing import Plan, Probe, Prober, Rollout, together
+from footfall.drive.tally import drawn, graded, ungradable
+from footfall.drive.trees import Growing, Harvest, top_of
 from footfall.label.formal import Formal
 from footfall.label.grounded import rollout_reward, signs
-from footfall.label.probing import Plan, Probe, Prober, Rollout, together
-from footfall.label.tally import drawn, graded, ungradable
-from footfall.label.trees import Growing, Harvest, top_of
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.simulate.noisy import chance
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory, Tree

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from footfall.drive.probing import Done, Estimate, Plan, Probe, Prober, Rollout, together
+from footfall.drive.tally import drawn, graded, ungradable
+from footfall.drive.trees import Growing, Harvest, node_rows, note_value, top_of
 from footfall.label.binary_search import search
-from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, Rollout, together
-from footfall.label.tally import drawn, graded, ungradable
-from footfall.label.trees import Growing, Harvest, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Problem, Trajectory, Tree
 

@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, of_answered
+from footfall.drive.probing import Estimate, Plan, Probe, Prober, together
+from footfall.drive.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.label.probing import Done, Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, of_answered
+from footfall.drive.probing import Done, Estimate, Plan, Probe, Prober, together
+from footfall.drive.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from footfall.label.probing import Done, Plan, Probe, Prober, together
-from footfall.label.tally import drawn, finished, of_answered
+from footfall.drive.probing import Done, Plan, Probe, Prober, together
+from footfall.drive.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key

@@ -20,10 +20,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from footfall.drive.probing import Done, Plan, Probe, Prober, Rollout, together
+from footfall.drive.tally import drawn, finished, of_answered
 from footfall.judging import Traits
 from footfall.label.binary_search import bisect
-from footfall.label.probing import Done, Plan, Probe, Prober, Rollout, together
-from footfall.label.tally import drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged

@@ -13,10 +13,10 @@ many tokens as the search took, written and read together.
 
 from __future__ import annotations
 
+from footfall.drive.budget import tokens_of
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.search import HGS, BestOf, Budget, Searcher
-from footfall.search.budget import tokens_of
 from footfall.simulate.blurred import Blurred
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, CodePolicy, CodeWorld, TruthJudge

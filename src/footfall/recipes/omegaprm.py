@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from footfall.drive.trees import tree_of
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import hits, known, spent
 from footfall.label.binary_search import BinarySearch
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import OmegaPRM
-from footfall.label.trees import tree_of
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Cost
 

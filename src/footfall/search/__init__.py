@@ -1,12 +1,12 @@
 """Choosing among traces by a judge, and steering their writing: methods on one tree and one budget."""
 
+from footfall.drive.budget import Budget
 from footfall.search.adaptive import AdaptiveBeam, AdaptiveBestOf
 from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
 from footfall.search.beam import BeamSearch
 from footfall.search.best_of_n import BestOf, BestOfN
 from footfall.search.birm import BiRM
 from footfall.search.board import Board
-from footfall.search.budget import Budget
 from footfall.search.choosing import Rule, choose
 from footfall.search.compute_optimal import ComputeOptimal, best_by_difficulty
 from footfall.search.curves import Curve, curve

@@ -7,13 +7,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
+from footfall.drive.after_error import carried
+from footfall.drive.budget import Load, Pace
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.judging import Bound, bound_of, traits
-from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, runs_of, sample_runs
-from footfall.search._after_error import carried
-from footfall.search._pace import Pace
 from footfall.search._running import Running, Unit
-from footfall.search.budget import Load
 from footfall.search.method import Ask, Expand, Score
 from footfall.types import Cost, Judge, Judgement, Trajectory
 

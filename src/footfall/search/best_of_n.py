@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.search.board import Board
-from footfall.search.budget import Budget
 from footfall.search.choosing import Rule, check_rule, choose
 from footfall.search.method import ROOT, BudgetSpent, Course, described
 from footfall.search.searcher import Searcher

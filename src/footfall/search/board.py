@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from footfall.answers import extract, grade
+from footfall.drive.budget import Account
 from footfall.policy.protocol import Completion
 from footfall.search.aggregate import aggregate
-from footfall.search.budget import Account
 from footfall.search.choosing import Rule, chosen_index
 from footfall.search.method import ROOT, Ask, Choice, Expand, Score, Wish
 from footfall.types import Cost, Decision, Judgement, Problem, Step, Trajectory, Tree, content_key

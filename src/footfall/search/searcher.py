@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from footfall.drive.budget import Account, Budget, Pace, uncounted
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.policy.resuming import resuming
-from footfall.search._pace import Pace
 from footfall.search._rounds import Rounds
 from footfall.search._running import Running
 from footfall.search.board import Board
-from footfall.search.budget import Account, Budget, uncounted
 from footfall.search.method import Choice, Method
 from footfall.types import Judge, Judged, Problem, SearchResult
 

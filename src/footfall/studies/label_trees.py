@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from footfall.drive.tally import drawn
+from footfall.drive.trees import leaf_rows
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.edu_prm import Grown as Branched
 from footfall.label.hrm_hnc import Expansion, FullTrees
 from footfall.label.omegaprm import Grown, OmegaPRM
-from footfall.label.tally import drawn
-from footfall.label.trees import leaf_rows
 from footfall.policy.protocol import Completion
 from footfall.segment.tokens import entropy_of
 from footfall.studies.label_setting import Setting, scripted

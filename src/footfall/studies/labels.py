@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from footfall.label.stored_policy import StoredPolicy
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.metrics.intervals import Interval
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create, load

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from footfall.drive.budget import tokens_of
 from footfall.metrics.intervals import Interval, mean_of_seeds, wilson
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
-from footfall.search.budget import tokens_of
 from footfall.search.method import Method
 from footfall.search.priced import Priced, Reader
 from footfall.search.revising import Reviser

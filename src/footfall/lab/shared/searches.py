@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from footfall.drive.budget import tokens_of
 from footfall.lab.recipe import Trial
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.search import Aggregation, BestOf, Method, Searcher, aggregate, choose
-from footfall.search.budget import tokens_of
 from footfall.search.choosing import Rule
 from footfall.search.priced import Priced, Reader
 from footfall.simulate.noisy import Noisy

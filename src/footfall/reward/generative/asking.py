@@ -60,7 +60,7 @@ class Asker:
     """Puts many requests to one policy in one batch."""
 
     def __init__(self, policy: Policy) -> None:
-        # A policy with a rollout store before it (label.stored_policy) is asked through the store, as the one behind it reads.
+        # A policy with a rollout store before it (drive.stored_policy) is asked through the store, as the one behind it reads.
         writer: Policy = getattr(policy, "inner", policy)
         self._tokenizer = _tokenizer(writer)
         self._writer = writer if self._tokenizer is None else _taking_text(writer)

@@ -11,8 +11,6 @@ from footfall.answers import grade
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Judge, Judgement, Problem, Reason, Trajectory, Unjudged
 
-__all__ = ["Tally", "counts", "drawn", "finished", "graded", "of_answered", "ungradable"]
-
 F = TypeVar("F", bound=Callable[..., list[Judgement]])
 
 

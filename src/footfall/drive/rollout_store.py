@@ -24,8 +24,6 @@ from footfall.formats import FormatError, read_parquet, write_parquet
 from footfall.policy.protocol import Completion, Finish, SamplingParams
 from footfall.types import Problem, Trajectory, content_key, image_name
 
-__all__ = ["RolloutStore", "prefix_address"]
-
 _SHARDS_IN_MEMORY = 32
 _NO_PROBLEM = Problem("rollout", "")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from footfall.label.probing import Estimate, Plan, Probe, Prober, together
-from footfall.label.tally import finished, graded, ungradable
+from footfall.drive.probing import Estimate, Plan, Probe, Prober, together
+from footfall.drive.tally import finished, graded, ungradable
 from footfall.types import (
     Cost,
     Json,
@@ -24,21 +24,6 @@ from footfall.types import (
     failures_of,
     image_name,
 )
-
-__all__ = [
-    "Growing",
-    "Harvest",
-    "TreeBuilder",
-    "charged",
-    "leaf_rows",
-    "node_rows",
-    "note_value",
-    "score_nodes",
-    "top_of",
-    "tree_of",
-    "trees_of",
-    "value_trees",
-]
 
 _CUT = Unjudged(Reason.CUT, "all that follows was cut before its end: raise max_tokens (--max-tokens)")
 _NOT_PROBED = Unjudged(Reason.NOT_ASKED, "not probed")

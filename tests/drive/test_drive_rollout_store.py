@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from footfall.drive.rollout_store import RolloutStore, prefix_address
+from footfall.drive.stored_policy import StoredPolicy
 from footfall.formats import FormatError
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.rollouts import RolloutStore, prefix_address
-from footfall.label.stored_policy import StoredPolicy
 from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
 from footfall.types import Cost, Message, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -177,7 +177,7 @@ def test_a_reader_sees_what_another_process_wrote_meanwhile(tmp_path: Path) -> N
 
 
 def test_a_store_larger_than_memory_reads_shards_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("footfall.label.rollouts._SHARDS_IN_MEMORY", 1)
+    monkeypatch.setattr("footfall.drive.rollout_store._SHARDS_IN_MEMORY", 1)
     watched = Watched()
     stored = StoredPolicy(watched, tmp_path, chunk=1)
     first = stored.sample(PREFIXES, 1)

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
-from footfall.label.rollouts import RolloutStore, prefix_address
+from footfall.drive.rollout_store import RolloutStore, prefix_address
 from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, kind_by_kind, runs_of, sample_runs
 from footfall.policy.resuming import Resumable
 from footfall.types import Cost, Trajectory
-
-__all__ = ["Counts", "StoredPolicy"]
 
 _Ask: TypeAlias = Callable[[Sequence[Run], SamplingParams], list[list[Completion]]]
 

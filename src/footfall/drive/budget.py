@@ -1,27 +1,30 @@
-"""What a search may use for one problem, and the book that is kept of it.
+"""What a search may use for one problem, the book that is kept of it, and guesses of what the next unit of work takes.
 
 A budget is hard. Tokens are those that a policy generates and those that a judge reads or writes; prompt tokens are in the
 cost but not in the budget, since how many have to be read depends on what a cache happens to hold. Work is granted in units
 (one sample, with its judging where both are asked for together; or the judging of one trace), as many at once as fit in the
 worst case and one at least: so no more is overspent than by the unit in flight. What a judge reads for a trace is learned, what
-it writes it says itself (`footfall.search._readings`). Seconds have no worst case; `footfall.search._pace` guesses how many
-units fit in them from those before.
+it writes it says itself (`Readings`). Seconds have no worst case; `Pace` guesses how many units fit in them from those before.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-from footfall.judging import Bound
-from footfall.search._pace import GROWTH
-from footfall.search._readings import Readings
+from footfall.judging import UNKNOWN, Bound
 from footfall.types import Cost, Trajectory
 
-__all__ = ["Account", "Budget", "Load", "tokens_of", "uncounted"]
+GROWTH = 4
+"""So many times as much as before is granted at most, while little is known of what a unit takes."""
+_ANY = 1 << 30
+_SIGN = re.compile(r"[\d_]|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,81 @@ class Load(NamedTuple):
     """How many steps come to what is judged; `None` if nobody knows."""
     bound: Bound | None = None
     """What the judge says that it writes at most, if it says so."""
+
+
+@dataclass(slots=True)
+class Readings:
+    """One judge's readings for one problem: what judging a trace takes at most, from the traces that it has read so far.
+
+    No trace is thought to take less than the costliest so far. One that is longer in any way (characters, words, steps, signs
+    that are no letters) than all before takes as many times as much as it is longer, and as many times again as it has more
+    steps, since a judge may read every beginning of it:
+
+        tokens(t) <= most · max(1, steps(t) / most steps) · max(1, max_m size_m(t) / longest_m)
+
+    which is never too little for a judge that reads a prompt of any length and so much a word, a character or a step. A judge
+    that keeps a cache takes less; and once long traces were read, others as long are no longer overrated.
+
+    What a judge writes says nothing of what it will write next, so it is not learned: a judge that writes says how much at most
+    (`footfall.judging`), or nobody knows. Where it ends in a choice, which is counted by what it reads, each reads at most as
+    much as all choices about an earlier trace did, and what was written since:
+
+        tokens(t) <= written + choices · (read · max(…) · max(…) + written)
+
+    Nor does anybody know of a judge that has neither read nor written so far.
+    """
+
+    tokens: int = 0
+    calls: int = 0
+    """The most for one trace."""
+    count: int = 0
+    written: int = 0
+    read: int = 0
+    """Of the tokens: the most that were generated, and the most that were scored."""
+    _longest: tuple[int, ...] = (0, 0, 0, 0)
+
+    def learn(self, trace: Trajectory, cost: Cost) -> None:
+        """Take note of what a trace took."""
+        self.count += 1
+        self.tokens = max(self.tokens, cost.generated_tokens + cost.scored_tokens)
+        self.calls = max(self.calls, cost.calls)
+        self.written, self.read = max(self.written, cost.generated_tokens), max(self.read, cost.scored_tokens)
+        if cost.generated_tokens or cost.scored_tokens:
+            self._longest = tuple(map(max, self._longest, _sizes(trace)))
+
+    def worst(self, trace: Trajectory, new: int = 0, steps: int | None = 0) -> tuple[float, float]:
+        """The tokens and the calls that it may take by what others took, with so many new tokens and steps to come."""
+        more, longer = self._times(trace, steps or 0)
+        return self.tokens * more * longer + new if self.tokens else 0.0, self.calls * more
+
+    def certain(self, trace: Trajectory, new: int, steps: int | None, bound: Bound | None) -> tuple[float, float]:
+        """The same, whatever it writes; without limit if nobody knows.
+
+        Of a trace with any number of steps nobody knows the calls, unless several steps were read in one call before.
+        """
+        if bound is None and self.tokens and not self.written:
+            tokens, calls = self.worst(trace, new, steps)
+            known = steps is not None or (self.calls <= 1 and self._longest[0] > 1)
+            return tokens, calls if known else math.inf
+        if bound is None or (bound.choices and not self.read):
+            return UNKNOWN.tokens, UNKNOWN.calls
+        if not bound.choices:
+            return bound.tokens, bound.calls
+        more, longer = self._times(trace, steps or 0)
+        return bound.tokens + bound.choices * (self.read * more * longer + bound.tokens + new), bound.calls
+
+    def _times(self, trace: Trajectory, steps: int) -> tuple[float, float]:
+        """How many times as many steps as others it has, with those to come, and how many times it is as long; 1 at least."""
+        sizes = _sizes(trace)
+        more = (sizes[0] + steps) / max(1, self._longest[0])
+        times = [size / max(1, longest) for size, longest in zip(sizes, self._longest, strict=True)]
+        return max(1.0, more), max(1.0, *times)
+
+
+def _sizes(trace: Trajectory) -> tuple[int, ...]:
+    """Steps, characters, words, and signs that are no letters: of these a text may have few or many for its length."""
+    text = "\n".join(step.text for step in trace.steps)
+    return len(trace.steps), len(text), len(text.split()), len(_SIGN.findall(text))
 
 
 @dataclass(slots=True)
@@ -183,3 +261,46 @@ class Account:
         if tokens and self.budget.flops is not None and not self._flops_a_token:
             return None
         return {"tokens": tokens, "calls": calls, "flops": self._flops_a_token * tokens}
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long a unit of work took lately, by kind of work (who writes or judges, and how far), for a budget of seconds.
+
+    What a batch will take is known only when it is over. So the first grant of a kind of work is one unit a search; then, from
+    the last call of that kind,
+
+        units = left / searches / seconds a unit,   at most GROWTH times the largest grant so far, and one at least
+
+    since all searches of a round wait for its whole batch. An engine that batches well gets faster a unit from round to round,
+    and the grant grows with it; the bound on its growth is for a first sample that was short. What was found in a store
+    says nothing of the time that others take, and is not measured.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _seconds: dict[Hashable, float] = field(default_factory=dict)
+    """Of a unit, in the last call."""
+    _largest: dict[Hashable, int] = field(default_factory=dict)
+    """The most units that one search had in a call."""
+
+    @contextmanager
+    def timed(
+        self, kind: Hashable, owners: Sequence[object], made: Callable[[], int | None] = lambda: None
+    ) -> Iterator[None]:
+        """Measure a call of one unit for each of `owners`; `made` counts those that had to be made, where it is known."""
+        began, before = self.clock(), made()
+        yield
+        after = made()
+        units = len(owners) if before is None or after is None else after - before
+        if units:
+            self._seconds[kind] = (self.clock() - began) / units
+            most = min(units, max(Counter(map(id, owners)).values()))
+            self._largest[kind] = max(most, self._largest.get(kind, 0))
+
+    def fits(self, kinds: Sequence[Hashable], seconds: float) -> int:
+        """How many units, each of all these kinds, one search may have in the seconds that are its share of a round."""
+        if any(kind not in self._seconds for kind in kinds):
+            return 1
+        each = sum(self._seconds[kind] for kind in kinds)
+        grown = GROWTH * min((self._largest[kind] for kind in kinds), default=_ANY)
+        return max(1, min(grown, int(min(seconds / each, _ANY)) if each else _ANY))

@@ -13,11 +13,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from footfall.label.tally import Tally
+from footfall.drive.tally import Tally
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Trajectory, Unjudged
-
-__all__ = ["Done", "Estimate", "Plan", "Probe", "Prober", "Rollout", "together"]
 
 R = TypeVar("R")
 

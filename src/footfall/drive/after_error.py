@@ -12,8 +12,6 @@ from dataclasses import replace
 
 from footfall.types import Judgement, Reason, Unjudged, failures_of
 
-__all__ = ["carried"]
-
 
 def carried(said: Judgement) -> Judgement:
     """The same judgement with the error's value on the steps after it; unchanged if nothing was left out for that."""
