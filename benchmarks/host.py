@@ -30,8 +30,8 @@ from footfall.policy.decoding import Batch, EagerDecoder
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
-from footfall.reward.judge import StepHeadJudge
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.search import BeamSearch, Searcher
 from footfall.types import Cost, Problem
 
@@ -70,7 +70,7 @@ def narrow(vocabulary: int, seed: int) -> PreTrainedModel:
 class Clocked:
     """A backbone whose passes are timed, so that they can be left out."""
 
-    def __init__(self, model: StepHeadModel) -> None:
+    def __init__(self, model: PRM) -> None:
         self.seconds = 0.0
         model.backbone.register_forward_pre_hook(lambda *_: self._tick(-1))
         model.backbone.register_forward_hook(lambda *_: self._tick(1))
@@ -92,9 +92,9 @@ def main() -> None:
     EagerDecoder.run = by_hash(sorted(letters), line_break)  # type: ignore[method-assign, assignment]
     template = Template("plain", prompt_end="\n")
     policy = TorchPolicy(narrow(len(tokenizer), 0), tokenizer, label="hash", template=template, rows=1024)
-    prm = StepHeadModel.from_backbone(narrow(len(tokenizer), 1), tokenizer, template=template, seed=1).eval()
+    prm = PRM.from_backbone(narrow(len(tokenizer), 1), tokenizer, template=template, seed=1).eval()
     clock = Clocked(prm)
-    judge = StepHeadJudge(prm, cache_tokens=1 << 20, compile=False, token_budget=16384)
+    judge = PRMJudge(prm, cache_tokens=1 << 20, compile=False, token_budget=16384)
     problems = [
         Problem(f"p{i}", f"Tom has {i} apples and buys {i + 3} more; how many?", "1") for i in range(args.problems)
     ]

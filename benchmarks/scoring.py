@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaModel, Qwen2Config, Qwen2Model
 
 from footfall.reward.incremental import PrefixCache
+from footfall.reward.prm import PRM
 from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
-from footfall.reward.step_model import StepModel
 
 SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "embedded": (LlamaConfig, LlamaModel, {
@@ -45,11 +45,11 @@ SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-class ShapedModel(StepModel):
+class ShapedModel(PRM):
     """Random weights in a known shape, with a class head as Qwen2.5-Math-PRM has it."""
 
     def __init__(self, shape: str, device: torch.device) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         config, build, given = SHAPES[shape]
         torch.manual_seed(0)
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -106,11 +106,11 @@ def best_of(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     return min((timed(work) for _ in range(repeats)), key=lambda found: found[0])
 
 
-def one_at_a_time(model: StepModel, readings: Sequence[Reading]) -> list[Tensor]:
+def one_at_a_time(model: PRM, readings: Sequence[Reading]) -> list[Tensor]:
     return [model.values(model.logits([r]))[0, : len(r.positions)].cpu() for r in readings]
 
 
-def one_pass_a_step(model: StepModel, readings: Sequence[Reading]) -> list[Tensor]:
+def one_pass_a_step(model: PRM, readings: Sequence[Reading]) -> list[Tensor]:
     found = []
     for r in readings:
         prefixes = [Reading(r.ids[: p + 1], (p,)) for p in r.positions]
@@ -118,7 +118,7 @@ def one_pass_a_step(model: StepModel, readings: Sequence[Reading]) -> list[Tenso
     return found
 
 
-def packed(model: StepModel, readings: Sequence[Reading], budget: int) -> list[Tensor]:
+def packed(model: PRM, readings: Sequence[Reading], budget: int) -> list[Tensor]:
     return [model.values(logits) for logits in model.each_logits(readings, budget)]
 
 
@@ -136,7 +136,7 @@ def matmul_rate(device: torch.device) -> float:
     return 10 * 2.0 * n**3 / seconds
 
 
-def growing(model: StepModel, readings: Sequence[Reading], budget: int, cached: bool) -> tuple[int, list[Tensor]]:
+def growing(model: PRM, readings: Sequence[Reading], budget: int, cached: bool) -> tuple[int, list[Tensor]]:
     """Each trace is scored after every step, as a search does; tokens run and the new value each time."""
     cache = PrefixCache(model, 10**9)
     ran = 0
@@ -193,7 +193,7 @@ def measure(shape: str, device: torch.device, arguments: argparse.Namespace) -> 
     return found
 
 
-def incremental(model: StepModel, readings: Sequence[Reading], budget: int) -> dict[str, Any]:
+def incremental(model: PRM, readings: Sequence[Reading], budget: int) -> dict[str, Any]:
     """Growing traces with the prefix cache against reading them anew after each step."""
     again, (ran_again, plain) = timed(lambda: growing(model, readings, budget, cached=False))
     grown, (ran, cached) = timed(lambda: growing(model, readings, budget, cached=True))

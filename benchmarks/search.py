@@ -35,8 +35,8 @@ from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, sa
 from footfall.policy.sampling import draw, uniform
 from footfall.policy.splitting import splitter_for
 from footfall.policy.torch_policy import TorchPolicy, load_model
-from footfall.reward.judge import StepHeadJudge
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.search import BeamSearch, Searcher
 from footfall.types import Cost, Judge, Judgement, Problem, SearchResult, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
@@ -190,11 +190,11 @@ def spaced(problems: list[Problem], n: int) -> list[Problem]:
     return [problems[i * len(problems) // n] for i in range(n)] if n < len(problems) else problems
 
 
-def the_prm(policy: TorchPolicy, model: PreTrainedModel, args: argparse.Namespace) -> StepHeadModel:
+def the_prm(policy: TorchPolicy, model: PreTrainedModel, args: argparse.Namespace) -> PRM:
     """A trained one, or the policy's own weights with a head that was fitted to the truth of scripted traces."""
     if args.judge is not None:
-        return StepHeadModel.load(args.judge, device=args.device, dtype=getattr(torch, args.dtype))
-    made = StepHeadModel.from_backbone(copy.deepcopy(model), policy.tokenizer, template=policy.template, seed=1).eval()
+        return PRM.load(args.judge, device=args.device, dtype=getattr(torch, args.dtype))
+    made = PRM.from_backbone(copy.deepcopy(model), policy.tokenizer, template=policy.template, seed=1).eval()
     head: Any = made.head
     with torch.inference_mode():
         weight, bias = _fitted(made)
@@ -202,7 +202,7 @@ def the_prm(policy: TorchPolicy, model: PreTrainedModel, args: argparse.Namespac
     return made
 
 
-def _fitted(prm: StepHeadModel) -> tuple[torch.Tensor, torch.Tensor]:
+def _fitted(prm: PRM) -> tuple[torch.Tensor, torch.Tensor]:
     """Ridge regression of right (+2) and wrong (-2) on the hidden state where a step ends: a PRM in a second."""
     traces = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 200, seed=4)]
     rows, wanted = [], []
@@ -272,7 +272,7 @@ def main() -> None:
     template = Template("plain", prompt_end="\n") if args.plain else None
     policy = TorchPolicy(model, tokenizer, label=args.model.stem, template=template, rows=rows, compile=args.compile)
     prm = the_prm(policy, plain, args)
-    reader, rereader = (StepHeadJudge(prm, cache_tokens=tokens, compile=False) for tokens in (1 << 19, 0))
+    reader, rereader = (PRMJudge(prm, cache_tokens=tokens, compile=False) for tokens in (1 << 19, 0))
     problems = the_problems(args)
     if args.device.startswith("cuda"):  # kernels are loaded, and graphs and compiled code made, before the clock starts
         searched(policy, reader, problems, args)

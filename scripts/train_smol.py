@@ -37,7 +37,8 @@ from footfall.metrics.steps import auc
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
 from footfall.policy.gguf import load_gguf
 from footfall.registry import create
-from footfall.reward.judge import StepHeadJudge
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.reward.shipped import (
     cast_weights,
     export_adapter,
@@ -46,7 +47,6 @@ from footfall.reward.shipped import (
     linear_weights,
     load_shipped,
 )
-from footfall.reward.step_head import StepHeadModel
 from footfall.train import TrainConfig, TrainResult, find_overlaps, train_prm
 from footfall.train.data import split_by_problem
 from footfall.types import Judge, Judged, Judgement, Problem
@@ -110,16 +110,16 @@ def hold_out(sources: Sources, names: Sequence[str], share: float, seed: int) ->
     return kept, held, dropped
 
 
-def fresh_model(file: Path, config: TrainConfig) -> StepHeadModel:
+def fresh_model(file: Path, config: TrainConfig) -> PRM:
     """The base from its GGUF file; frozen weights are bfloat16 on CUDA, trained ones float32 everywhere."""
     base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
     if config.lora_rank is not None and pick_device(config.device).type == "cuda":
         cast_weights(base, torch.bfloat16)
-    model = StepHeadModel.from_backbone(
+    model = PRM.from_backbone(
         base, tokenizer, template=config.template, max_length=config.max_length,
         lora_rank=config.lora_rank, lora_alpha=config.lora_alpha, seed=config.seed,
     )  # fmt: skip
-    model.step_config = replace(model.step_config, backbone=BASE)
+    model.prm_config = replace(model.prm_config, backbone=BASE)
     if config.lora_rank is None:
         # Only what an adapter can carry is trained: the linear layers.
         trained = {id(weight) for weight in linear_weights(model.backbone).values()}
@@ -176,7 +176,7 @@ def choose_threshold(
     return float(tried[middle]), float(f1_TR[middle, 0])
 
 
-def write_scores(judge: StepHeadJudge, benchmark: Benchmark, threshold: float, path: Path) -> dict[str, Any]:
+def write_scores(judge: PRMJudge, benchmark: Benchmark, threshold: float, path: Path) -> dict[str, Any]:
     """Step scores as `footfall bench --scores` takes them; the figures at this threshold, without intervals."""
     start = time.perf_counter()
     said = judge.judge([case.trajectory for case in benchmark.cases])
@@ -199,12 +199,12 @@ def _number(value: float) -> float | None:
     return round(float(value), 4) if np.isfinite(value) else None
 
 
-def trained_model(result: TrainResult, file: Path, args: argparse.Namespace) -> tuple[StepHeadModel, float]:
+def trained_model(result: TrainResult, file: Path, args: argparse.Namespace) -> tuple[PRM, float]:
     """The finished model in float32, from the files that ship, and the share of the training that they keep."""
     base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
     folder, kept = args.out / "smol", 1.0
     if args.full:
-        tuned = StepHeadModel.load(result.folder, device="cpu", dtype=torch.float32, check=False)
+        tuned = PRM.load(result.folder, device="cpu", dtype=torch.float32, check=False)
         kept = export_difference(tuned.backbone, base.base_model, result.folder, folder, BASE, args.rank)
     else:
         export_adapter(result.folder, folder, BASE, base.config.max_position_embeddings)
@@ -307,7 +307,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
         progress=lambda done, total: _tell(f"update {done} of {total}") if done % 50 == 0 else None,
     )  # fmt: skip
     model, kept = trained_model(result, file, args)
-    judge = StepHeadJudge(model, too_long="partial")
+    judge = PRMJudge(model, too_long="partial")
     chosen = validate(judge, parts.held, args.seed)
     # The canary is taken on the CPU, where most will load the model and float32 is the same everywhere.
     finish_export(args.out / "smol", model.cpu(), {"threshold": chosen.threshold, "licence": LICENCE})

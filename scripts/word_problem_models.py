@@ -14,7 +14,7 @@ import torch
 from footfall.encoding import Template
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
-from footfall.reward.judge import StepHeadJudge, step_head
+from footfall.reward.judge import PRMJudge, step_head
 
 TEMPLATE = Template("plain", prompt_end="\n")
 
@@ -35,7 +35,7 @@ def open_policy(args: argparse.Namespace) -> TorchPolicy:
     return TorchPolicy.load(args.out / "policy", args.device, "smollm2-words", template=TEMPLATE)
 
 
-def open_prm(args: argparse.Namespace, labels: str, cache_tokens: int = 0) -> StepHeadJudge:
+def open_prm(args: argparse.Namespace, labels: str, cache_tokens: int = 0) -> PRMJudge:
     folder = args.out / f"prm-{labels}" / "run" / "model"
     return step_head(folder, device=args.device, too_long="partial", cache_tokens=cache_tokens)
 

@@ -38,7 +38,7 @@ from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
 from footfall.policy.gguf import load_gguf
 from footfall.policy.protocol import draw_traces
-from footfall.reward.judge import StepHeadJudge
+from footfall.reward.judge import PRMJudge
 from footfall.search import BestOfN, curve
 from footfall.train import TrainConfig, train_prm
 from footfall.train.imitation import ImitationConfig, imitate
@@ -200,7 +200,7 @@ def compared(right: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return shown
 
 
-def first_errors(judge: StepHeadJudge, args: argparse.Namespace, labels: str) -> dict[str, float]:
+def first_errors(judge: PRMJudge, args: argparse.Namespace, labels: str) -> dict[str, float]:
     """ProcessBench's gsm8k split at 0.5. Kept for `footfall bench processbench --scores`, with math to tune a threshold on."""
     benchmark = processbench(args.data / "processbench")
     cases = [case for case in benchmark.cases if case.split in ("gsm8k", "math")]

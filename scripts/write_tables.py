@@ -40,9 +40,11 @@ def family_table() -> str:
 
 def _row(family: Family, summary: str) -> str:
     published = ", ".join(f"`{name}`" for name in family.published) or summary
-    value = (
-        "a critique, then p(yes)" if family.name in ("genprm", "thinkprm", "r-prm") else _VALUE[family.readout.value]
-    )
+    value = _VALUE[family.readout.value]
+    if family.name in ("genprm", "thinkprm", "r-prm"):
+        value = "a critique, then p(yes)"
+    if family.made_layout is not None:
+        value = "as its folder says"
     threshold = "none" if family.threshold is None else f"{family.threshold:g}"
     return f"| `{family.name}` | {published} | {value} | {threshold} | {family.licence} |\n"
 

@@ -37,6 +37,8 @@ KINDS = {
     "benchmark": "measures a judge",
     "format": "reads and writes process data",
     "family": "published PRMs of one make",
+    "head": "turns a PRM's hidden states into outputs",
+    "readout": "what the outputs of a PRM's head mean",
 }
 """What can be registered, with one line each."""
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from footfall.reward.config import StepHeadConfig
-from footfall.reward.ensemble import Heads, MeanOfHeads
-from footfall.reward.judge import StepHeadJudge, step_head
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.config import PRMConfig
+from footfall.reward.heads import Heads
+from footfall.reward.judge import PRMJudge, step_head
+from footfall.reward.prm import PRM
+from footfall.reward.readout import MeanOfHeads
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
@@ -20,8 +21,8 @@ from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, s
 torch.set_num_threads(1)
 
 
-def ensemble(heads: int = 4) -> StepHeadModel:
-    return StepHeadModel.from_backbone(decoder(), byte_tokenizer(), heads=heads, head_width=8)
+def ensemble(heads: int = 4) -> PRM:
+    return PRM.from_backbone(decoder(), byte_tokenizer(), heads=heads, head_width=8)
 
 
 def test_the_value_is_the_mean_of_the_heads_and_the_aspect_spread_their_sample_deviation() -> None:
@@ -60,25 +61,27 @@ def test_a_saved_ensemble_says_the_same_and_remembers_where_it_began(tmp_path: P
     with torch.no_grad():
         for p in model.head.parameters():
             p.add_(0.01)
-    before = StepHeadJudge(model).judge(some_traces())
+    before = PRMJudge(model).judge(some_traces())
     model.save(tmp_path)
     after = step_head(tmp_path, device="cpu")
     for a, b in zip(before, after.judge(some_traces()), strict=True):
         assert a.values == pytest.approx(b.values, abs=1e-5)
         assert a.aspects["spread"] == pytest.approx(b.aspects["spread"], abs=1e-5)
-    head = StepHeadModel.load(tmp_path, device="cpu").head
+    head = PRM.load(tmp_path, device="cpu").head
     assert isinstance(head, Heads) and head.drift().item() == pytest.approx(1e-4, rel=1e-3)
 
 
 def test_heads_and_classes_do_not_go_together() -> None:
     with pytest.raises(ValueError, match="no classes"):
-        StepHeadConfig("b", max_length=8, classes=("a", "b"), good=("b",), heads=2)
+        PRMConfig.from_dict(
+            {"backbone": "b", "max_length": 8, "classes": ["a", "b"], "good": ["b"], "heads": 2}, "step_head.json"
+        )
 
 
 def test_a_model_with_one_linear_head_is_named_as_before_there_were_several() -> None:
-    model = StepHeadModel.from_backbone(decoder(), byte_tokenizer())
+    model = PRM.from_backbone(decoder(), byte_tokenizer())
     name = model.fingerprint()
-    model.step_config = replace(model.step_config, head_width=7)
+    model.prm_config = replace(model.prm_config, head={"name": "linear", "hidden": 7})
     assert model.fingerprint() == name
 
 
@@ -99,7 +102,7 @@ def test_an_ensemble_learns_and_the_anchor_holds_it_back(tmp_path: Path) -> None
     assert free.metrics["step_auc"] > 0.9
     drifts = []
     for result in (free, held):
-        head = StepHeadModel.load(result.folder, device="cpu").head
+        head = PRM.load(result.folder, device="cpu").head
         assert isinstance(head, Heads)
         drifts.append(head.drift().item())
     assert drifts[1] < drifts[0] / 2

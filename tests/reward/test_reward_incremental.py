@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from footfall.reward.incremental import PrefixCache
+from footfall.reward.judge import Runner
+from footfall.reward.prm import PRM
 from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
-from footfall.reward.running import Runner
-from footfall.reward.step_model import StepModel
 from tests.reward.tiny_checkpoints import WIDTH, causal_lm
 
 torch.set_num_threads(1)
@@ -25,11 +25,11 @@ TOLERANCE = 2e-5
 VOCABULARY = 50
 
 
-class Tiny(StepModel):
+class Tiny(PRM):
     """A random decoder with two outputs."""
 
     def __init__(self, kind: str, **shape: Any) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.backbone = causal_lm(kind, VOCABULARY, **shape).model
         with torch.random.fork_rng():
             torch.manual_seed(1)

@@ -15,16 +15,16 @@ from footfall.judging import traits
 from footfall.policy import embedded
 from footfall.registry import parts
 from footfall.reward.canary import CanaryError
+from footfall.reward.prm import PRM
 from footfall.reward.shipped import SMOL, export_adapter, finish_export, load_shipped, low_rank, smol
-from footfall.reward.step_head import StepHeadModel
 from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces, trace
 
 torch.set_num_threads(1)
 
 
-def adapted() -> StepHeadModel:
+def adapted() -> PRM:
     """A model whose adapter does something: fresh LoRA weights change nothing, for B is zero."""
-    model = StepHeadModel.from_backbone(decoder(), byte_tokenizer(), lora_rank=4, max_length=256)
+    model = PRM.from_backbone(decoder(), byte_tokenizer(), lora_rank=4, max_length=256)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.backbone.named_parameters():
         if "lora_B" in name:
@@ -39,18 +39,18 @@ def shipped(tmp_path: Path) -> Path:
     return tmp_path / "smol"
 
 
-def opened(folder: Path, **options: Any) -> StepHeadModel:
+def opened(folder: Path, **options: Any) -> PRM:
     return load_shipped(folder, decoder().base_model, byte_tokenizer(), device="cpu", **options)
 
 
-def values(model: StepHeadModel) -> torch.Tensor:
+def values(model: PRM) -> torch.Tensor:
     return torch.tensor([v for row in model.score([model.read(t) for t in some_traces()]) for v in row])
 
 
 def test_a_merged_adapter_values_steps_as_the_adapter_library_does_up_to_its_rounding(shipped: Path) -> None:
     ours = values(opened(shipped, check=False))
     assert torch.allclose(ours, values(adapted()), atol=5e-3)
-    bare = StepHeadModel.from_backbone(decoder(), byte_tokenizer(), max_length=256)
+    bare = PRM.from_backbone(decoder(), byte_tokenizer(), max_length=256)
     assert not torch.allclose(ours, values(bare), atol=2e-2), "the adapter does something"
 
 
@@ -113,7 +113,7 @@ def test_a_head_of_the_wrong_width_is_refused(shipped: Path) -> None:
 
 
 def test_a_model_trained_in_full_cannot_be_shipped(tmp_path: Path) -> None:
-    StepHeadModel.from_backbone(decoder(), byte_tokenizer(), max_length=256).save(tmp_path / "trained")
+    PRM.from_backbone(decoder(), byte_tokenizer(), max_length=256).save(tmp_path / "trained")
     with pytest.raises(ValueError, match="trained in full"):
         export_adapter(tmp_path / "trained", tmp_path / "smol", "tiny", max_length=512)
 

@@ -17,10 +17,11 @@ from footfall.encoding import encode, fingerprint
 from footfall.registry import create, parts
 from footfall.reward.batching import pack
 from footfall.reward.canary import CanaryError
-from footfall.reward.config import StepHeadConfig
-from footfall.reward.judge import StepHeadJudge
+from footfall.reward.config import PRMConfig
+from footfall.reward.families.footfall import StepEnds
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.reward.reading import Reading
-from footfall.reward.step_head import StepHeadModel
 from footfall.types import Judgement, Step, Trajectory
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
 
@@ -31,14 +32,19 @@ NASTY = (MARKER, f"a {MARKER}\n\n{MARKER}", "", " ", "ends in spaces   ", "‰æã„Å
          "\\frac{1}{2} \\\\", "</s>", "\n\n", ".", "x" * 300, "null\x00byte", "<s><pad>")  # fmt: skip
 
 
-def model(read: str = "last", family: str = "llama", **options: object) -> StepHeadModel:
+def model(read: str = "last", family: str = "llama", **options: object) -> PRM:
     marker = MARKER if read == "marker" else None
     given: dict[str, object] = {"max_length": 8192, "marker": marker, "seed": 1, **options}
-    return StepHeadModel.from_backbone(decoder(family, context=8192), byte_tokenizer(), **given)  # type: ignore[arg-type]
+    return PRM.from_backbone(decoder(family, context=8192), byte_tokenizer(), **given)  # type: ignore[arg-type]
+
+
+def marker_id(m: PRM) -> int | None:
+    assert isinstance(m.layout, StepEnds)
+    return m.layout.marker_id
 
 
 MODELS = {read: model(read) for read in ("last", "marker")}
-JUDGES = {read: StepHeadJudge(m) for read, m in MODELS.items()}
+JUDGES = {read: PRMJudge(m) for read, m in MODELS.items()}
 
 
 def values(judgements: Sequence[Judgement]) -> list[list[float]]:
@@ -68,7 +74,7 @@ def test_every_step_has_one_value_whatever_its_text(read: str, steps: list[str])
 def test_a_value_is_read_at_the_steps_last_token() -> None:
     m = MODELS["last"]
     t = trace("3 + 4 = 7.", "So 7.")
-    encoded = encode(byte_tokenizer(), t, m.step_config.template)
+    encoded = encode(byte_tokenizer(), t, m.prm_config.template)
     assert m.read(t) == (encoded.ids, encoded.step_ends)
     hidden = m.backbone(input_ids=torch.tensor([encoded.ids])).last_hidden_state[0, list(encoded.step_ends)]
     assert isinstance(m.head, torch.nn.Linear)
@@ -80,16 +86,16 @@ def test_a_marker_is_one_new_token_after_each_step_and_its_text_is_no_marker() -
     m = MODELS["marker"]
     t = trace(f"look: {MARKER}", "b")
     reading = m.read(t)
-    assert m.marker_id == len(byte_tokenizer())
-    assert [i for i, token in enumerate(reading.ids) if token == m.marker_id] == list(reading.positions)
-    without = [token for token in reading.ids if token != m.marker_id]
-    assert tuple(without) == encode(byte_tokenizer(), t, m.step_config.template).ids
+    assert marker_id(m) == len(byte_tokenizer())
+    assert [i for i, token in enumerate(reading.ids) if token == marker_id(m)] == list(reading.positions)
+    without = [token for token in reading.ids if token != marker_id(m)]
+    assert tuple(without) == encode(byte_tokenizer(), t, m.prm_config.template).ids
 
 
 def test_a_marker_the_vocabulary_has_is_used_as_it_is() -> None:
     m = model("marker", marker="th")
-    assert not m.step_config.marker_added
-    assert m.marker_id == byte_tokenizer().get_vocab()["th"]
+    assert not m.prm_config.marker_added
+    assert marker_id(m) == byte_tokenizer().get_vocab()["th"]
 
 
 def test_sampled_ids_are_kept_even_when_a_marker_was_added() -> None:
@@ -97,7 +103,7 @@ def test_sampled_ids_are_kept_even_when_a_marker_was_added() -> None:
     t = replace(trace("x"), steps=(Step("other text", token_ids=sampled),), tokenizer=fingerprint(byte_tokenizer()))
     for m in MODELS.values():
         ids = m.read(t).ids
-        assert sampled == (ids[-len(sampled) :] if m.marker_id is None else ids[-len(sampled) - 1 : -1])
+        assert sampled == (ids[-len(sampled) :] if marker_id(m) is None else ids[-len(sampled) - 1 : -1])
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
@@ -105,10 +111,10 @@ def test_sampled_ids_are_kept_even_when_a_marker_was_added() -> None:
 def test_order_batch_size_and_padding_do_not_change_a_value(read: str, family: str) -> None:
     m = model(read, family)
     traces = list(some_traces(12))
-    alone = [StepHeadJudge(m, token_budget=1).judge([t])[0] for t in traces]
-    assert_same(StepHeadJudge(m).judge(traces), alone)
-    assert_same(StepHeadJudge(m, token_budget=300).judge(traces[::-1])[::-1], alone)
-    assert_same(StepHeadJudge(m).judge([*traces, trace("long " * 200)])[:-1], alone)
+    alone = [PRMJudge(m, token_budget=1).judge([t])[0] for t in traces]
+    assert_same(PRMJudge(m).judge(traces), alone)
+    assert_same(PRMJudge(m, token_budget=300).judge(traces[::-1])[::-1], alone)
+    assert_same(PRMJudge(m).judge([*traces, trace("long " * 200)])[:-1], alone)
 
 
 def test_named_classes_give_the_good_classes_probability_wherever_they_stand() -> None:
@@ -116,7 +122,7 @@ def test_named_classes_give_the_good_classes_probability_wherever_they_stand() -
     t = trace("a", "b")
     logits = m.logits([m.read(t)])[0]
     p = logits.softmax(dim=-1)
-    judged = StepHeadJudge(m).judge([t])[0]
+    judged = PRMJudge(m).judge([t])[0]
     assert judged.values == pytest.approx((p[:, 0] + p[:, 1]).tolist(), abs=TOLERANCE)
     assert judged.aspects["bad"] == pytest.approx(p[:, 2].tolist(), abs=TOLERANCE)
 
@@ -133,7 +139,7 @@ def test_named_classes_give_the_good_classes_probability_wherever_they_stand() -
 )
 def test_a_config_that_makes_no_sense_is_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        StepHeadConfig(**{"backbone": "b", "max_length": 9, **fields})  # type: ignore[arg-type]
+        PRMConfig.from_dict({"backbone": "b", "max_length": 9, **fields}, "step_head.json")
 
 
 def test_the_cost_counts_real_tokens_and_two_flops_a_parameter() -> None:
@@ -154,13 +160,13 @@ def test_a_trace_without_steps_gets_no_values_and_costs_nothing() -> None:
 def test_too_long_is_an_error_that_names_the_trace() -> None:
     m = model(max_length=40)
     with pytest.raises(ValueError, match=r"'far'.*40.*partial"):
-        StepHeadJudge(m).judge([trace("a"), trace("b" * 80, id="far")])
+        PRMJudge(m).judge([trace("a"), trace("b" * 80, id="far")])
 
 
 def test_partial_judges_the_steps_that_fit_and_says_why_the_others_are_missing() -> None:
     steps = ("3 + 4 = 7.", "b" * 10, "c" * 60, "d")
-    judged = StepHeadJudge(model(max_length=50), too_long="partial").judge([trace(*steps), trace("e" * 90)])
-    whole = StepHeadJudge(model()).judge([trace(*steps)])[0]
+    judged = PRMJudge(model(max_length=50), too_long="partial").judge([trace(*steps), trace("e" * 90)])
+    whole = PRMJudge(model()).judge([trace(*steps)])[0]
     assert judged[0].values[:2] == pytest.approx(whole.values[:2], abs=TOLERANCE)
     assert judged[0].values[2:] == (None, None)
     assert judged[0].failures[:2] == (None, None)
@@ -171,7 +177,7 @@ def test_partial_judges_the_steps_that_fit_and_says_why_the_others_are_missing()
 
 def test_a_context_longer_than_the_backbones_is_refused() -> None:
     with pytest.raises(ValueError, match="more than the 64"):
-        StepHeadModel.from_backbone(decoder(context=64), byte_tokenizer(), max_length=65)
+        PRM.from_backbone(decoder(context=64), byte_tokenizer(), max_length=65)
 
 
 @settings(max_examples=60, deadline=None)
@@ -190,22 +196,22 @@ def test_a_saved_model_says_the_same_when_loaded(read: str, tmp_path: Path) -> N
     m = model(read, classes=("bad", "good"), good=("good",))
     m.save(tmp_path / "prm")
     judge = create("reward", "step-head", path=str(tmp_path / "prm"), device="cpu")
-    assert_same(judge.judge(some_traces()), StepHeadJudge(m).judge(some_traces()), 1e-7)
-    assert judge.name == StepHeadJudge(m).name
-    assert judge.model.step_config == m.step_config
+    assert_same(judge.judge(some_traces()), PRMJudge(m).judge(some_traces()), 1e-7)
+    assert judge.name == PRMJudge(m).name
+    assert judge.model.prm_config == m.prm_config
     assert not [p.name for p in (tmp_path / "prm").iterdir() if p.suffix in (".bin", ".pt", ".pth", ".pkl")]
 
 
 def test_the_name_follows_the_weights() -> None:
-    assert StepHeadJudge(model(seed=1)).name == StepHeadJudge(model(seed=1)).name
-    assert StepHeadJudge(model(seed=1)).name != StepHeadJudge(model(seed=2)).name
+    assert PRMJudge(model(seed=1)).name == PRMJudge(model(seed=1)).name
+    assert PRMJudge(model(seed=1)).name != PRMJudge(model(seed=2)).name
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 def test_a_language_model_folder_is_a_backbone_and_half_precision_is_read_in_float32(tmp_path: Path) -> None:
     folder = backbone_folder(tmp_path / "lm")
-    m = StepHeadModel.from_backbone(folder, dtype=torch.bfloat16)
-    assert m.step_config.max_length == 512
+    m = PRM.from_backbone(folder, dtype=torch.bfloat16)
+    assert m.prm_config.max_length == 512
     assert m.logits([m.read(trace("a"))]).dtype == torch.float32
 
 
@@ -215,7 +221,7 @@ def test_a_backbone_with_missing_weights_is_refused(tmp_path: Path) -> None:
     state.pop("model.layers.1.mlp.up_proj.weight")
     safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks 1 weights.*up_proj"):
-        StepHeadModel.from_backbone(folder)
+        PRM.from_backbone(folder)
 
 
 def damage_head(folder: Path) -> None:
@@ -256,24 +262,24 @@ def test_the_canary_refuses_a_damaged_model_and_says_why(damage: object, cause: 
     model().save(tmp_path)
     damage(tmp_path)  # type: ignore[operator]
     with pytest.raises(CanaryError, match=cause):
-        StepHeadModel.load(tmp_path, device="cpu")
-    assert StepHeadModel.load(tmp_path, device="cpu", check=False).step_config.max_length == 8192
+        PRM.load(tmp_path, device="cpu")
+    assert PRM.load(tmp_path, device="cpu", check=False).prm_config.max_length == 8192
 
 
 def test_a_canary_is_written_and_checked_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that was trained under TF32 must load where it is off."""
     seen = []
-    score = StepHeadModel.score
+    score = PRM.score
 
-    def watched(self: StepHeadModel, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
+    def watched(self: PRM, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
         seen.append(torch.get_float32_matmul_precision())
         return score(self, readings)
 
-    monkeypatch.setattr(StepHeadModel, "score", watched)
+    monkeypatch.setattr(PRM, "score", watched)
     torch.set_float32_matmul_precision("high")
     try:
         model().save(tmp_path)
-        StepHeadModel.load(tmp_path, device="cpu")
+        PRM.load(tmp_path, device="cpu")
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
@@ -284,26 +290,26 @@ def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:
     model().save(tmp_path)
     safetensors.torch.save_file({"weight": torch.zeros(2, 32), "bias": torch.zeros(2)}, tmp_path / "head.safetensors")
     with pytest.raises(ValueError, match=r"\(2, 32\).*\(1, 32\)"):
-        StepHeadModel.load(tmp_path)
+        PRM.load(tmp_path)
 
 
 def test_a_folder_that_is_no_step_head_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no step_head.json"):
-        StepHeadModel.load(tmp_path)
+        PRM.load(tmp_path)
 
 
 @pytest.mark.parametrize("merge", [False, True])
 def test_lora_is_saved_beside_its_base_or_merged(merge: bool, tmp_path: Path) -> None:
     base = backbone_folder(tmp_path / "lm")
-    m = StepHeadModel.from_backbone(base, marker=MARKER, lora_rank=4)
+    m = PRM.from_backbone(base, marker=MARKER, lora_rank=4)
     for name, parameter in m.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(0))
     m.save(tmp_path / "prm", merge=merge)
     assert (tmp_path / "prm" / "adapter_model.safetensors").exists() is not merge
-    loaded = StepHeadModel.load(tmp_path / "prm", device="cpu")
-    assert loaded.step_config.lora is not merge
-    assert_same(StepHeadJudge(loaded).judge(some_traces()), StepHeadJudge(m).judge(some_traces()), 1e-4)
+    loaded = PRM.load(tmp_path / "prm", device="cpu")
+    assert loaded.prm_config.lora is not merge
+    assert_same(PRMJudge(loaded).judge(some_traces()), PRMJudge(m).judge(some_traces()), 1e-4)
 
 
 def test_the_judge_is_listed_without_loading_torch() -> None:

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, make_examples
-from footfall.train.metrics import evaluate
 from footfall.train.objectives import Objective, make_objective, probability, soft_bce_loss, traces
-from footfall.train.trainer import StepTrainer, training_arguments
+from footfall.train.trainer import StepTrainer, evaluate, training_arguments
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
@@ -37,11 +36,11 @@ OBJECTIVES = {
 }
 
 
-def fresh(objective: Objective) -> StepHeadModel:
-    return StepHeadModel.from_backbone(decoder(), byte_tokenizer(), columns=objective.columns, seed=1)
+def fresh(objective: Objective) -> PRM:
+    return PRM.from_backbone(decoder(), byte_tokenizer(), columns=objective.columns, seed=1)
 
 
-def some_examples(model: StepHeadModel, objective: Objective) -> list[Example]:
+def some_examples(model: PRM, objective: Objective) -> list[Example]:
     """Six traces of 1 to 5 steps with labels that differ, two of each problem; pairs are labelled at their ends."""
     rows = []
     for i in range(6):

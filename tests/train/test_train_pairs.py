@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from footfall.registry import create
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import make_examples
-from footfall.train.metrics import evaluate
 from footfall.train.objectives import bradley_terry_loss, make_objective
-from footfall.train.trainer import LengthGrouped
+from footfall.train.trainer import LengthGrouped, evaluate
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
 
@@ -38,8 +37,8 @@ def pair(i: int, chosen_first: bool = True) -> list[Judged]:
     return rows
 
 
-def scorer() -> StepHeadModel:
-    return StepHeadModel.from_backbone(decoder(), byte_tokenizer())
+def scorer() -> PRM:
+    return PRM.from_backbone(decoder(), byte_tokenizer())
 
 
 def loss(chosen: float, rejected: float, centering: float) -> float:

@@ -15,12 +15,11 @@ import safetensors.torch
 import torch
 
 from footfall.registry import create
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, TrainResult, train_prm
 from footfall.train.data import collate, make_examples, split_by_problem
-from footfall.train.metrics import roc_auc
 from footfall.train.objectives import make_objective
-from footfall.train.trainer import LengthGrouped, last_checkpoint
+from footfall.train.trainer import LengthGrouped, last_checkpoint, roc_auc
 from footfall.types import Judged, Judgement, Problem
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
 
@@ -84,7 +83,7 @@ def test_a_learnable_signal_is_learned_and_the_saved_model_judges_by_it(
     judge = create("reward", "step-head", path=str(result.folder), device="cpu")
     good, bad = judge.judge([trace("ok", prompt="new"), trace("no", prompt="new")])
     assert good.values[0] > bad.values[0]
-    facts = judge.model.step_config.training
+    facts = judge.model.prm_config.training
     assert (facts["labels_by"], facts["seed"]) == (["toy"], 0)
 
 
@@ -174,7 +173,7 @@ def test_early_stopping_keeps_the_best_epoch(base: Path, tmp_path: Path) -> None
     config = replace(QUICK, lr=0.5, epochs=6, patience=1, max_grad_norm=1e9)
     result = train_prm(toy_rows(), base, config, tmp_path)
     assert result.updates < 6 * 5, "a rate this high gets worse and is stopped"
-    StepHeadModel.load(result.folder, device="cpu")
+    PRM.load(result.folder, device="cpu")
 
 
 def test_a_trained_model_can_be_trained_further(base: Path, tmp_path: Path) -> None:
@@ -202,7 +201,7 @@ def test_unlabelled_steps_are_masked_and_dropped_rows_are_counted(base: Path, tm
 
 
 def test_a_collated_batch_is_padded_right_and_masks_what_has_no_label() -> None:
-    model = StepHeadModel.from_backbone(decoder(), byte_tokenizer())
+    model = PRM.from_backbone(decoder(), byte_tokenizer())
     rows = [Judged(t, Judgement(t.id, v, "j")) for t, v in ((trace("a"), (1.0,)), (trace("b", "c"), (None, 0.0)))]
     examples, _ = make_examples(rows, model, make_objective("soft-bce", {}), "error")
     batch = collate(examples, pad_id=2)

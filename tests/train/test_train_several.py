@@ -14,13 +14,12 @@ from footfall.label.beside import Beside
 from footfall.label.estimate import planned
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.prm import PRM
 from footfall.search import BiRM, Searcher
 from footfall.simulate.noisy import Noisy
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import data_key
-from footfall.train.objectives import make_objective
-from footfall.train.several import pinball_loss, value_and_reward_loss
+from footfall.train.objectives import make_objective, pinball_loss, value_and_reward_loss
 from footfall.types import Judged, Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, TruthJudge
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
@@ -95,7 +94,7 @@ def test_birm_card_a_reward_label_has_no_part_in_the_gradient_of_the_value_head(
 @pytest.mark.parametrize("classes", [(), ("bad", "good")])
 def test_a_widened_head_says_in_every_output_what_the_old_one_said(classes: tuple[str, ...]) -> None:
     good = ("good",) if classes else ()
-    model = StepHeadModel.from_backbone(decoder(), byte_tokenizer(), classes=classes, good=good, seed=3).eval()
+    model = PRM.from_backbone(decoder(), byte_tokenizer(), classes=classes, good=good, seed=3).eval()
     reading = [model.read(trace("3 + 4 = 7", "so 7"))]
     [before] = model.score(reading)
     model.widen(("q50", "q10", "q90"))
@@ -106,10 +105,10 @@ def test_a_widened_head_says_in_every_output_what_the_old_one_said(classes: tupl
 
 
 def test_only_a_single_logit_can_be_repeated() -> None:
-    three = StepHeadModel.from_backbone(decoder(), byte_tokenizer(), classes=("a", "b", "c"), good=("a",))
+    three = PRM.from_backbone(decoder(), byte_tokenizer(), classes=("a", "b", "c"), good=("a",))
     with pytest.raises(ValueError, match="no single logit"):
         three.widen(("q50", "q10"))
-    many = StepHeadModel.from_backbone(decoder(), byte_tokenizer(), heads=3)
+    many = PRM.from_backbone(decoder(), byte_tokenizer(), heads=3)
     with pytest.raises(ValueError, match="linear head"):
         many.widen(("q50", "q10"))
 

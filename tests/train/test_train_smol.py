@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.benchmarks.scores import Scores
+from footfall.reward.prm import PRM
 from footfall.reward.shipped import load_shipped
-from footfall.reward.step_head import StepHeadModel
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Judged, Problem
 from scripts import smol_rows
@@ -121,7 +121,7 @@ def test_rows_about_an_evaluation_problem_are_dropped_and_counted_by_source() ->
 
 def test_held_out_rows_about_a_trained_problem_are_refused(tmp_path: Path) -> None:
     rows = [row("1", "What is 1?"), row("2", "What is 2?")]
-    model = StepHeadModel.from_backbone(decoder(), byte_tokenizer(), max_length=256)
+    model = PRM.from_backbone(decoder(), byte_tokenizer(), max_length=256)
     with pytest.raises(ValueError, match="'3' is about a problem that is trained on"):
         train_prm(rows, model, TrainConfig(device="cpu"), tmp_path, held_out=[row("3", "what is 1")])
 

@@ -27,13 +27,16 @@ __all__ = ["TrainConfig", "main"]
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Train a process reward model: a step head on any decoder, fitted to the labels of judged traces.
+    """Train a process reward model: a head on any decoder, or a published PRM, fitted to the labels of judged traces.
 
     On the model that ships with the package, in a minute on a laptop:
         footfall train --data runs/label-…/judged.parquet
 
     On a model of your own, with LoRA, and with the evaluation problems kept out of the training data:
         footfall train --data judged.parquet --backbone ./Qwen2.5-0.5B --lora-rank 16 --against test.jsonl
+
+    A published PRM of a known family, fine-tuned with its own layout, head and read-out:
+        footfall train --data judged.parquet --backbone Qwen/Qwen2.5-Math-PRM-7B --objective ce --lora-rank 16
 
     The run directory holds the PRM in model/; `footfall score`, `search` and `bench` take it as --judge.
     """
@@ -43,7 +46,10 @@ class TrainConfig:
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     backbone: str = "embedded"
-    """embedded, a folder or hub id of any decoder, or a PRM's folder to go on from."""
+    """embedded, a folder or hub id of any decoder or published PRM, or a PRM's folder to go on from."""
+    family: str | None = None
+    """How the backbone is read. None: a published PRM as its family (`footfall list family`) does, with its head, and a plain
+    decoder with a fresh one; footfall: with a fresh head, whatever it is."""
     objective: str = "soft-bce"
     """A training loss of `footfall list objective`: soft-bce keeps soft labels soft, bce makes them hard."""
     set: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ this vocabulary no token spans a step's end, so text that is joined before it is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from footfall.benchmarks import processbench
@@ -20,9 +21,9 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, step_cases
 from footfall.lab.shared.prms import judged_pool, pool, prm, spent
 from footfall.lab.shared.simulated import Said
-from footfall.reward.judge import StepHeadJudge
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.reward.reading import Reading
-from footfall.reward.step_head import StepHeadModel
 from footfall.types import Cost, Judgement, Step, Trajectory
 
 RECIPE = Recipe(
@@ -53,12 +54,12 @@ RECIPE = Recipe(
 )  # fmt: skip
 
 
-class TooEarly(StepHeadModel):
+class TooEarly(PRM):
     """Reads each step one token before its end. Loaded with its canary it would be refused."""
 
-    def read(self, trajectory: Trajectory) -> Reading:
-        reading = super().read(trajectory)
-        return Reading(reading.ids, tuple(position - 1 for position in reading.positions))
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        found = super().reads_of(trajectories)
+        return [[Reading(r.ids, tuple(p - 1 for p in r.positions)) for r in readings] for readings in found]
 
 
 def measure(trial: Trial) -> Outcome:
@@ -66,9 +67,9 @@ def measure(trial: Trial) -> Outcome:
     right = Said.of("PRM", judged_pool(trial, "truth")).judge(traces)
     said: dict[str, list[Judgement]] = {
         "right reading": right,
-        "one token too early": StepHeadJudge(TooEarly.load(folder, device="cpu", check=False)).judge(traces),
+        "one token too early": PRMJudge(TooEarly.load(folder, device="cpu", check=False)).judge(traces),
         "classes swapped": [replace(j, values=tuple(None if v is None else 1 - v for v in j.values)) for j in right],
-        "blank lines between steps": StepHeadJudge(StepHeadModel.load(folder, device="cpu")).judge(
+        "blank lines between steps": PRMJudge(PRM.load(folder, device="cpu")).judge(
             [Trajectory(t.id, t.problem, tuple(Step(s.text) for s in t.steps), separator="\n\n") for t in traces]
         ),
     }

@@ -8,7 +8,7 @@ go on. The finished beams vote with weight V. The value model is trained on outc
 training position.
 
 What differs: solutions have 80 tokens instead of 16,000 and blocks 24; a scripted policy fills a block with whole steps. The
-value model is not trained (the paper's loss is in `footfall.train.token_value`): V is the policy's exact value, blurred so
+value model is not trained (the paper's loss is in `footfall.train.objectives`): V is the policy's exact value, blurred so
 that finished solutions are told apart with an AUC of 0.94. Writing and reading a token cost the same here, so the majority
 vote, which needs no judge, has 2 N samples. A step PRM as the guide, the paper's other baseline, is not compared.
 """

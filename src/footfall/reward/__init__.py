@@ -5,20 +5,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from footfall.reward.config import StepHeadConfig
+from footfall.reward.config import PRMConfig
 
 if TYPE_CHECKING:
     from footfall.reward.canary import Canary, CanaryError
-    from footfall.reward.judge import StepHeadJudge, step_head
-    from footfall.reward.step_head import StepHeadModel
+    from footfall.reward.judge import PRMJudge, step_head
+    from footfall.reward.prm import PRM
 
-__all__ = ["Canary", "CanaryError", "StepHeadConfig", "StepHeadJudge", "StepHeadModel", "step_head"]
+__all__ = ["PRM", "Canary", "CanaryError", "PRMConfig", "PRMJudge", "step_head"]
 
 _HOMES = {
+    "PRM": "prm",
     "Canary": "canary",
     "CanaryError": "canary",
-    "StepHeadJudge": "judge",
-    "StepHeadModel": "step_head",
+    "PRMJudge": "judge",
     "step_head": "judge",
 }
 

@@ -1,44 +1,141 @@
-"""Backbones of step heads: any decoder that transformers knows, loaded from safetensors and without remote code."""
+"""Backbones of PRMs: any decoder that transformers knows, from safetensors only, without pickles and without remote code.
+
+Also the tensors of a checkpoint folder by name, which need no model to be loaded: heads are read from them.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from safetensors import safe_open
+from torch import Tensor
 from transformers import AutoModel
 
 from footfall.loading import quiet
-from footfall.reward.tensors import TensorFiles
-
-__all__ = [
-    "Backbone",
-    "add_lora",
-    "add_marker",
-    "context_length",
-    "graft_adapter",
-    "load_adapter",
-    "load_backbone",
-    "marker_id",
-]
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
 
 _IN_LM, _IN_DECODER = "base_model.model.model.", "base_model.model."
 _EXTRA = "LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
+_INDEX, _ADAPTER = "model.safetensors.index.json", "adapter_config.json"
+_PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
-def load_backbone(source: str, dtype: torch.dtype) -> Backbone:
-    """The decoder without its language-model head, from a folder or a hub id."""
+def local_folder(source: str | Path) -> Path:
+    """The folder itself, or the downloaded snapshot of a hub id."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    name = str(source)
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise FileNotFoundError(f"{name}: there is no such folder, and it is no hub id (owner/name)")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_PATTERNS))
+    except LocalEntryNotFoundError as error:
+        raise FileNotFoundError(
+            f"{name} is neither a folder nor in the hub's cache, and the hub was not reached"
+        ) from error
+    except HfHubHTTPError as error:
+        raise FileNotFoundError(f"{name} could not be fetched from the hub: {error}") from error
+
+
+class TensorFiles:
+    """Names, shapes and single tensors of all safetensors files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = _files_by_tensor(folder)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._file)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        with safe_open(self.folder / self._file[name], framework="pt") as file:
+            return tuple(file.get_slice(name).get_shape())
+
+    def load(self, name: str) -> Tensor:
+        """One tensor in float32."""
+        with safe_open(self.folder / self._file[name], framework="pt") as file:
+            tensor: Tensor = file.get_tensor(name)
+        return tensor.float()
+
+    def rows(self, name: str, rows: list[int]) -> Tensor:
+        """Some rows of a matrix in float32, without reading the others."""
+        with safe_open(self.folder / self._file[name], framework="pt") as file:
+            part = file.get_slice(name)
+            count = part.get_shape()[0]
+            if max(rows) >= count:
+                raise ValueError(f"{self.folder}: {name} has {count} rows, none for token {max(rows)}")
+            return torch.cat([part[row : row + 1] for row in rows]).float()
+
+
+def _files_by_tensor(folder: Path) -> Mapping[str, str]:
+    index = folder / _INDEX
+    if index.is_file():
+        stored = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        outside = [file for file in stored.values() if Path(file).name != file]
+        if outside:
+            raise ValueError(f"{index} names the file {outside[0]!r} outside its folder")
+        return {str(name): str(file) for name, file in stored.items()}
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            found.update(dict.fromkeys(file.keys(), path.name))
+    if not found:
+        pickles = sorted(p.name for p in [*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
+        hint = (
+            f"; {pickles[0]} is a pickle, which can run code: convert it with a tool that you trust in a place apart"
+            if pickles
+            else ""
+        )
+        raise FileNotFoundError(f"{folder} holds no safetensors weights{hint}")
+    return found
+
+
+def load_backbone(source: str | Path, dtype: torch.dtype, keys: Mapping[str, str] | None = None) -> Backbone:
+    """The decoder without its language-model head, from a folder or a hub id; `keys` turn stored names into its own."""
     with quiet():
         model, info = AutoModel.from_pretrained(
-            source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-        )
+            source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True,
+            **({"key_mapping": dict(keys)} if keys else {}),
+        )  # fmt: skip
     if info["missing_keys"]:
         missing = sorted(info["missing_keys"])
         raise ValueError(f"{source} lacks {len(missing)} weights of a {type(model).__name__}, {missing[0]} first")
     return model
+
+
+def load_native(folder: Path, dtype: torch.dtype, keys: Mapping[str, str] | None, base: str | None) -> Backbone:
+    """The decoder of a published checkpoint; of a bare adapter, its base with the adapter in it."""
+    if is_adapter(folder):
+        return graft_adapter(load_native(base_of(folder, base), dtype, keys, None), folder)
+    return load_backbone(folder, dtype, keys)
+
+
+def base_of(folder: Path, base: str | None) -> Path:
+    """The folder of the model that a bare adapter belongs to: `base`, or the one that it names."""
+    stored = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+    name = base or stored.get("base_model_name_or_path")
+    if not name:
+        raise ValueError(f"{folder / _ADAPTER} names no base model; give it: --set base=…")
+    return local_folder(name)
+
+
+def is_adapter(folder: Path) -> bool:
+    """A bare adapter: its base model is elsewhere."""
+    return (folder / _ADAPTER).is_file() and not (folder / "config.json").is_file()
 
 
 def context_length(backbone: Backbone) -> int | None:

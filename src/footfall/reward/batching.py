@@ -10,8 +10,6 @@ from torch import Tensor
 
 from footfall.reward.reading import Reading
 
-__all__ = ["Batch", "pack", "pad"]
-
 
 class Batch(NamedTuple):
     """Right-padded: ids are (N, T) for N traces of T tokens, positions (N, S) for S steps."""

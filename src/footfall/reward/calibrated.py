@@ -27,8 +27,6 @@ from footfall.judging import Traits, read_partial, traits
 from footfall.registry import create, parts, register
 from footfall.types import Judge, Judged, Judgement, Trajectory, content_key
 
-__all__ = ["QUANTILES", "Calibrated", "Calibration", "Kind", "calibrated", "fit", "fit_scores", "increasing", "pinball"]
-
 Floats = npt.NDArray[np.float64]
 Kind = Literal["temperature", "isotonic", "quantile"]
 QUANTILES = (0.1, 0.5, 0.9)

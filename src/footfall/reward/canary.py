@@ -16,8 +16,6 @@ import torch
 from footfall.reward.reading import Reading
 from footfall.types import Problem, Step, Trajectory
 
-__all__ = ["Canary", "CanaryError", "CanaryTrace", "Place", "check_canary", "default_pair", "make_canary"]
-
 CONSTANT = 1e-6
 
 

@@ -6,33 +6,22 @@ safetensors. A canary is scored at load: a trace of three steps must not get one
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel
 
 from footfall.encoding import check_round_trip
-from footfall.hashing import weights_fingerprint
-from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
+from footfall.loading import load_tokenizer, pick_device, pick_dtype
 from footfall.registry import register
-from footfall.reward.backbone import Backbone, context_length, graft_adapter
-from footfall.reward.canary import default_pair, refuse_constant
-from footfall.reward.family import Evidence, Family, recognise
-from footfall.reward.judge import StepHeadJudge
+from footfall.reward.backbone import Backbone, base_of, context_length, is_adapter, load_native, local_folder
+from footfall.reward.config import PRMConfig
+from footfall.reward.family import Evidence, Family, recognise, recognise_prm
+from footfall.reward.judge import PRMJudge, TooLong
 from footfall.reward.pieces import Writer
-from footfall.reward.reading import Reading
-from footfall.reward.running import TooLong
-from footfall.reward.step_model import StepModel
-from footfall.reward.tensors import local_folder
-from footfall.types import Judge, Trajectory, content_key
-
-__all__ = ["CheckpointModel", "Options", "checkpoint", "evidence", "load_native"]
-
-_ADAPTER = "adapter_config.json"
+from footfall.reward.prm import PRM, published_backbone
+from footfall.types import Judge
 
 
 @dataclass(frozen=True)
@@ -49,9 +38,9 @@ class Options:
     check: bool = True
     compile: bool | None = None
 
-    def judge(self, model: StepModel) -> StepHeadJudge:
+    def judge(self, model: PRM) -> PRMJudge:
         """A model of one pass as a judge that is run this way."""
-        return StepHeadJudge(
+        return PRMJudge(
             model, too_long=self.too_long, token_budget=self.token_budget, cache_tokens=self.cache_tokens,
             compile=self.compile,
         )  # fmt: skip
@@ -75,7 +64,7 @@ def checkpoint(
     options = Options(device, None, too_long, token_budget, cache_tokens, base, check, compile)
     if found.open is not None:
         return found.open(seen, found, options)
-    return options.judge(CheckpointModel.load(seen, found, options))
+    return options.judge(published(seen, found, options))
 
 
 def evidence(path: str | Path, base: str | None = None) -> Evidence:
@@ -84,118 +73,53 @@ def evidence(path: str | Path, base: str | None = None) -> Evidence:
 
     def tokenizer() -> Any:
         own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json"))
-        source = str(folder) if own or not _is_adapter(folder) else str(_base_of(folder, base))
+        source = str(folder) if own or not is_adapter(folder) else str(base_of(folder, base))
         loaded = load_tokenizer(source)
         check_round_trip(loaded, source)
         return loaded
 
-    return Evidence(folder, str(path), tokenizer, (lambda: _base_of(folder, base)) if _is_adapter(folder) else None)
+    return Evidence(folder, str(path), tokenizer, (lambda: base_of(folder, base)) if is_adapter(folder) else None)
 
 
-class CheckpointModel(StepModel):
-    """A published PRM: native backbone, its own head, and its family's layout."""
-
-    def __init__(self, backbone: Backbone, head: torch.nn.Module, writer: Writer, family: Family) -> None:
-        super().__init__()
-        self.backbone: Backbone = backbone
-        self.head = head
-        self.writer = writer
-        self.family = family
-        self.readout = family.readout
-        pad = writer.tokenizer.pad_token_id
-        self.pad_id: int = pad if pad is not None else 0
-
-    @classmethod
-    def load(cls, seen: Evidence, family: Family, options: Options) -> CheckpointModel:
-        """Ready to score: bfloat16 on CUDA and float32 elsewhere unless `options` say otherwise."""
-        place = pick_device(options.device)
-        writer = Writer(seen.tokenizer, seen.name)
-        backbone = load_native(seen.folder, options.dtype or pick_dtype(place), family.keys, options.base)
-        width: int = backbone.config.get_text_config().hidden_size
-        tensors = (
-            seen.tensors if not _is_adapter(seen.folder) else evidence(_base_of(seen.folder, options.base)).tensors
-        )
-        head = family.head.build(tensors, writer, width, family.readout.outputs)
-        model = cls(backbone, head, writer, family)
-        model.to(place).eval()
-        if options.check:
-            model.check(seen.name)
-        return model
-
-    @property
-    def kind(self) -> str:
-        return self.family.name
-
-    @property
-    def max_length(self) -> int:
-        known = [n for n in (self.family.context, context_length(self.backbone)) if n]
-        if not known:
-            raise ValueError(f"neither {self.family.name} nor the config of its backbone names a context length")
-        return min(known)
-
-    @property
-    def threshold(self) -> float | None:
-        return self.family.threshold
-
-    def read(self, trajectory: Trajectory) -> Reading:
-        """The family's layout as ids; a read for every step, or an error that names the trace."""
-        ((reading,),) = self._read([[trajectory]])
-        return reading
-
-    def reads(self, trajectory: Trajectory) -> list[Reading]:
-        return self.reads_of([trajectory])[0]
-
-    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
-        if not self.family.per_prefix:
-            return self._read([[t] for t in trajectories])
-        return self._read([[t.prefix(k) for k in range(1, len(t.steps) + 1)] for t in trajectories])
-
-    def _read(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Reading]]:
-        flat = [t for group in groups for t in group]
-        found = self.writer.read_many([(self.family.layout(self.writer, t), f"trajectory {t.id!r}") for t in flat])
-        for trajectory, reading in zip(flat, found, strict=True):
-            expected = 1 if self.family.per_prefix else len(trajectory.steps)
-            if len(reading.positions) != expected:
-                raise ValueError(
-                    f"trajectory {trajectory.id!r}: {len(reading.positions)} reads for {expected} steps; "
-                    f"the layout of {self.family.name} is wrong"
-                )
-        rest = iter(found)
-        return [[next(rest) for _ in group] for group in groups]
-
-    def check(self, source: str) -> None:
-        """Different steps must not all get one value."""
-        readings = [reading for t in default_pair() for reading in self.reads(t)]
-        refuse_constant([value for values in self.score(readings) for value in values], source)
-
-    def fingerprint(self) -> str:
-        return content_key(self.family.name, self.max_length, weights_fingerprint(self))[:12]
-
-
-def load_native(folder: Path, dtype: torch.dtype, keys: Mapping[str, str] | None, base: str | None) -> Backbone:
-    """The decoder of a checkpoint in transformers' own code; of an adapter, its base with the adapter in it."""
-    if _is_adapter(folder):
-        return graft_adapter(load_native(_base_of(folder, base), dtype, keys, None), folder)
-    with quiet():
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        model, info = AutoModel.from_pretrained(
-            folder, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True,
-            **({"key_mapping": dict(keys)} if keys else {}),
-        )  # fmt: skip
-    if info["missing_keys"]:
-        missing = sorted(info["missing_keys"])
-        raise ValueError(f"{folder} lacks {len(missing)} weights of a {type(model).__name__}, {missing[0]} first")
+def published(seen: Evidence, family: Family, options: Options) -> PRM:
+    """Ready to score: bfloat16 on CUDA and float32 elsewhere unless `options` say otherwise."""
+    place = pick_device(options.device)
+    backbone = load_native(seen.folder, options.dtype or pick_dtype(place), family.keys, options.base)
+    model = _with_head(backbone, seen, family, options.base)
+    model.to(place).eval()
+    if options.check:
+        model.check(seen.name)
     return model
 
 
-def _base_of(folder: Path, base: str | None) -> Path:
-    stored = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
-    name = base or stored.get("base_model_name_or_path")
-    if not name:
-        raise ValueError(f"{folder / _ADAPTER} names no base model; give it: --set base=…")
-    return local_folder(name)
+def to_train(path: str | Path, family: str | None, dtype: torch.dtype) -> PRM | None:
+    """A published PRM with its layout, head and read-out, all weights trainable; None: it is a plain decoder.
+
+    `family` None: only what is a PRM by its weights or its name is one.
+    """
+    seen = evidence(path)
+    found = recognise_prm(seen) if family is None else recognise(seen, family)
+    if found is None:
+        return None
+    if found.open is not None:
+        raise ValueError(
+            f"{seen.name} of the family {found.name} is not one head on one backbone: it cannot be trained"
+        )
+    backbone = published_backbone(seen.folder, found, dtype, None)
+    model = _with_head(backbone, seen, found, None)
+    model.requires_grad_(True)
+    return model
 
 
-def _is_adapter(folder: Path) -> bool:
-    """A bare adapter: its base model is elsewhere."""
-    return (folder / _ADAPTER).is_file() and not (folder / "config.json").is_file()
+def _with_head(backbone: Backbone, seen: Evidence, family: Family, base: str | None) -> PRM:
+    writer = Writer(seen.tokenizer, seen.name)
+    width: int = backbone.config.get_text_config().hidden_size
+    tensors = evidence(base_of(seen.folder, base)).tensors if is_adapter(seen.folder) else seen.tensors
+    head = family.head.build(tensors, writer, width, family.readout.outputs)
+    known = [n for n in (family.context, context_length(backbone)) if n]
+    if not known:
+        raise ValueError(f"neither {family.name} nor the config of its backbone names a context length")
+    config = PRMConfig(
+        backbone=seen.name, family=family.name, head=head.settings, readout=family.readout, max_length=min(known)
+    )
+    return PRM(backbone, seen.tokenizer, config, head=head, source=seen.name)

@@ -1,46 +1,43 @@
-"""What a step-head PRM needs to know besides its weights; stored as `step_head.json` beside them."""
+"""What a PRM needs to know besides its weights; stored as `step_head.json` beside them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import footfall
 from footfall.encoding import Template
+from footfall.reward.readout import MeanOfHeads, Readout, Several, readout_from
 from footfall.types import Json
 
-__all__ = ["CONFIG_FILE", "Read", "StepHeadConfig"]
-
 CONFIG_FILE = "step_head.json"
+FOOTFALL = "footfall"
+"""The family of PRMs that are trained here on a plain decoder."""
 Read = Literal["last", "marker"]
 
 
 @dataclass(frozen=True)
-class StepHeadConfig:
+class PRMConfig:
     """How a trace becomes ids, where a step's value is read and what the head's outputs mean."""
 
     backbone: str
     """Where the backbone came from: a folder or a hub id. With `lora` it is needed again at load."""
+    family: str = FOOTFALL
+    """Whose layout it has (`footfall list family`); the next four settings are those of the family `footfall`."""
     read: Read = "last"
     """`last`: at the step's last token, its separator included. `marker`: at a token put after each step."""
     marker: str | None = None
     """The marker's text; one token of the vocabulary."""
     marker_added: bool = False
     """The marker is not in the backbone's own vocabulary."""
-    classes: tuple[str, ...] = ()
-    """Names of the head's outputs in order; empty: one logit, squashed by a sigmoid."""
-    good: tuple[str, ...] = ()
-    """The classes whose probabilities add up to a step's value."""
-    heads: int = 0
-    """So many small networks whose mean is the value (`footfall.reward.ensemble`); 0: one linear layer."""
-    head_width: int = 128
-    """Of the hidden layers of these networks."""
-    columns: tuple[str, ...] = ()
-    """Names of outputs that each have a sigmoid of their own; the first is the value (`footfall.reward.several`)."""
     template: Template = field(default_factory=Template)
+    head: Mapping[str, Any] = field(default_factory=lambda: {"name": "linear"})
+    """The head as a registered part: its name and settings (`Head.settings`)."""
+    readout: Readout = field(default_factory=Readout)
+    """What the head's outputs mean, as a registered part."""
     max_length: int = 0
     """Tokens that fit in the context, markers included."""
     lora: bool = False
@@ -56,44 +53,96 @@ class StepHeadConfig:
             )
         if self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")
-        if len(set(self.classes)) != len(self.classes) or len(self.classes) == 1:
-            raise ValueError(f"classes must be two or more different names, or none for a single logit: {self.classes}")
-        if bool(self.classes) != bool(self.good) or not set(self.good) <= set(self.classes):
-            raise ValueError(f"good classes {self.good} must be named among the classes {self.classes}")
-        if self.heads < 0 or self.head_width < 1 or (self.heads and self.classes):
-            raise ValueError(
-                f"several heads give one logit each and go with no classes; got {self.heads} heads of width "
-                f"{self.head_width} with the classes {self.classes}"
-            )
-
-        if self.columns and (self.heads or self.classes or len(set(self.columns)) != len(self.columns)):
-            raise ValueError(f"the outputs {self.columns} must have different names, and go with no classes or heads")
 
     @property
-    def outputs(self) -> int:
-        return self.heads or len(self.classes) or len(self.columns) or 1
+    def classes(self) -> tuple[str, ...]:
+        return self.readout.classes
 
     @property
-    def good_index(self) -> list[int]:
-        """Positions of the good classes, looked up by name."""
-        return [self.classes.index(name) for name in self.good]
+    def good(self) -> tuple[str, ...]:
+        return self.readout.good
+
+    @property
+    def heads(self) -> int:
+        """Small networks whose mean is the value; 0: one head."""
+        return self.readout.members if isinstance(self.readout, MeanOfHeads) else 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of outputs that each have a sigmoid of their own; the first is the value."""
+        return self.readout.names if isinstance(self.readout, Several) else ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        shallow = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            **shallow, "template": asdict(self.template), "head": dict(self.head), "readout": self.readout.to_dict(),
+            "training": dict(self.training),
+        }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any], source: str) -> StepHeadConfig:
-        """From parsed JSON; `source` names the file in errors."""
-        unknown = sorted(set(given) - {f.name for f in fields(cls)})
-        if unknown or "backbone" not in given:
+    def from_dict(cls, given: Mapping[str, Any], source: str) -> PRMConfig:
+        """From parsed JSON, of earlier versions too; `source` names the file in errors."""
+        values = _from_earlier(given)
+        unknown = sorted(set(values) - {f.name for f in fields(cls)})
+        if unknown or "backbone" not in values:
             what = f"unknown field {unknown[0]!r}" if unknown else "no field 'backbone'"
             raise ValueError(f"{source}: {what}; was it written by another version of footfall?")
-        values = dict(given)
-        for name in ("classes", "good", "columns"):
-            values[name] = tuple(values.get(name, ()))
         if "template" in values:
             values["template"] = Template(**values["template"])
+        if isinstance(values.get("readout"), Mapping):
+            values["readout"] = readout_from(values["readout"])
         return cls(**values)
+
+    def address(self) -> dict[str, Any]:
+        """What of it is part of a model's name: all but where the backbone came from and how it was trained.
+
+        It is spelled as the first version did, field by field, so that models keep their names.
+        """
+        spelled: dict[str, Any] = {
+            "backbone": "", "read": self.read, "marker": self.marker, "marker_added": self.marker_added,
+            "classes": self.classes, "good": self.good, "template": asdict(self.template), "max_length": self.max_length,
+            "lora": self.lora, "version": "", "training": {},
+        }  # fmt: skip
+        if self.heads:
+            spelled |= {"heads": self.heads, "head_width": self.head.get("hidden", 128)}
+        if self.columns:
+            spelled["columns"] = self.columns
+        return spelled
+
+
+class Parts(NamedTuple):
+    """A head and a read-out that go together."""
+
+    head: Mapping[str, Any]
+    readout: Readout
+
+
+def parts_for(
+    classes: Sequence[str] = (), good: Sequence[str] = (), heads: int = 0, head_width: int = 128,
+    columns: Sequence[str] = (),
+) -> Parts:  # fmt: skip
+    """A linear head with one logit, named classes or named outputs; or so many small networks of this width."""
+    if heads < 0 or head_width < 1 or (heads and classes):
+        raise ValueError(
+            f"several heads give one logit each and go with no classes; got {heads} heads of width "
+            f"{head_width} with the classes {tuple(classes)}"
+        )
+    if columns and (heads or classes or len(set(columns)) != len(columns)):
+        raise ValueError(f"the outputs {tuple(columns)} must have different names, and go with no classes or heads")
+    if heads:
+        return Parts({"name": "heads", "hidden": head_width}, MeanOfHeads(members=heads))
+    if columns:
+        return Parts({"name": "linear"}, Several(names=tuple(columns)))
+    return Parts({"name": "linear"}, Readout("good" if classes else "sigmoid", tuple(classes), tuple(good)))
+
+
+def _from_earlier(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of today. Head and read-out were told by five fields before they were parts."""
+    values = dict(given)
+    old = {name: values.pop(name) for name in ("classes", "good", "heads", "head_width", "columns") if name in values}
+    if old:
+        values["head"], values["readout"] = parts_for(**old)
+    return values
 
 
 def read_json(folder: Path) -> dict[str, Any]:

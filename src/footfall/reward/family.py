@@ -1,33 +1,87 @@
-"""A family of published PRMs as data: how it is recognised, what it reads, its head, and what the outputs mean.
+"""A family of PRMs as data: how it is recognised, what it reads, its head, and what the outputs mean.
 
 A family is one registered function of about thirty lines that returns a `Family`. It is matched on what the checkpoint
 holds (config, tokenizer, tensors), so a fine-tune works under any name. Where several families look the same from outside
-(a causal LM that answers `+` or `-` is just a causal LM), the name decides, and if it cannot, the user does.
+(a causal LM that answers `+` or `-` is just a causal LM), the name decides, and if it cannot, the user does. PRMs that are
+trained here on a plain decoder are a family too (`families/footfall.py`), whose layout has settings.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from footfall.registry import create, parts
-from footfall.reward.heads import Head
+from footfall.reward.backbone import TensorFiles
+from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
+from footfall.reward.heads import StoredHead
 from footfall.reward.pieces import Piece, Writer
+from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
-from footfall.reward.tensors import TensorFiles
-from footfall.types import Trajectory
-
-if TYPE_CHECKING:
-    from footfall.types import Judge
-
-__all__ = ["Evidence", "Family", "Layout", "Match", "families", "recognise"]
+from footfall.types import Judge, Trajectory
 
 Layout = Callable[[Writer, Trajectory], list[Piece]]
 """The whole trace as pieces, with one read for each step."""
+
+
+class TraceLayout(Protocol):
+    """How a trace becomes ids and read positions: all that a PRM knows of it."""
+
+    tokenizer: Any
+    per_prefix: bool
+    """Each prefix of a trace is a sequence of its own, with one read."""
+
+    def read(self, trajectory: Trajectory) -> Reading:
+        """The ids for a trace, and where each step is read; with `per_prefix` the last step only."""
+        ...
+
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        """The sequences of each trace that together read all its steps; texts are tokenised together."""
+        ...
+
+    def prompt_end(self, trajectory: Trajectory) -> int | None:
+        """Where the value of the empty prefix can be read among the ids of `read`; None: the layout has no such place."""
+        ...
+
+
+class PieceLayout:
+    """The layout of a published family: pieces, written by the tokenizer of its checkpoint."""
+
+    def __init__(self, writer: Writer, family: Family) -> None:
+        self.writer = writer
+        self.tokenizer: Any = writer.tokenizer
+        self.family = family
+        self.per_prefix = family.per_prefix
+
+    def read(self, trajectory: Trajectory) -> Reading:
+        ((reading,),) = self._read([[trajectory]])
+        return reading
+
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        if not self.per_prefix:
+            return self._read([[t] for t in trajectories])
+        return self._read([[t.prefix(k) for k in range(1, len(t.steps) + 1)] for t in trajectories])
+
+    def prompt_end(self, trajectory: Trajectory) -> int | None:
+        return None
+
+    def _read(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Reading]]:
+        """A read for every step, or an error that names the trace."""
+        flat = [t for group in groups for t in group]
+        found = self.writer.read_many([(self.family.layout(self.writer, t), f"trajectory {t.id!r}") for t in flat])
+        for trajectory, reading in zip(flat, found, strict=True):
+            expected = 1 if self.per_prefix else len(trajectory.steps)
+            if len(reading.positions) != expected:
+                raise ValueError(
+                    f"trajectory {trajectory.id!r}: {len(reading.positions)} reads for {expected} steps; "
+                    f"the layout of {self.family.name} is wrong"
+                )
+        rest = iter(found)
+        return [[next(rest) for _ in group] for group in groups]
 
 
 @dataclass(frozen=True)
@@ -126,7 +180,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Family:
-    """One row of the table of published PRMs."""
+    """One row of the table of PRMs."""
 
     name: str
     published: tuple[str, ...]
@@ -134,7 +188,7 @@ class Family:
     licence: str
     match: Match
     layout: Layout
-    head: Head
+    head: StoredHead
     readout: Readout
     threshold: float | None = 0.5
     """The natural one: a step valued below is an error. None: the family names none."""
@@ -147,8 +201,16 @@ class Family:
     open: Callable[..., Judge] | None = None
     """For families that are not one head on one backbone: makes the judge from (evidence, family, options).
 
-    Also the way in for families that see images: a `Reading` holds ids only, and so does what `StepModel` runs.
+    Also the way in for families that see images: a `Reading` holds ids only, and so does what a `PRM` runs.
     """
+    made_layout: Callable[[Any, PRMConfig], TraceLayout] | None = None
+    """For a layout that has settings: makes it from (tokenizer, config) in place of `layout`."""
+
+    def layout_of(self, tokenizer: Any, config: PRMConfig, source: str) -> TraceLayout:
+        """The layout of one model of this family."""
+        if self.made_layout is not None:
+            return self.made_layout(tokenizer, config)
+        return PieceLayout(Writer(tokenizer, source), self)
 
 
 def families() -> dict[str, Family]:
@@ -166,9 +228,7 @@ def recognise(seen: Evidence, asked: str | None = None) -> Family:
         if objection:
             raise ValueError(f"{seen.name} is not of the family {asked}: {objection}")
         return known[asked]
-    objections = {name: family.match.objection(seen) for name, family in known.items()}
-    fitting = [family for name, family in known.items() if objections[name] is None]
-    chosen = [f for f in fitting if f.match.called(seen)] or [f for f in fitting if not f.match.named]
+    fitting, chosen = _candidates(seen, known)
     if len(chosen) == 1:
         return chosen[0]
     if chosen or fitting:
@@ -179,3 +239,22 @@ def recognise(seen: Evidence, asked: str | None = None) -> Family:
         )
     kind = seen.config.get("architectures") or [seen.config.get("model_type", "no config")]
     raise ValueError(f"{seen.name} ({', '.join(map(str, kind))}) fits none of the known families: {', '.join(known)}")
+
+
+def recognise_prm(seen: Evidence) -> Family | None:
+    """The family of a checkpoint that is a PRM by its weights or its name, one head on one backbone; None: a plain decoder."""
+    _, chosen = _candidates(seen, families())
+    if len(chosen) > 1:
+        raise ValueError(f"{seen.name} could be of the families {', '.join(f.name for f in chosen)}; name one of them")
+    return chosen[0] if chosen and chosen[0].open is None else None
+
+
+def _candidates(seen: Evidence, known: Mapping[str, Family]) -> tuple[list[Family], list[Family]]:
+    """The families that a checkpoint may be of, and those of them that it is by its name or, without one, by its weights.
+
+    A folder that was saved here says itself how it is read.
+    """
+    if (seen.folder / CONFIG_FILE).is_file():
+        return [known[FOOTFALL]], [known[FOOTFALL]]
+    fitting = [family for family in known.values() if family.match.objection(seen) is None]
+    return fitting, [f for f in fitting if f.match.called(seen)] or [f for f in fitting if not f.match.named]

@@ -1,33 +1,197 @@
-"""Heads of published PRMs as one small module in float32, built from the tensors of the checkpoint.
+"""Heads of PRMs: small modules in float32 that turn hidden states (…, H) into logits (…, K).
 
-A vocabulary pair at a marker needs two rows of the output matrix, not all 150,000: it is a class head like any other.
+    linear   W h + b
+    layers   several linear layers with ReLU between, as most published PRMs have
+    heads    networks side by side, one logit each (card: actprm)
+
+A head is a registered part: `settings` names it and holds what, with the width and the number of outputs, makes its shape, so
+that it is saved with its model. Where a published checkpoint keeps its head a `StoredHead` says. A vocabulary pair at a marker
+needs two rows of the output matrix, not all 150,000: it is a class head like any other.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 
+from footfall.registry import create, register
+from footfall.reward.backbone import TensorFiles
 from footfall.reward.pieces import Writer
-from footfall.reward.tensors import TensorFiles
-
-__all__ = ["Head", "LinearHead", "MeanOfRows", "VocabularyRows"]
 
 
-class Head(Protocol):
-    """Makes the module that turns hidden states (…, H) into logits (…, K)."""
+class Head(nn.Module):
+    """A head that can say what it is."""
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module: ...
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its name as a part, and its settings."""
+        raise NotImplementedError
 
 
-def linear(weight_KH: Tensor, bias_K: Tensor | None = None) -> nn.Linear:
+class Linear(nn.Linear, Head):
+    """One linear layer."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"name": "linear"} if self.bias is not None else {"name": "linear", "bias": False}
+
+
+class Layers(nn.Sequential, Head):
+    """Linear layers with ReLU between them; a single one too."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__(*[module for layer in layers for module in (nn.ReLU(), layer)][1:])
+
+    @property
+    def linear(self) -> list[nn.Linear]:
+        return [module for module in self if isinstance(module, nn.Linear)]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        hidden = [layer.out_features for layer in self.linear[:-1]]
+        return {"name": "layers", "hidden": hidden, "biases": [layer.bias is not None for layer in self.linear]}
+
+
+class Heads(Head):
+    """`members` networks H → hidden → hidden → 1 with ReLU; logits (…, members).
+
+    Each has its own random start, which is kept beside it: a small pull back to it keeps heads that see the same labels from
+    becoming one, so that they differ where there was nothing to learn from.
+    """
+
+    initial: Tensor
+
+    def __init__(self, width: int, members: int, hidden: int = 128, seed: int = 0) -> None:
+        super().__init__()
+        self.hidden = hidden
+        generator = torch.Generator().manual_seed(seed)
+        pairs = list(pairwise((width, hidden, hidden, 1)))
+        self.weights = nn.ParameterList(_uniform((members, a, b), a, generator) for a, b in pairs)
+        self.biases = nn.ParameterList(_uniform((members, b), a, generator) for a, b in pairs)
+        self.register_buffer("initial", parameters_to_vector(self.parameters()).detach().clone())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"name": "heads", "hidden": self.hidden}
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return through_members(hidden, self.weights, self.biases).squeeze(-1)
+
+    def drift(self) -> Tensor:
+        """Mean squared distance of all weights from where they began."""
+        return ((parameters_to_vector(self.parameters()) - self.initial) ** 2).mean()
+
+
+def through_members(hidden: Tensor, weights_EHD: Iterable[Tensor], biases_ED: Iterable[Tensor]) -> Tensor:
+    """States (…, H) through networks that stand side by side, ReLU between layers: (…, E, D)."""
+    x = hidden
+    for n, (weight_EHD, bias_ED) in enumerate(zip(weights_EHD, biases_ED, strict=True)):
+        into = "...h,ehd->...ed" if n == 0 else "...eh,ehd->...ed"
+        x = torch.einsum(into, x.relu() if n else x, weight_EHD) + bias_ED
+    return x
+
+
+def _uniform(shape: tuple[int, ...], taken: int, generator: torch.Generator) -> nn.Parameter:
+    """Even in ±1/√(inputs), as linear layers begin."""
+    bound = 1 / math.sqrt(taken)
+    return nn.Parameter((2 * torch.rand(shape, generator=generator) - 1) * bound)
+
+
+@register("head", "linear")
+def linear_head(width: int, outputs: int, seed: int = 0, bias: bool = True) -> Linear:
+    """One linear layer."""
+    return _drawn(width, outputs, bias, torch.Generator().manual_seed(seed))
+
+
+@register("head", "layers")
+def layered_head(
+    width: int, outputs: int, seed: int = 0, hidden: Sequence[int] = (), biases: Sequence[bool] | None = None
+) -> Layers:
+    """Linear layers with ReLU between them, of these hidden widths."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = list(pairwise((width, *hidden, outputs)))
+    kept = biases if biases is not None else [True] * len(sizes)
+    return Layers([_drawn(a, b, bias, generator) for (a, b), bias in zip(sizes, kept, strict=True)])
+
+
+@register("head", "heads")
+def small_networks(width: int, outputs: int, seed: int = 0, hidden: int = 128) -> Heads:
+    """As many small networks as there are outputs, each with a start of its own."""
+    return Heads(width, outputs, hidden, seed)
+
+
+def make_head(settings: Mapping[str, Any], width: int, outputs: int, seed: int = 0) -> Head:
+    """The head that `Head.settings` describes, with fresh weights."""
+    made: Head = create(
+        "head", settings["name"], width=width, outputs=outputs, seed=seed,
+        **{name: value for name, value in settings.items() if name != "name"},
+    )  # fmt: skip
+    return made
+
+
+def load_head(head: nn.Module, path: Path) -> None:
+    """Stored weights into a head of the same shape."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} has no {path.name}")
+    state = safetensors.torch.load_file(path)
+    for name, made in head.state_dict().items():
+        if name not in state:
+            raise ValueError(f"{path} holds no tensor {name!r}, the config says that the head has one")
+        shape, expected = tuple(state[name].shape), tuple(made.shape)
+        if shape != expected:
+            raise ValueError(f"{path} holds a head of shape {shape}, the config and backbone say {expected}")
+    head.load_state_dict(state)
+
+
+def _drawn(width: int, outputs: int, bias: bool, generator: torch.Generator) -> Linear:
+    """Small normal weights and no bias, without a look at the global generator."""
+    head: Linear = Linear(width, outputs, bias=bias, dtype=torch.float32, device="meta").to_empty(device="cpu")
+    with torch.no_grad():
+        head.weight.normal_(0.0, 0.02, generator=generator)
+        if bias:
+            head.bias.zero_()
+    return head
+
+
+def repeated(head: nn.Linear, classes: Sequence[str], good: Sequence[str], outputs: int) -> Linear:
+    """A linear layer whose outputs all are the one logit of `head`, or the difference of its two classes.
+
+    So a head with one output, or with a good and a bad class, becomes one with several: before any training every output says
+    what the head said (card: calibration-ias).
+    """
+    if len(classes) not in (0, 2) or len(good) != len(classes) // 2 or (not classes and head.out_features != 1):
+        raise ValueError(
+            f"a head with {head.out_features} outputs and the classes {tuple(classes)} has no single logit to begin from; "
+            "one output, or a good and a bad class, have"
+        )
+    sign = torch.tensor([1.0 if name in good else -1.0 for name in classes] or [1.0], device=head.weight.device)
+    wide: Linear = Linear(head.in_features, outputs, dtype=head.weight.dtype, device="meta")
+    wide = wide.to_empty(device=head.weight.device)
+    with torch.no_grad():
+        wide.weight.copy_((sign @ head.weight).expand(outputs, -1))
+        wide.bias.copy_(((sign @ head.bias) if head.bias is not None else wide.bias.new_zeros(())).expand(outputs))
+    return wide
+
+
+class StoredHead(Protocol):
+    """Where the checkpoints of a family keep their head: makes the module from their tensors."""
+
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head: ...
+
+
+def linear(weight_KH: Tensor, bias_K: Tensor | None = None) -> Linear:
     """A frozen linear layer with these weights."""
-    layer = nn.Linear(weight_KH.shape[1], weight_KH.shape[0], bias=bias_K is not None, device="meta")
+    layer = Linear(weight_KH.shape[1], weight_KH.shape[0], bias=bias_K is not None, device="meta")
     layer.weight = nn.Parameter(weight_KH.float(), requires_grad=False)
     if bias_K is not None:
         layer.bias = nn.Parameter(bias_K.float(), requires_grad=False)
@@ -39,9 +203,8 @@ class LinearHead:
     """Stored under `prefix`: one linear layer (`prefix.weight`) or several (`prefix.0.weight`, …) with ReLU between."""
 
     prefix: str
-    activation: Callable[[], nn.Module] = nn.ReLU
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         names = self._layers(tensors)
         layers = [_stored(tensors, name) for name in names]
         taken, given = width, outputs
@@ -54,8 +217,7 @@ class LinearHead:
                 f"{tensors.folder}: the head {self.prefix} gives {taken} outputs, its family has {given}; "
                 "it is of another family, or the wrong tensor was stored"
             )
-        between = [module for layer in layers for module in (self.activation(), layer)][1:]
-        return nn.Sequential(*between)
+        return Layers(layers)
 
     def _layers(self, tensors: TensorFiles) -> list[str]:
         if f"{self.prefix}.weight" in tensors:
@@ -73,7 +235,7 @@ class VocabularyRows:
 
     tokens: tuple[str, ...]
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         if len(self.tokens) != outputs:
             raise ValueError(f"{len(self.tokens)} tokens for {outputs} outputs")
         rows = [writer.id_of(token) for token in self.tokens]
@@ -93,7 +255,7 @@ class MeanOfRows:
 
     rows: int
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         name = output_matrix(tensors)
         stored = tensors.shape(name)[0]
         first_RH = tensors.rows(name, list(range(min(self.rows, stored))))
@@ -118,7 +280,7 @@ def output_matrix(tensors: TensorFiles) -> str:
     raise ValueError(f"{tensors.folder} has no output matrix: it is no causal language model")
 
 
-def _stored(tensors: TensorFiles, name: str) -> nn.Linear:
+def _stored(tensors: TensorFiles, name: str) -> Linear:
     bias = f"{name}.bias"
     weight = tensors.load(f"{name}.weight")
     if weight.dim() != 2:
@@ -128,7 +290,7 @@ def _stored(tensors: TensorFiles, name: str) -> nn.Linear:
     return linear(weight, tensors.load(bias) if bias in tensors else None)
 
 
-def _fitting(layer: nn.Linear, width: int, name: str) -> nn.Linear:
+def _fitting(layer: Linear, width: int, name: str) -> Linear:
     if layer.in_features != width:
         raise ValueError(f"{name} takes {layer.in_features} numbers, the model gives {width}")
     return layer

@@ -22,10 +22,8 @@ from transformers import DynamicCache
 
 from footfall.hashing import prefix_hashes
 from footfall.reward.batching import pack
+from footfall.reward.prm import PRM
 from footfall.reward.reading import Reading
-from footfall.reward.step_model import StepModel
-
-__all__ = ["PrefixCache"]
 
 Ids = tuple[int, ...]
 Keys = tuple[int, ...]
@@ -78,7 +76,7 @@ class _Job(NamedTuple):
 class PrefixCache:
     """Remembers up to `tokens` tokens of traces, the longest unused forgotten first."""
 
-    def __init__(self, model: StepModel, tokens: int) -> None:
+    def __init__(self, model: PRM, tokens: int) -> None:
         self.model = model
         self.tokens = tokens
         self._entries: OrderedDict[int, _Entry] = OrderedDict()

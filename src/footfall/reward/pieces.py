@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 from footfall.reward.reading import Reading
 
-__all__ = ["BOS", "CUT", "Cut", "Lead", "Piece", "Text", "Token", "Writer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Text:

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from footfall.encoding import Template, encode
 from footfall.types import Trajectory
 
-__all__ = ["PlainText", "Reading", "read_trace"]
-
 
 class Reading(NamedTuple):
     """Ids of a whole trace and the index at which each step's value is read."""

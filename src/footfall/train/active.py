@@ -36,12 +36,7 @@ from footfall.types import (
 )
 
 if TYPE_CHECKING:
-    from footfall.reward.judge import StepHeadJudge
-
-__all__ = [
-    "ActiveResult", "AtRandom", "Doubt", "Flags", "MostUncertain", "Round", "Selector", "Uncertain", "doubt", "flags",
-    "train_actively", "train_once_more", "until_first_error",
-]  # fmt: skip
+    from footfall.reward.judge import PRMJudge
 
 
 class Flags(NamedTuple):
@@ -179,7 +174,7 @@ class ActiveResult:
     cost: Cost = field(default_factory=Cost)
     """Of reading the pool, labelling and training."""
 
-    def judge(self, device: str | None = None) -> StepHeadJudge:
+    def judge(self, device: str | None = None) -> PRMJudge:
         """The last model, ready to score."""
         from footfall.reward.judge import step_head
 

@@ -22,8 +22,6 @@ from torch import Tensor
 from footfall.registry import register
 from footfall.train.objectives import Objective
 
-__all__ = ["CLASSES", "buffer", "buffer_loss", "last_labelled"]
-
 CLASSES = ("good", "bad", "buffer")
 
 

@@ -19,8 +19,6 @@ from footfall.train.active import Uncertain, until_first_error
 from footfall.train.self_training import pseudo_label
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged
 
-__all__ = ["Doubted", "FirstError", "Sure"]
-
 
 @dataclass(frozen=True)
 class Sure:

@@ -9,8 +9,6 @@ from typing import Any, Literal
 from footfall.encoding import Template
 from footfall.types import Json
 
-__all__ = ["TrainConfig"]
-
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -19,6 +17,9 @@ class TrainConfig:
     objective: str = "soft-bce"
     objective_options: Mapping[str, Json] = field(default_factory=dict)
     """Arguments of the objective, e.g. `{"threshold": 0.0}` for `bce`."""
+    family: str | None = None
+    """How the backbone is read. None: a published PRM as its family does, with its head, and a plain decoder with a fresh head;
+    a name of `footfall list family`: as that; `footfall`: with a fresh head, whatever it is."""
     marker: str | None = None
     """Read each step at this token, put after it. None: read at the step's own last token."""
     heads: int = 0
@@ -74,4 +75,6 @@ class TrainConfig:
             raise ValueError("patience needs held-out problems: set eval_share above 0")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As JSON has it; the family only where one is named, so that the plans of earlier runs stay what they were."""
+        given = asdict(self)
+        return given if self.family is not None else {k: v for k, v in given.items() if k != "family"}

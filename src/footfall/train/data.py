@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from footfall.reward.batching import pad
+from footfall.reward.prm import PRM
 from footfall.reward.reading import Reading
-from footfall.reward.step_head import StepHeadModel
 from footfall.train.decontaminate import normalise
 from footfall.train.objectives import Objective
 from footfall.types import Json, Judged, Judgement, Trajectory, content_key
-
-__all__ = ["DataReport", "Example", "collate", "data_key", "make_examples", "members", "split_by_problem"]
 
 MANY_VALUES = 20
 
@@ -59,29 +57,48 @@ class DataReport:
 
 
 def make_examples(
-    rows: Sequence[Judged], model: StepHeadModel, objective: Objective, too_long: Literal["error", "drop"]
+    rows: Sequence[Judged], model: PRM, objective: Objective, too_long: Literal["error", "drop"]
 ) -> tuple[list[Example], DataReport]:
-    """Examples of all rows that can be used, and a count of those that cannot. Nothing is cut."""
+    """Examples of all rows that can be used, and a count of those that cannot. Nothing is cut.
+
+    A row is one example; of a model that must see each prefix apart, one a labelled step.
+    """
+    used: list[Example] = []
     examples: list[Example] = []
     dropped: Counter[str] = Counter()
-    limit = model.step_config.max_length
+    limit = model.max_length
     for row in rows:
         if row.judgement is None or all(value is None for value in row.judgement.values):
             dropped["no labelled step"] += 1
             continue
-        example = _example(row.trajectory, row.judgement.check(row.trajectory), model, objective)
-        if len(example.reading.ids) <= limit:
-            examples.append(example)
+        whole = _example(row.trajectory, row.judgement.check(row.trajectory), model, objective)
+        longest = len(whole.reading.ids)
+        if longest <= limit:
+            used.append(whole)
+            examples += _prefixes(whole, model) if model.layout.per_prefix else [whole]
         elif too_long == "drop":
             dropped["too long"] += 1
         else:
             raise ValueError(
-                f"trajectory {row.trajectory.id!r} has {len(example.reading.ids)} tokens, the limit is {limit}; "
+                f"trajectory {row.trajectory.id!r} has {longest} tokens, the limit is {limit}; "
                 'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
             )
     if objective.together > 1:
         _refuse_parted(examples, dropped, objective)
-    return examples, _report(len(rows), examples, dropped)
+    return examples, replace(_report(len(rows), used, dropped), tokens=sum(len(e.reading.ids) for e in examples))
+
+
+def _prefixes(whole: Example, model: PRM) -> list[Example]:
+    """Each labelled step as the last one of a trace of its own."""
+    at = [k for k, labelled in enumerate(whole.mask) if labelled]
+    prefixes = [whole.trajectory.prefix(k + 1) for k in at]
+    return [
+        Example(
+            prefix, model.read(prefix), (whole.targets[k],), (whole.labels[k],), (True,),
+            tuple((column[k],) for column in whole.beside),
+        )
+        for k, prefix in zip(at, prefixes, strict=True)
+    ]  # fmt: skip
 
 
 def _refuse_parted(examples: Sequence[Example], dropped: Mapping[str, int], objective: Objective) -> None:
@@ -103,7 +120,7 @@ def members(groups: Sequence[int], together: int) -> list[int]:
     return [group * together + k for group in groups for k in range(together)]
 
 
-def _example(trajectory: Trajectory, judgement: Judgement, model: StepHeadModel, objective: Objective) -> Example:
+def _example(trajectory: Trajectory, judgement: Judgement, model: PRM, objective: Objective) -> Example:
     targets, labels = [], []
     for k, value in enumerate(judgement.values):
         if value is not None and not math.isfinite(value):

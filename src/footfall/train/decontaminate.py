@@ -15,8 +15,6 @@ from typing import Literal, NamedTuple
 
 from footfall.types import Problem
 
-__all__ = ["Overlap", "find_overlaps", "normalise"]
-
 _LATEX_NOISE = re.compile(r"\\(?:left|right|quad|qquad|displaystyle|[,;:!> ()\[\]])|\\\\|[$~]|\{\}")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\\[a-z]+|\d+(?:\.\d+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+|[^\s]")

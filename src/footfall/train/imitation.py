@@ -21,8 +21,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from footfall.encoding import Template, encode
 from footfall.types import Trajectory
 
-__all__ = ["Imitated", "ImitationConfig", "Lesson", "imitate", "lessons", "token_batches"]
-
 _NOT_LEARNED = -100
 
 

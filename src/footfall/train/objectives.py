@@ -1,14 +1,32 @@
-"""Training losses of step heads: pure functions of logits, targets and a mask of the labelled steps.
+"""Training losses of PRMs: pure functions of logits, targets and a mask of the labelled steps.
 
 Shapes: logits (..., K), targets and mask (...). A loss is a mean, and its objective says over what: over the labelled steps
 of all traces given, so that a long trace weighs more than a short one, or over traces or pairs. With no labelled step it
 is 0. A step without a label is masked by a boolean, never by a special value of its target.
+
+Losses of heads with several outputs, each with a sigmoid of its own (`footfall.reward.readout`):
+
+    quantile           mean over q of max((q−1)(p − s_q), q (p − s_q)),   s_q = σ(logit_q)      (card: calibration-ias)
+    value-and-reward   mean of (V − v)² and (R − r)²,   V = σ(logit_1), R = σ(logit_2)             (card: birm)
+
+v is a step's label, the chance to reach the right answer from there; r, whether the step is right, stands in an aspect of the
+same judgement. What differs from BiRM: outputs go through a sigmoid, a mean over labels takes the place of a sum over a batch,
+and there is no language-model loss, since a step head has no vocabulary.
+
+A token-level value model learns from outcomes alone: every token of a roll-out is a training position (card: vgs).
+
+    V(x_≤t) = softmax f(x_≤t)["correct"],   L = mean over roll-outs of  1/|mask| Σ_t mask_t CE(f(x_≤t), outcome)
+
+The classes are incorrect, correct and incomplete (no answer within the limit). The mask is 0 on the roll-in, which another
+policy wrote, so no gradient comes from there; a sequence with an empty mask counts as 0. Each roll-out weighs the same, however
+long it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -16,24 +34,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from footfall.registry import create, register
-from footfall.types import Json
-
-__all__ = [
-    "Objective",
-    "bce",
-    "bce_loss",
-    "bradley_terry",
-    "bradley_terry_loss",
-    "ce",
-    "ce_loss",
-    "labelled_mean",
-    "make_objective",
-    "mse",
-    "mse_loss",
-    "probability",
-    "soft_bce",
-    "soft_bce_loss",
-]
+from footfall.reward.readout import MeanOfHeads, Readout, Several
+from footfall.types import Json, Trajectory
 
 
 def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -69,6 +71,55 @@ def bradley_terry_loss(logits: Tensor, targets: Tensor, mask: Tensor, centering:
     sign_P2 = 2 * targets_P2.to(rewards_P2) - 1
     losses_P = -F.logsigmoid((sign_P2 * rewards_P2).sum(dim=-1)) + centering * rewards_P2.sum(dim=-1) ** 2
     return losses_P.sum() / max(1, len(losses_P))
+
+
+def pinball_loss(logits: Tensor, targets: Tensor, mask: Tensor, quantiles: Sequence[float]) -> Tensor:
+    """Each output is least wrong on average where it is its own quantile of the targets. Logits (..., Q)."""
+    _check_width(logits, len(quantiles))
+    q = torch.tensor(quantiles, device=logits.device, dtype=logits.dtype)
+    over = targets.unsqueeze(-1) - logits.sigmoid()
+    return labelled_mean(torch.maximum((q - 1) * over, q * over).mean(dim=-1), mask)
+
+
+def value_and_reward_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Squared errors of both outputs, over the labels of both: all shapes are (..., 2)."""
+    _check_width(logits, 2)
+    return labelled_mean((logits.sigmoid() - targets) ** 2, mask)
+
+
+def _check_width(logits: Tensor, outputs: int) -> None:
+    if logits.shape[-1] != outputs:
+        raise ValueError(f"this loss takes a head with {outputs} outputs, not {logits.shape[-1]}")
+
+
+class Ending(IntEnum):
+    """How a roll-out ended: the one label of all its tokens."""
+
+    INCORRECT = 0
+    CORRECT = 1
+    INCOMPLETE = 2
+
+
+def ending_of(trajectory: Trajectory) -> Ending:
+    """The label of a graded roll-out."""
+    if trajectory.answer is None:
+        return Ending.INCOMPLETE
+    return Ending.CORRECT if trajectory.correct else Ending.INCORRECT
+
+
+def token_values(logits: Tensor) -> Tensor:
+    """V at every token, from logits (..., 3)."""
+    return logits.softmax(dim=-1)[..., Ending.CORRECT]
+
+
+def token_value_loss(logits_NTC: Tensor, endings_N: Tensor, mask_NT: Tensor) -> Tensor:
+    """The loss of N roll-outs, each with one label for all its masked-in tokens."""
+    if mask_NT.dtype != torch.bool:
+        raise TypeError(f"the mask of roll-out tokens must be boolean, not {mask_NT.dtype}")
+    index_NT1 = endings_N.long()[:, None, None].expand(*mask_NT.shape, 1)
+    losses_NT = -logits_NTC.log_softmax(dim=-1).gather(-1, index_NT1).squeeze(-1)
+    sums_N = losses_NT.masked_fill(~mask_NT, 0.0).sum(dim=-1)
+    return (sums_N / mask_NT.sum(dim=-1).clamp(min=1)).mean()
 
 
 def _pairs(values: Tensor, mask: Tensor) -> Tensor:
@@ -133,6 +184,48 @@ def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
     """The registered objective `name` with these options."""
     objective: Objective = create("objective", name, **dict[str, Any](options))
     return objective
+
+
+def fitted_to(objective: Objective, readout: Readout, source: str = "the model") -> Objective:
+    """The objective as a model with this read-out learns it; refused where its outputs are not what the loss needs.
+
+    Classes are found by name, in any order. A loss of one output is fitted to the log-odds that the step is good, whatever the
+    outputs are; of several heads each is fitted to the same labels, and all weigh the same.
+    """
+    names = readout.names if isinstance(readout, Several) else ()
+    if isinstance(readout, MeanOfHeads):
+        return _on_heads(objective, readout.members)
+    if objective.columns != names or (objective.classes and _sides(objective) != _sides(readout)):
+        raise ValueError(
+            f"{source} has the classes {readout.classes} and the outputs {names}, the objective {objective.name} "
+            f"needs {objective.classes} and {objective.columns}"
+        )
+    if objective.columns or (objective.classes == readout.classes and readout.value in ("good", "sigmoid")):
+        return objective
+    if objective.classes:
+        order = [readout.classes.index(name) for name in objective.classes]
+        return _seen_by(objective, lambda logits: logits[..., order])
+    return _seen_by(objective, lambda logits: readout.log_odds(logits).unsqueeze(-1))
+
+
+def _sides(given: Objective | Readout) -> tuple[set[str], set[str]]:
+    return set(given.classes), set(given.good)
+
+
+def _seen_by(objective: Objective, view: Callable[[Tensor], Tensor]) -> Objective:
+    """The loss of what `view` makes of the logits."""
+    return replace(objective, loss=lambda logits, targets, mask: objective.loss(view(logits), targets, mask))
+
+
+def _on_heads(objective: Objective, heads: int) -> Objective:
+    if objective.classes or objective.columns or objective.together > 1:
+        raise ValueError(f"several heads give one logit each; {objective.name} needs classes, outputs or pairs")
+
+    def loss(logits_NSE: Tensor, targets_NS: Tensor, mask_NS: Tensor) -> Tensor:
+        targets, mask = (given.unsqueeze(-1).expand_as(logits_NSE) for given in (targets_NS, mask_NS))
+        return objective.loss(logits_NSE.unsqueeze(-1), targets, mask)
+
+    return replace(objective, name=f"{objective.name} on {heads} heads", loss=loss)
 
 
 @register("objective", "bce")
@@ -202,6 +295,38 @@ def bradley_terry(centering: float = 0.0) -> Objective:
         lambda label: label == 1,
         together=2,
         items=pairs,
+    )
+
+
+@register("objective", "quantile")
+def quantile(quantiles: tuple[float, ...] | list[float] = (0.1, 0.5, 0.9)) -> Objective:
+    """Pinball loss: outputs q10, q50, q90 of the success rate given as label; the one nearest to the median is the value.
+
+    From a trained PRM on (`--backbone FOLDER`) all of them begin as its value.
+    """
+    if len(set(quantiles)) != len(quantiles) or not quantiles or not all(0 < q < 1 for q in quantiles):
+        raise ValueError(f"quantiles are different numbers between 0 and 1, not {tuple(quantiles)}")
+    ranked = sorted(quantiles, key=lambda q: abs(q - 0.5))
+    names = tuple(f"q{100 * q:g}" for q in ranked)
+    return Objective(
+        f"quantile({', '.join(f'{q:g}' for q in sorted(ranked))})",
+        lambda logits, targets, mask: pinball_loss(logits, targets, mask, ranked),
+        probability,
+        lambda label: label > 0.5,
+        columns=names,
+    )
+
+
+@register("objective", "value-and-reward")
+def value_and_reward(aspect: str = "reward") -> Objective:
+    """Two outputs (BiRM): a value fitted to the labels, a reward fitted to this aspect of the same judgements."""
+    return Objective(
+        f"value-and-reward(aspect={aspect})",
+        value_and_reward_loss,
+        probability,
+        lambda label: label > 0.5,
+        columns=("value", "reward"),
+        beside=(aspect,),
     )
 
 

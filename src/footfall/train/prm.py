@@ -13,21 +13,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from footfall.loading import pick_device, quiet
-from footfall.reward.config import CONFIG_FILE
-from footfall.reward.step_head import StepHeadModel
-from footfall.train._run_folder import CHECKPOINTS, MODEL, close_run, find_canary, make_plan, open_run, training_facts
+from footfall.reward.checkpoint import to_train
+from footfall.reward.config import CONFIG_FILE, FOOTFALL
+from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
 from footfall.train.data import DataReport, Example, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
-from footfall.train.metrics import evaluate
-from footfall.train.objectives import Objective, make_objective
-from footfall.train.trainer import Progress, StepTrainer, callbacks_for, last_checkpoint, training_arguments
+from footfall.train.objectives import Objective, fitted_to, make_objective
+from footfall.train.run_folder import CHECKPOINTS, MODEL, close_run, find_canary, make_plan, open_run, training_facts
+from footfall.train.trainer import (
+    Progress,
+    StepTrainer,
+    callbacks_for,
+    evaluate,
+    last_checkpoint,
+    training_arguments,
+)
 from footfall.types import Cost, Judged, Problem
-
-__all__ = ["TrainResult", "train_prm"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class TrainResult:
     """Where the model is, how training went and what it cost."""
 
     folder: Path
-    """Of the model, for `StepHeadModel.load` or `create("reward", "step-head", path=…)`."""
+    """Of the model, for `PRM.load` or `create("reward", "step-head", path=…)`."""
     metrics: Mapping[str, float]
     """Of the held-out problems: loss, step_auc, accuracy_at_0.5, brier, steps; empty if none were held out."""
     curve: tuple[tuple[int, float], ...]
@@ -75,7 +79,7 @@ class TrainResult:
 
 def train_prm(
     rows: Sequence[Judged],
-    backbone: str | Path | StepHeadModel,
+    backbone: str | Path | PRM,
     config: TrainConfig,
     out: str | Path,
     *,
@@ -84,8 +88,9 @@ def train_prm(
     resume: bool = True,
     progress: Progress | None = None,
 ) -> TrainResult:
-    """Fit a step head to the rows' judgements. `backbone` is a decoder, a step-head folder to go on from, or a model
-    that was made in memory and is trained in place (its own reading and adapter hold, not the config's).
+    """Fit a PRM to the rows' judgements. `backbone` is a decoder, a published PRM or a folder of a trained one to go on from
+    (layout, head and read-out stay theirs), or a model that was made in memory and is trained in place (its own reading and
+    adapter hold, not the config's).
 
     `held_out` rows take the place of a held-out share of `rows`; the two must not share a problem. `against` are
     evaluation problems: rows about them are refused or dropped, as the config says. With `resume` the same call
@@ -101,12 +106,12 @@ def train_prm(
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
-    objective = _for_heads(objective, model.step_config.heads)
+    objective = fitted_to(objective, model.readout, str(model.prm_config.backbone))
     train_rows, held_rows = _split(rows, held_out, config)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     _refuse_nothing_to_learn(train, objective)
-    model.step_config = replace(model.step_config, training=training_facts(rows, objective, plan["data"], config))
+    model.prm_config = replace(model.prm_config, training=training_facts(rows, objective, plan["data"], config))
     trainer, seconds, done = _fit(model, objective, config, train, held, out / CHECKPOINTS, progress)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
@@ -162,19 +167,26 @@ def _split(
     return rows, held_out
 
 
-def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, objective: Objective) -> StepHeadModel:
-    if isinstance(backbone, StepHeadModel):
-        if _outputs(backbone) != (objective.classes, objective.columns):
-            raise ValueError(
-                f"the model has the classes {backbone.step_config.classes} and the outputs {backbone.step_config.columns}, "
-                f"not those of {objective.name}"
-            )
+def _fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Objective) -> PRM:
+    """The model that training begins with: one that is a PRM already, or a plain decoder with a fresh head."""
+    if isinstance(backbone, PRM):
         return backbone
-    if (Path(backbone) / CONFIG_FILE).is_file():
-        return _continued(Path(backbone), config, objective)
     # A frozen base may be half precision; weights that are trained stay float32 under autocast.
     frozen_half = config.lora_rank is not None and pick_device(config.device).type == "cuda"
-    return StepHeadModel.from_backbone(
+    dtype = torch.bfloat16 if frozen_half else torch.float32
+    known: PRM | None = None
+    if (Path(backbone) / CONFIG_FILE).is_file():
+        known = PRM.load(backbone, device="cpu", dtype=torch.float32, trainable=True)
+        if config.lora_rank is not None and not known.prm_config.lora:
+            raise ValueError(f"{backbone} was trained without lora; a further training cannot change that")
+        known.head.requires_grad_(True)
+    elif config.family != FOOTFALL:
+        known = to_train(backbone, config.family, dtype)
+        if known is not None and config.lora_rank is not None:
+            known.adapt(config.lora_rank, config.lora_alpha, config.seed)
+    if known is not None:
+        return _continued(known, str(backbone), config, objective)
+    return PRM.from_backbone(
         backbone,
         marker=config.marker,
         classes=objective.classes,
@@ -185,49 +197,27 @@ def _fresh_model(backbone: str | Path | StepHeadModel, config: TrainConfig, obje
         max_length=config.max_length,
         lora_rank=config.lora_rank,
         lora_alpha=config.lora_alpha,
-        dtype=torch.bfloat16 if frozen_half else torch.float32,
+        dtype=dtype,
         seed=config.seed,
     )
 
 
-def _for_heads(objective: Objective, heads: int) -> Objective:
-    """The objective of several heads: each is fitted to the same labels, all weigh the same."""
-    if not heads:
-        return objective
-    if objective.classes or objective.columns or objective.together > 1:
-        raise ValueError(f"several heads give one logit each; {objective.name} needs classes, outputs or pairs")
-
-    def loss(logits_NSE: Tensor, targets_NS: Tensor, mask_NS: Tensor) -> Tensor:
-        targets, mask = (given.unsqueeze(-1).expand_as(logits_NSE) for given in (targets_NS, mask_NS))
-        return objective.loss(logits_NSE.unsqueeze(-1), targets, mask)
-
-    return replace(objective, name=f"{objective.name} on {heads} heads", loss=loss)
-
-
-def _continued(folder: Path, config: TrainConfig, objective: Objective) -> StepHeadModel:
-    """A trained step head to go on from; its reading stays what it was."""
-    model = StepHeadModel.load(folder, device="cpu", dtype=torch.float32, trainable=True)
-    if objective.columns and not model.step_config.columns:
-        model.widen(objective.columns)
-    known = model.step_config
-    if _outputs(model) != (objective.classes, objective.columns):
-        raise ValueError(
-            f"{folder} has the classes {known.classes} and the outputs {known.columns}, the objective {objective.name} "
-            f"needs {objective.classes} and {objective.columns}"
-        )
-    if config.marker not in (None, known.marker) or (config.lora_rank is not None and not known.lora):
-        raise ValueError(
-            f"{folder} reads at {known.marker!r} with lora={known.lora}; a further training cannot change that"
-        )
+def _continued(model: PRM, source: str, config: TrainConfig, objective: Objective) -> PRM:
+    """A PRM to go on from; its layout and head stay what they were, but named outputs may take the place of its value."""
+    known = model.prm_config
+    if config.marker not in (None, known.marker):
+        raise ValueError(f"{source} reads at {known.marker!r}; a further training cannot change that")
     if config.heads not in (0, known.heads):
-        raise ValueError(f"{folder} has {known.heads} small heads; a further training cannot make them {config.heads}")
+        raise ValueError(f"{source} has {known.heads} small heads; a further training cannot make them {config.heads}")
+    if config.family not in (None, known.family):
+        raise ValueError(
+            f"{source} is of the family {known.family}; a further training cannot read it as {config.family}"
+        )
+    if objective.columns and not known.columns:
+        model.widen(objective.columns)
     if config.max_length is not None:
-        model.step_config = replace(known, max_length=min(known.max_length, config.max_length))
+        model.prm_config = replace(model.prm_config, max_length=min(known.max_length, config.max_length))
     return model
-
-
-def _outputs(model: StepHeadModel) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return model.step_config.classes, model.step_config.columns
 
 
 def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:
@@ -244,7 +234,7 @@ def _updates(examples: int, config: TrainConfig) -> int:
 
 
 def _fit(
-    model: StepHeadModel, objective: Objective, config: TrainConfig, train: Sequence[Example], held: Sequence[Example],
+    model: PRM, objective: Objective, config: TrainConfig, train: Sequence[Example], held: Sequence[Example],
     folder: Path, progress: Progress | None,
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
@@ -273,7 +263,7 @@ def _own_randomness() -> Iterator[None]:
             np.random.set_state(array)
 
 
-def _flops(model: StepHeadModel, tokens: float) -> float:
+def _flops(model: PRM, tokens: float) -> float:
     """2 forward and 2 backward a parameter and token, and 2 more for each one that is trained."""
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return (4.0 * model.size + 2.0 * trained) * tokens

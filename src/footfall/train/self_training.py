@@ -17,10 +17,6 @@ from footfall.store import Run
 from footfall.train.config import TrainConfig
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
-__all__ = [
-    "PairLabel", "SelfTrained", "Taught", "pair_label", "pseudo_label", "self_train_prm", "self_training",
-]  # fmt: skip
-
 M = TypeVar("M")
 R = TypeVar("R")
 

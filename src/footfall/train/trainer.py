@@ -1,4 +1,4 @@
-"""`transformers.Trainer` for step heads: the loss is a mean over what the objective counts, batches are of like length.
+"""`transformers.Trainer` for PRMs: the loss is a mean over what the objective counts, batches are of like length.
 
 What differs from the plain Trainer and why: the order of an epoch depends on seed and epoch alone, so that a resumed
 run sees what the undisturbed one saw; under accumulation and on several devices every item of the mean weighs the same;
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -21,14 +22,12 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traini
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from footfall.reward.ensemble import Heads
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.batching import pack
+from footfall.reward.heads import Heads
+from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, collate, members
-from footfall.train.metrics import evaluate
 from footfall.train.objectives import Objective
-
-__all__ = ["LengthGrouped", "Progress", "StepTrainer", "last_checkpoint", "training_arguments"]
 
 Progress = Callable[[int, int], None]
 """Told the number of updates done and to do, after each update."""
@@ -66,11 +65,11 @@ class LengthGrouped(Sampler[int]):
 
 
 class StepTrainer(Trainer):
-    """Fits a `StepHeadModel` to examples under an objective."""
+    """Fits a `PRM` to examples under an objective."""
 
     def __init__(
         self,
-        model: StepHeadModel,
+        model: PRM,
         objective: Objective,
         args: TrainingArguments,
         train: Sequence[Example],
@@ -151,7 +150,7 @@ class StepTrainer(Trainer):
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        """Only the trained weights, as safetensors; the finished model is written by `StepHeadModel.save`."""
+        """Only the trained weights, as safetensors; the finished model is written by `PRM.save`."""
         folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         state = self.step_model.state_dict() if state_dict is None else state_dict
@@ -168,6 +167,57 @@ class StepTrainer(Trainer):
             raise ValueError(
                 f"the checkpoint belongs to another model: it lacks {missing[:3]} and has {load_result.unexpected_keys[:3]}"
             )
+
+
+def roc_auc(scores: Sequence[float], good: Sequence[bool]) -> float | None:
+    """P(score of a good step > score of a bad one), ties count half; None if one of the two is absent."""
+    truth = np.asarray(good, dtype=bool)
+    n_good, n_bad = int(truth.sum()), int((~truth).sum())
+    if not n_good or not n_bad:
+        return None
+    values, rank_of = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)
+    counts = np.bincount(rank_of, minlength=len(values))
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[rank_of]
+    return float((ranks[truth].sum() - n_good * (n_good + 1) / 2) / (n_good * n_bad))
+
+
+@torch.inference_mode()
+def evaluate(
+    model: PRM, examples: Sequence[Example], objective: Objective, token_budget: int = 2048
+) -> dict[str, float]:
+    """Loss, step ROC-AUC, accuracy at 0.5 and Brier score over the labelled steps."""
+    was_training = model.training
+    model.eval()
+    loss, counted = 0.0, 0
+    values: list[float] = []
+    labels: list[float] = []
+    size = objective.together
+    lengths = [len(e.reading.ids) for e in examples]
+    longest = [max(lengths[at : at + size]) for at in range(0, len(lengths), size)]
+    for packed in pack(longest, max(1, token_budget // size)):
+        group = [examples[i] for i in members(packed, size)]
+        batch = {name: tensor.to(model.device) for name, tensor in collate(group, model.pad_id).items()}
+        targets, mask = batch.pop("targets"), batch.pop("mask")
+        logits = model(**batch)
+        items = int(objective.items(mask))
+        loss += float(objective.loss(logits, targets, mask)) * items
+        counted += items
+        own = mask if mask.dim() == 2 else mask[..., 0]
+        values.extend(model.readout.chances(logits)[own].tolist())
+        labels.extend(label for e in group for label, m in zip(e.labels, e.mask, strict=True) if m)
+    model.train(was_training)
+    return {"loss": loss / max(1, counted), **_metrics(values, labels, objective)}
+
+
+def _metrics(values: Sequence[float], labels: Sequence[float], objective: Objective) -> dict[str, float]:
+    good = [objective.is_good(label) for label in labels]
+    metrics = {
+        "accuracy_at_0.5": float(np.mean([(v > 0.5) == g for v, g in zip(values, good, strict=True)])),
+        "brier": float(np.mean([(v - g) ** 2 for v, g in zip(values, good, strict=True)])),
+        "steps": float(len(labels)),
+    }
+    auc = roc_auc(values, good)
+    return metrics if auc is None else {"step_auc": auc, **metrics}
 
 
 class _Reporter(TrainerCallback):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from footfall.reward.checkpoint import checkpoint, evidence
 from footfall.reward.family import Evidence, families, recognise
-from footfall.reward.judge import StepHeadJudge
+from footfall.reward.judge import PRMJudge
 from footfall.types import Problem, Step, Trajectory
 from tests.reward.families.zoo import ZOO, folder_of
 
@@ -43,9 +43,9 @@ def trace(steps: list[str] | tuple[str, ...], question: str = "What is 3 + 4?", 
 
 
 @cache
-def judge_of(name: str) -> StepHeadJudge:
+def judge_of(name: str) -> PRMJudge:
     judge = checkpoint(folder_of(name), token_budget=4096)
-    assert isinstance(judge, StepHeadJudge)
+    assert isinstance(judge, PRMJudge)
     return judge
 
 
@@ -134,6 +134,6 @@ def test_nothing_that_a_step_says_becomes_a_special_token(steps: list[str]) -> N
     """As many special tokens as for plain steps: those of the template, and the markers."""
     for name in ("qwen2.5-math-prm", "rlhflow", "math-shepherd"):
         model: Any = judge_of(name).model
-        special = set(model.writer.tokenizer.all_special_ids) | set(model.writer.tokenizer.added_tokens_decoder)
+        special = set(model.tokenizer.all_special_ids) | set(model.tokenizer.added_tokens_decoder)
         counts = [sum(i in special for i in model.read(trace(s)).ids) for s in (steps, ["x"] * len(steps))]
         assert counts[0] == counts[1]

@@ -10,8 +10,7 @@ import torch
 
 from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
-from footfall.reward.families.eurus import numbered_spans
-from footfall.reward.implicit import process_rewards, token_log_probs
+from footfall.reward.families.eurus import numbered_spans, process_rewards, token_log_probs
 from footfall.reward.pieces import Writer
 from tests.reward.families.reference import QUESTION, STEPS, next_logits, trace, values
 from tests.reward.families.zoo import adapter_folder

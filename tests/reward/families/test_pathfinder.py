@@ -10,7 +10,7 @@ import torch
 
 from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
-from footfall.reward.two_pass import NOT_AFTER_ERROR
+from footfall.reward.families.pathfinder import NOT_AFTER_ERROR
 from tests.reward.families.reference import QUESTION, STEPS, TOLERANCE, next_logits, trace
 from tests.reward.tiny_checkpoints import qwen_tokenizer, random_linear, save_checkpoint
 

@@ -7,7 +7,7 @@ from math import log
 import pytest
 
 from footfall.registry import create
-from footfall.reward.generative.executing import in_sandbox, observation
+from footfall.reward.generative.genprm import in_sandbox, observation
 from footfall.tools import Limits, Result, Sandbox, why_no_walls
 from tests.reward.generative.scripted import Asked, Scripted, trace
 

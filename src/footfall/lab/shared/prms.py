@@ -31,7 +31,7 @@ from footfall.types import Cost, Json, Judged, Judgement, Problem, Trajectory, c
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 if TYPE_CHECKING:
-    from footfall.reward.judge import StepHeadJudge
+    from footfall.reward.judge import PRMJudge
     from footfall.train.prm import TrainResult
 
 Labels = Literal["monte-carlo", "truth", "outcome"]
@@ -106,20 +106,20 @@ def train(
         return train_prm(rows, init or EMBEDDED, config, folder, against=against)
 
 
-def judge(trial: Trial, labels: Labels) -> StepHeadJudge:
+def judge(trial: Trial, labels: Labels) -> PRMJudge:
     """The model trained on these labels, ready to score."""
     from footfall.reward.judge import step_head
 
     return step_head(prm(trial, labels).folder, device="cpu")
 
 
-def untrained(trial: Trial) -> StepHeadJudge:
+def untrained(trial: Trial) -> PRMJudge:
     """The embedded backbone with a fresh head."""
     from footfall.policy.embedded import EMBEDDED
-    from footfall.reward.judge import StepHeadJudge
-    from footfall.reward.step_head import StepHeadModel
+    from footfall.reward.judge import PRMJudge
+    from footfall.reward.prm import PRM
 
-    return StepHeadJudge(StepHeadModel.from_backbone(EMBEDDED, seed=trial.seed))
+    return PRMJudge(PRM.from_backbone(EMBEDDED, seed=trial.seed))
 
 
 def judged_pool(trial: Trial, labels: Labels) -> list[Judgement]:

@@ -7,22 +7,24 @@ The squashing happens in the checkpoint's own `inference` method, member by memb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from footfall.registry import register
-from footfall.reward.ensemble import through_members
+from footfall.reward.backbone import TensorFiles
 from footfall.reward.families.qwen_math_prm import SYSTEM, chat_with_markers
 from footfall.reward.family import Family, Match
+from footfall.reward.heads import Head, through_members
 from footfall.reward.pieces import Writer
 from footfall.reward.readout import Readout
-from footfall.reward.tensors import TensorFiles
-
-__all__ = ["EnsembleHead", "actprm"]
 
 
-class Ensemble(nn.Module):
+class MeanOfMembers(Head):
     """Members side by side; gives their mean probability (…, 1)."""
 
     def __init__(self, weights_EHD: list[Tensor], biases_ED: list[Tensor]) -> None:
@@ -30,8 +32,24 @@ class Ensemble(nn.Module):
         self.weights = nn.ParameterList(nn.Parameter(w, requires_grad=False) for w in weights_EHD)
         self.biases = nn.ParameterList(nn.Parameter(b, requires_grad=False) for b in biases_ED)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        members, hidden = self.weights[0].shape[0], [weight.shape[2] for weight in self.weights[:-1]]
+        return {"name": "mean-of-members", "members": members, "hidden": hidden}
+
     def forward(self, hidden: Tensor) -> Tensor:
         return through_members(hidden, self.weights, self.biases).sigmoid().mean(dim=-2)
+
+
+@register("head", "mean-of-members")
+def mean_of_members(
+    width: int, outputs: int, seed: int = 0, members: int = 32, hidden: Sequence[int] = (128, 128)
+) -> MeanOfMembers:
+    """Small networks whose mean probability is the one output (ActPRM)."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = list(pairwise((width, *hidden, outputs)))
+    weights = [0.02 * torch.randn((members, a, b), generator=generator) for a, b in sizes]
+    return MeanOfMembers(weights, [torch.zeros(members, b) for _, b in sizes])
 
 
 @dataclass(frozen=True)
@@ -41,7 +59,7 @@ class EnsembleHead:
     prefix: str
     layers: tuple[str, ...]
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         names = [f"{self.prefix}.{layer}" for layer in self.layers]
         weights = [tensors.load(f"{name}.weight") for name in names]
         biases = [tensors.load(f"{name}.bias") for name in names]
@@ -55,7 +73,7 @@ class EnsembleHead:
             taken = weight_EHD.shape[2]
         if taken != outputs:
             raise ValueError(f"{tensors.folder}: {names[-1]} gives {taken} outputs, its family has {outputs}")
-        return Ensemble(weights, biases)
+        return MeanOfMembers(weights, biases)
 
 
 @register("family", "actprm")
@@ -72,5 +90,5 @@ def actprm() -> Family:
         layout=chat_with_markers(SYSTEM),
         head=EnsembleHead("score.model", ("nn1", "nn2", "nn_out")),
         # The head's output is the probability itself.
-        readout=Readout("raw"),
+        readout=Readout("raw", probability=True),
     )  # fmt: skip

@@ -10,17 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torch import nn
-
 from footfall.registry import register
+from footfall.reward.backbone import TensorFiles
 from footfall.reward.family import Family, Match
-from footfall.reward.heads import LinearHead
+from footfall.reward.heads import Head, LinearHead
 from footfall.reward.pieces import BOS, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
-from footfall.reward.tensors import TensorFiles
 from footfall.types import Trajectory
-
-__all__ = ["OnlyHead", "babelscape"]
 
 _DECODER = re.compile(r"(^|\.)(layers|embed_tokens|norm|lm_head|rotary_emb)\.")
 
@@ -29,7 +25,7 @@ _DECODER = re.compile(r"(^|\.)(layers|embed_tokens|norm|lm_head|rotary_emb)\.")
 class OnlyHead:
     """The one linear layer that is no part of the decoder, whatever its name."""
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         outside = [name for name in tensors.names if not _DECODER.search(name)]
         heads = sorted({name.rpartition(".")[0] for name in outside})
         if len(heads) != 1:
@@ -63,5 +59,5 @@ def babelscape() -> Family:
         ),
         layout=layout,
         head=OnlyHead(),
-        readout=Readout("raw"),
+        readout=Readout("raw", probability=True),
     )  # fmt: skip

@@ -9,8 +9,6 @@ from footfall.reward.pieces import BOS, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["er_prm"]
-
 MARK = " ки"
 
 

@@ -16,8 +16,6 @@ from footfall.reward.pieces import BOS, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["llemma"]
-
 _BLANK = re.compile(r"\n{2,}")
 
 

@@ -9,8 +9,6 @@ from footfall.reward.pieces import BOS, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["math_psa"]
-
 MARK = " \n\n\n\n\n"
 """A space and five newlines are one token; a step that ended in a space would have merged with it in joined text."""
 

@@ -9,8 +9,6 @@ from footfall.reward.pieces import BOS, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["math_shepherd"]
-
 
 def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """`question Step 1: … ки⏎Step 2: … ки`, tokenised as one text; the space before the mark keeps it one token."""

@@ -13,8 +13,6 @@ from footfall.reward.pieces import BOS, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["mathminos"]
-
 MARK = "и"
 
 

@@ -14,8 +14,6 @@ from footfall.reward.pieces import Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["pqm"]
-
 
 def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """`[INST] question  [/INST]`, then a line a step: `Step k: … [PRM]`."""

@@ -12,8 +12,6 @@ from footfall.reward.family import Family, Match
 from footfall.reward.heads import LinearHead
 from footfall.reward.readout import Readout
 
-__all__ = ["pure"]
-
 
 @register("family", "pure")
 def pure(separator: str = "\n") -> Family:

@@ -9,8 +9,6 @@ from footfall.reward.pieces import Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["chat_with_markers", "qwen_math_prm"]
-
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 """With a real backslash; the first model card passed a backspace."""
 

@@ -16,8 +16,6 @@ from footfall.reward.pieces import BOS, CUT, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["reasoneval_34b", "reasoneval_7b"]
-
 READOUT = Readout(
     "good",
     ("negative", "neutral", "positive"),

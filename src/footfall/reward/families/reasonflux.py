@@ -9,18 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safetensors.torch import load_file
-from torch import nn
 
 from footfall.registry import register
+from footfall.reward.backbone import TensorFiles
 from footfall.reward.families.qwen_math_prm import chat_with_markers
 from footfall.reward.family import Family, Match
-from footfall.reward.heads import LinearHead, linear
+from footfall.reward.heads import Head, LinearHead, linear
 from footfall.reward.pieces import BOS, Piece, Text, Writer
 from footfall.reward.readout import Readout
-from footfall.reward.tensors import TensorFiles
 from footfall.types import Trajectory
-
-__all__ = ["HeadFile", "reasonflux_1_5b", "reasonflux_7b"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class HeadFile:
 
     stem: str
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> nn.Module:
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         path = tensors.folder / f"{self.stem}.safetensors"
         if not path.is_file():
             raise ValueError(

@@ -9,8 +9,6 @@ from footfall.reward.pieces import Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["rlhflow"]
-
 
 def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """The history always shows `+`, even after a bad step; the pair is read one token before it."""

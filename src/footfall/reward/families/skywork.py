@@ -9,8 +9,6 @@ from footfall.reward.pieces import CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["skywork"]
-
 
 def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     """bos + problem + newline, then each step and one newline token, tokenised apart; a step has no newline inside."""

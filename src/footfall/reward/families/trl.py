@@ -13,8 +13,6 @@ from footfall.reward.pieces import CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["separated", "trl", "trl_blank_line"]
-
 ARCHITECTURES = tuple(
     f"{decoder}ForTokenClassification"
     for decoder in ("Qwen2", "Qwen3", "Llama", "Mistral", "Gemma", "Gemma2", "Phi", "Phi3", "Starcoder2", "StableLm")

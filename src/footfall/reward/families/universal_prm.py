@@ -13,8 +13,6 @@ from footfall.reward.pieces import CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["universal_prm", "universal_prm_reference"]
-
 NO_REFERENCE = "There is no reference answer for this question."
 
 

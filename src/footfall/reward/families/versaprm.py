@@ -9,8 +9,6 @@ from footfall.reward.pieces import BOS, CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
-__all__ = ["versaprm"]
-
 MARK = " \n\n\n\n"
 
 

@@ -23,8 +23,6 @@ from footfall.types import Cost, Message, Problem, Reason, Step, Trajectory, Unj
 if TYPE_CHECKING:
     from footfall.policy.torch_policy import TorchPolicy
 
-__all__ = ["Asker", "Reply", "Request"]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

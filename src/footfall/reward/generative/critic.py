@@ -16,8 +16,6 @@ from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudge
 
 _NOBODY = Unjudged(Reason.NOT_ASKED, "nobody was asked")
 
-__all__ = ["Critic", "Opinion", "Settled", "numbered", "say", "settle", "share_of_yes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Opinion:

@@ -16,8 +16,6 @@ from footfall.reward.generative.asking import Reply, Request
 from footfall.reward.generative.critic import Critic, Settled, say, unreadable, unusable
 from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged
 
-__all__ = ["FirstErrorCritic", "critic", "majority", "read_index"]
-
 QUESTION = """Below are a math problem and a solution to it. Each paragraph of the solution stands in a tag with its index, \
 and the indices start from 0.
 

@@ -8,7 +8,8 @@ src/prm_evaluation/genprm_inference.py, README). Where that code and the paper's
   word out and joins by one newline. The README's form is used;
 - that code values a critique without a verdict 0.5. Here it has no opinion.
 Model code runs only in the `execute` that the caller brings. Without it the code part is left out, as the original does
-when its budget is spent, and the judge's name says so.
+when its budget is spent, and the judge's name says so. In a sandbox (`in_sandbox`) every block runs by itself: names that an
+earlier block set are not there. (GenPRM's own code keeps them from block to block.)
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.asking import Reply, Request
 from footfall.reward.generative.critic import Critic, Opinion, Settled, settle
+from footfall.tools import Result, Sandbox
 from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudged
 
 _NO_VERDICT = Unjudged(Reason.UNREADABLE, "unparsable: the critique ends without Yes or No in a box")
-
-__all__ = ["Execute", "GenPRM", "genprm"]
 
 Execute = Callable[[str], str]
 """Runs one block of Python in a sandbox and gives what it printed, or what went wrong, as text."""
@@ -41,6 +41,24 @@ VERDICT_TOKENS = 20
 
 _CODE = re.compile(r"```python\s*(.*?)\s*```", re.DOTALL)
 _VERDICT = re.compile(r"boxed\{(?:\\text\{)?(Yes|No)\}")
+
+
+def in_sandbox(sandbox: Sandbox | None = None) -> Execute:
+    """An `execute` for GenPRM; by default a program has five seconds."""
+    walls = sandbox or Sandbox()
+    return lambda code: observation(walls.run(code), walls.limits.seconds)
+
+
+def observation(result: Result, seconds: float) -> str:
+    """What the critic reads: what was printed, and what ended the program if it did not end by itself."""
+    lines = [result.stdout.rstrip()] if result.stdout.strip() else []
+    if result.timed_out:
+        lines.append(f"Code execution time out: it was stopped after {seconds:g} seconds")
+    elif result.killed_by is not None:
+        lines.append(f"Code execution was stopped: {result.killed_by}")
+    elif not result.ok:
+        lines.append((result.stderr.strip() or f"exit code {result.exit_code}").splitlines()[-1])
+    return "\n".join(lines)
 
 
 @dataclass

@@ -15,8 +15,6 @@ from footfall.reward.generative.asking import Reply, Request
 from footfall.reward.generative.critic import Critic, Opinion, numbered, say, settle, unreadable, unusable
 from footfall.types import Judgement, Trajectory, Unjudged
 
-__all__ = ["PRMBenchCritic", "prmbench_critic", "read_scores"]
-
 KEYS = ("validity", "redundancy")
 SYSTEM = """You grade the steps of solutions to math problems. Give every step two scores between -1 and 1.
 validity: 1 if the step is surely right, -1 if it is surely wrong; an error in logic, calculation or use of the given facts \

@@ -20,8 +20,6 @@ from footfall.reward.generative.asking import Reply, Request
 from footfall.reward.generative.critic import Critic, Opinion, numbered, per_trace, say, settle, unusable
 from footfall.types import Judgement, Trajectory
 
-__all__ = ["PROMPT_SOURCE", "RPRM", "r_prm", "read_prompt"]
-
 PROMPT_SOURCE = "src/prompts/GenPRM/GenPRM-evaluate-new-for-train3.txt of NJUNLP/R-PRM"
 SYSTEM = "You are a helpful assistant."
 FIRST = "Since the Now Step is the first step, there are no Previous Steps."

@@ -20,8 +20,6 @@ from footfall.reward.generative.asking import Reply, Request
 from footfall.reward.generative.critic import Critic, Opinion, Settled, per_trace, say, settle, unreadable, unusable
 from footfall.types import AFTER_ERROR, Judgement, Trajectory, Unjudged
 
-__all__ = ["ThinkPRM", "read_verdicts", "thinkprm"]
-
 QUESTION = """You are given a math problem and a proposed step-by-step solution:
 
 [Math Problem]

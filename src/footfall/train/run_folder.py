@@ -22,13 +22,11 @@ from typing import Any
 import footfall
 from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.config import CONFIG_FILE
-from footfall.reward.step_head import StepHeadModel
+from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, data_key
 from footfall.train.objectives import Objective
 from footfall.types import Judged
-
-__all__ = ["CHECKPOINTS", "MODEL", "close_run", "find_canary", "make_plan", "open_run", "training_facts"]
 
 CANARY_FROM = 64
 """Examples among which the canary's pair is looked for."""
@@ -38,12 +36,12 @@ PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkp
 def make_plan(
     rows: Sequence[Judged],
     held_out: Sequence[Judged],
-    backbone: str | Path | StepHeadModel,
+    backbone: str | Path | PRM,
     objective: Objective,
     config: TrainConfig,
 ) -> dict[str, Any]:
     """All that a run's outcome depends on, as JSON has it: runs with equal plans are the same run."""
-    name = backbone.step_config.backbone if isinstance(backbone, StepHeadModel) else str(backbone)
+    name = backbone.prm_config.backbone if isinstance(backbone, PRM) else str(backbone)
     plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
     plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
     plan["config"] = json.loads(json.dumps(config.to_dict()))
@@ -73,7 +71,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
     return None
 
 
-def close_run(out: Path, model: StepHeadModel, canary: Canary, config: TrainConfig, result: Mapping[str, Any]) -> None:
+def close_run(out: Path, model: PRM, canary: Canary, config: TrainConfig, result: Mapping[str, Any]) -> None:
     """The finished model appears at once; checkpoints are needed no more."""
     partial = out / f"{MODEL}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -101,7 +99,7 @@ def training_facts(rows: Sequence[Judged], objective: Objective, key: str, confi
     }
 
 
-def find_canary(model: StepHeadModel, examples: Sequence[Example], objective: Objective) -> Canary:
+def find_canary(model: PRM, examples: Sequence[Example], objective: Objective) -> Canary:
     """The good step valued highest and the bad step valued lowest among the first examples, with their traces.
 
     Kept as text without the sampled ids, so that the tokenizer is checked too. A model that puts them the wrong way

@@ -1,0 +1,88 @@
+"""Published generative judges (GenPRM, ThinkPRM, R-PRM): plain causal LMs that write a critique; the name alone tells them.
+
+A checkpoint is opened as a policy and asked (`footfall.reward.generative`); there is no layout that is read in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from footfall.policy.torch_policy import TorchPolicy
+from footfall.registry import register
+from footfall.reward.checkpoint import Options
+from footfall.reward.family import Evidence, Family, Match
+from footfall.reward.generative.genprm import genprm
+from footfall.reward.generative.r_prm import PROMPT_SOURCE, r_prm
+from footfall.reward.generative.thinkprm import thinkprm
+from footfall.reward.heads import VocabularyRows
+from footfall.reward.pieces import Writer
+from footfall.reward.readout import Readout
+from footfall.types import Judge, Trajectory
+
+_HEADS = ("score.weight", "score.0.weight", "v_head.summary.weight")
+PROMPT_FILE = "prompt.txt"
+
+
+def policy_of(seen: Evidence, options: Options) -> TorchPolicy:
+    """The checkpoint as a writer."""
+    return TorchPolicy.load(seen.folder, options.device, label=Path(seen.name).name)
+
+
+def generative(
+    name: str, published: tuple[str, ...], licence: str, names: tuple[str, ...], open: Callable[..., Judge]
+) -> Family:
+    """A family that is opened as a whole; head and readout only say what its verdict is."""
+    return Family(
+        name=name, published=published, licence=licence,
+        match=Match(model_types=("qwen2",), absent=_HEADS, names=names, named=True),
+        layout=_no_layout, head=VocabularyRows(("Yes", "No")), readout=Readout("good", ("good", "bad"), ("good",)),
+        open=open,
+    )  # fmt: skip
+
+
+def _no_layout(writer: Writer, trajectory: Trajectory) -> NoReturn:
+    raise TypeError("a generative judge writes a critique; it has no layout that is read in one pass")
+
+
+@register("family", "genprm")
+def genprm_family() -> Family:
+    """GenPRM/GenPRM-1.5B, -7B and -32B: analysis of each step, then p(Yes)."""
+    published = ("GenPRM/GenPRM-1.5B", "GenPRM/GenPRM-7B", "GenPRM/GenPRM-32B")
+    return generative("genprm", published, "MIT (code); of the weights see the model card", ("genprm",), _open_genprm)
+
+
+@register("family", "thinkprm")
+def thinkprm_family() -> Family:
+    """launch/ThinkPRM-1.5B, -7B and -14B: a verification chain, then p(yes) for each prefix."""
+    published = ("launch/ThinkPRM-1.5B", "launch/ThinkPRM-7B", "launch/ThinkPRM-14B")
+    return generative("thinkprm", published, "Apache-2.0", ("thinkprm",), _open_thinkprm)
+
+
+@register("family", "r-prm")
+def r_prm_family() -> Family:
+    """kevinpro/R-PRM-7B-DPO: analyses of each step, then p(Yes), averaged over ten critiques."""
+    # "PathFinder-PRM-7B" and "ER-PRM" end in these letters too.
+    names = ("/r-prm", "r-prm-7b-dpo", "r-prm-7b-sft")
+    return generative("r-prm", ("kevinpro/R-PRM-7B-DPO",), "Apache-2.0", names, _open_r_prm)
+
+
+def _open_genprm(seen: Evidence, family: Family, options: Options) -> Judge:
+    """Without code: a sandbox cannot be named by a folder."""
+    return genprm(policy_of(seen, options))
+
+
+def _open_thinkprm(seen: Evidence, family: Family, options: Options) -> Judge:
+    return thinkprm(policy_of(seen, options))
+
+
+def _open_r_prm(seen: Evidence, family: Family, options: Options) -> Judge:
+    """The prompt is not shipped with the weights: it has to lie beside them."""
+    prompt = seen.folder / PROMPT_FILE
+    if not prompt.is_file():
+        raise FileNotFoundError(
+            f"{prompt} is missing: R-PRM was trained with one long prompt, which may not be shipped with Footfall; "
+            f"copy {PROMPT_SOURCE} there, or use the judge r-prm with --set prompt=FILE"
+        )
+    return r_prm(policy_of(seen, options), prompt)

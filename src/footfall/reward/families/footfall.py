@@ -1,0 +1,84 @@
+"""PRMs that `footfall train` makes of a plain decoder: a trace as its policy wrote it, read at the end of each step.
+
+The value stands at the step's own last token, or at a marker token put after it. Template and marker are settings of the model;
+so are head and read-out: one logit, named classes, named outputs, or many small networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from footfall.encoding import encode, texts_to_tokenise
+from footfall.registry import register
+from footfall.reward import backbone as backbones
+from footfall.reward.checkpoint import Options
+from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
+from footfall.reward.family import Evidence, Family, Match
+from footfall.reward.heads import VocabularyRows
+from footfall.reward.judge import PRMJudge
+from footfall.reward.pieces import Writer
+from footfall.reward.prm import PRM
+from footfall.reward.reading import PlainText, Reading, read_trace
+from footfall.reward.readout import Readout
+from footfall.types import Trajectory
+
+
+class StepEnds:
+    """The trace in the model's template; sampled ids are kept where the tokenizer is the one that made them."""
+
+    per_prefix = False
+
+    def __init__(self, tokenizer: Any, config: PRMConfig) -> None:
+        self.tokenizer: Any = tokenizer
+        self.template = config.template
+        self.text = PlainText(tokenizer, config.marker if config.marker_added else None)
+        self.marker_id = None if config.marker is None else _single_id(tokenizer, config.marker)
+
+    def read(self, trajectory: Trajectory) -> Reading:
+        return read_trace(self.text, trajectory, self.template, self.marker_id)
+
+    def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        prompts = {t.problem.text + self.template.prompt_end for t in trajectories}
+        with self.text.ahead([*prompts, *(text for t in trajectories for text in texts_to_tokenise(self.text, t))]):
+            return [[self.read(trajectory)] for trajectory in trajectories]
+
+    def prompt_end(self, trajectory: Trajectory) -> int | None:
+        """Without a marker the prompt's last token is read like the end of a step; a marker never stands there."""
+        length = encode(self.text, trajectory, self.template).prompt_length
+        return length - 1 if length and self.marker_id is None else None
+
+
+def _single_id(tokenizer: Any, marker: str) -> int:
+    found = backbones.marker_id(tokenizer, marker)
+    if found is None:
+        raise ValueError(f"the marker {marker!r} is not one token of the vocabulary")
+    return found
+
+
+@register("family", "footfall")
+def footfall() -> Family:
+    """What `footfall train` made, of a plain decoder or of a checkpoint of another family."""
+    return Family(
+        name=FOOTFALL,
+        published=(),
+        licence="that of the backbone",
+        match=Match(files=(CONFIG_FILE,)),
+        layout=_no_pieces,
+        # Both stand in the folder: it may hold a fine-tuned checkpoint of any family.
+        head=VocabularyRows(()),
+        readout=Readout("sigmoid"),
+        threshold=None,
+        open=_open,
+        made_layout=StepEnds,
+    )
+
+
+def _open(seen: Evidence, family: Family, options: Options) -> PRMJudge:
+    return options.judge(
+        PRM.load(seen.folder, device=options.device, dtype=options.dtype, base=options.base, check=options.check)
+    )
+
+
+def _no_pieces(writer: Writer, trajectory: Trajectory) -> NoReturn:
+    raise TypeError("a step head reads what the policy wrote; its layout is made of a template, not of pieces")
