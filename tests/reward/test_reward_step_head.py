@@ -328,3 +328,41 @@ def test_an_unjudgeable_trace_is_named() -> None:
     bare: Trajectory = trace("a", "", separator="", id="bare")
     with pytest.raises(ValueError, match=r"'bare': step 2"):
         JUDGES["last"].judge([bare])
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_empty_prefix_and_every_token_are_valued_in_the_same_pass(cached: bool) -> None:
+    m = MODELS["last"]
+    traces = list(some_traces(5))
+    plain = PRMJudge(m).judge(traces)
+    more = PRMJudge(m, initial=True, token_values=True, cache_tokens=4000 * cached).judge(traces)
+    assert_same(more, plain)
+    assert cached or [j.cost.scored_tokens for j in more] == [j.cost.scored_tokens for j in plain]
+    for t, said in zip(traces, more, strict=True):
+        encoded = encode(byte_tokenizer(), t, m.prm_config.template)
+        hidden = m.backbone(input_ids=torch.tensor([encoded.ids])).last_hidden_state[0]
+        every = torch.sigmoid(m.head(hidden)).squeeze(-1).tolist()
+        assert said.initial == pytest.approx(every[encoded.prompt_length - 1], abs=TOLERANCE)
+        flat = [value for own in said.token_values for value in own]
+        assert flat == pytest.approx(every[encoded.prompt_length : encoded.step_ends[-1] + 1], abs=TOLERANCE)
+        assert [own[-1] for own in said.token_values] == pytest.approx(list(said.values), abs=TOLERANCE)
+    assert all(j.initial is None and not j.token_values for j in plain), "off unless asked for"
+
+
+def test_a_trace_without_steps_has_a_value_of_its_empty_prefix_if_that_is_asked_for() -> None:
+    empty, other = PRMJudge(MODELS["last"], initial=True).judge([trace(), trace("a")])
+    assert empty.values == () and empty.initial == pytest.approx(other.initial, abs=TOLERANCE)
+    assert other.token_values == ()
+
+
+def test_steps_that_do_not_fit_have_no_tokens_either() -> None:
+    steps = ("3 + 4 = 7.", "b" * 10, "c" * 60)
+    judge = PRMJudge(model(max_length=50), too_long="partial", initial=True, token_values=True)
+    (said,) = judge.judge([trace(*steps)])
+    assert said.values[2] is None and [bool(own) for own in said.token_values] == [True, True, False]
+
+
+def test_a_model_that_reads_at_a_marker_has_no_values_of_other_tokens() -> None:
+    for initial in (True, False):
+        with pytest.raises(ValueError, match="at marks"):
+            PRMJudge(MODELS["marker"], initial=initial, token_values=not initial)

@@ -37,12 +37,14 @@ class Options:
     """Replaces the base model that an adapter names, or the reference of an implicit PRM."""
     check: bool = True
     compile: bool | None = None
+    initial: bool = False
+    token_values: bool = False
 
     def judge(self, model: PRM) -> PRMJudge:
         """A model of one pass as a judge that is run this way."""
         return PRMJudge(
             model, too_long=self.too_long, token_budget=self.token_budget, cache_tokens=self.cache_tokens,
-            compile=self.compile,
+            compile=self.compile, initial=self.initial, token_values=self.token_values,
         )  # fmt: skip
 
 
@@ -57,11 +59,13 @@ def checkpoint(
     base: str | None = None,
     check: bool = True,
     compile: bool | None = None,
+    initial: bool = False,
+    token_values: bool = False,
 ) -> Judge:
     """A published PRM of any known family, from a folder or a hub id."""
     seen = evidence(path, base)
     found = recognise(seen, family)
-    options = Options(device, None, too_long, token_budget, cache_tokens, base, check, compile)
+    options = Options(device, None, too_long, token_budget, cache_tokens, base, check, compile, initial, token_values)
     if found.open is not None:
         return found.open(seen, found, options)
     return options.judge(published(seen, found, options))

@@ -34,6 +34,8 @@ class TraceLayout(Protocol):
     tokenizer: Any
     per_prefix: bool
     """Each prefix of a trace is a sequence of its own, with one read."""
+    token_level: bool
+    """Any token from the prompt's end on can be read like the end of a step: nothing is put in to read at."""
 
     def read(self, trajectory: Trajectory) -> Reading:
         """The ids for a trace, and where each step is read; with `per_prefix` the last step only."""
@@ -43,13 +45,15 @@ class TraceLayout(Protocol):
         """The sequences of each trace that together read all its steps; texts are tokenised together."""
         ...
 
-    def prompt_end(self, trajectory: Trajectory) -> int | None:
-        """Where the value of the empty prefix can be read among the ids of `read`; None: the layout has no such place."""
+    def prompt_end(self, trajectory: Trajectory) -> int:
+        """Where the value of the empty prefix is read among the ids of `read`, of a layout at token level."""
         ...
 
 
 class PieceLayout:
     """The layout of a published family: pieces, written by the tokenizer of its checkpoint."""
+
+    token_level = False
 
     def __init__(self, writer: Writer, family: Family) -> None:
         self.writer = writer
@@ -66,8 +70,8 @@ class PieceLayout:
             return self._read([[t] for t in trajectories])
         return self._read([[t.prefix(k) for k in range(1, len(t.steps) + 1)] for t in trajectories])
 
-    def prompt_end(self, trajectory: Trajectory) -> int | None:
-        return None
+    def prompt_end(self, trajectory: Trajectory) -> int:
+        raise ValueError(f"the layout of {self.family.name} has no place to read the value of the empty prefix at")
 
     def _read(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Reading]]:
         """A read for every step, or an error that names the trace."""

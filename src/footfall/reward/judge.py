@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -38,10 +39,15 @@ def step_head(
     check: bool = True,
     cache_tokens: int = 0,
     compile: bool | None = None,
+    initial: bool = False,
+    token_values: bool = False,
 ) -> PRMJudge:
     """A PRM that `footfall train` made: each step's value is read from a head on a decoder."""
     model = PRM.load(path, device=device, base=base, check=check)
-    return PRMJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile)
+    return PRMJudge(
+        model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile, initial=initial,
+        token_values=token_values,
+    )  # fmt: skip
 
 
 class _Limits(NamedTuple):
@@ -120,14 +126,22 @@ class Runner:
 
 
 class _Read(NamedTuple):
-    """One trace: the sequences that are scored, how many steps they read, and where the others would have been read."""
+    """One trace: the sequences that are scored, and where the steps that do not fit would have been read."""
 
     readings: list[Reading]
     late: list[int]
+    start: int | None = None
+    """Where the empty prefix is read, if tokens are read too: the one sequence is then read from there on."""
+    ends: tuple[int, ...] = ()
+    """Where its steps are read then."""
 
 
 class PRMJudge:
-    """Values each step of a trace by what the model's head says where the step ends; see `Runner` for the options."""
+    """Values each step of a trace by what the model's head says where the step ends; see `Runner` for the options.
+
+    With `initial` it values the empty prefix too, at the prompt's end, and with `token_values` every token of each step: both
+    come from the same pass. Only a layout that puts nothing in to read at can do so.
+    """
 
     def __init__(
         self,
@@ -137,11 +151,18 @@ class PRMJudge:
         token_budget: int | None = None,
         cache_tokens: int = 0,
         compile: bool | None = None,
+        initial: bool = False,
+        token_values: bool = False,
     ) -> None:
         if too_long not in ("error", "partial"):
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
+        if (initial or token_values) and not model.layout.token_level:
+            raise ValueError(
+                f"a {model.kind} reads its values at marks: it has none at the prompt's end or at other tokens"
+            )
         self.model = model
         self.too_long = too_long
+        self.initial, self.token_values = initial, token_values
         self.runner = Runner(model, token_budget, cache_tokens, compile)
         self._name = f"{model.kind}@{model.fingerprint()}"
 
@@ -159,18 +180,19 @@ class PRMJudge:
         self.runner.forget()
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        """One judgement a trace, in order. A trace without steps costs nothing and gets no values."""
-        found = iter(self.model.reads_of([t for t in trajectories if t.steps]))
-        read = [self._fit(t, next(found)) if t.steps else _Read([], []) for t in trajectories]
+        """One judgement a trace, in order. A trace without steps gets no values, and costs nothing but with `initial`."""
+        some = [bool(t.steps) or self.initial for t in trajectories]
+        found = iter(self.model.reads_of([t for t, read in zip(trajectories, some, strict=True) if read]))
+        read = [
+            self._fit(t, next(found)) if wanted else _Read([], []) for t, wanted in zip(trajectories, some, strict=True)
+        ]
         logits, costs = self.runner.run([reading for r in read for reading in r.readings])
         judgements = []
         at = 0
         for trajectory, r in zip(trajectories, read, strict=True):
             own = slice(at, at + len(r.readings))
             at = own.stop
-            judgements.append(
-                self._judgement(trajectory, r.late, logits[own], Cost.total(costs[own])).check(trajectory)
-            )
+            judgements.append(self._judgement(trajectory, r, logits[own], Cost.total(costs[own])).check(trajectory))
         return judgements
 
     def _fit(self, trajectory: Trajectory, whole: Sequence[Reading]) -> _Read:
@@ -189,12 +211,25 @@ class PRMJudge:
             fitting = reading.fitting(limit)
             late += reading.positions[len(fitting.positions) :]
             readings += [fitting] if fitting.positions else []
-        return _Read(readings, late)
+        if not (self.initial or self.token_values) or not readings:
+            return _Read(readings, late)
+        start, (ids, ends) = self.model.layout.prompt_end(trajectory), readings[0]
+        wanted = range(start, max((start, *ends)) + 1) if self.token_values else (start, *ends)
+        return _Read([Reading(ids, tuple(wanted))], late, start, ends)
 
-    def _judgement(
-        self, trajectory: Trajectory, late: Sequence[int], logits: Sequence[Tensor], cost: Cost
-    ) -> Judgement:
+    def _judgement(self, trajectory: Trajectory, read: _Read, logits: Sequence[Tensor], cost: Cost) -> Judgement:
         logits_SK = torch.cat(list(logits)) if logits else torch.zeros(0, self.model.readout.outputs)
+        late, initial = read.late, None
+        tokens: tuple[tuple[float, ...], ...] = ()
+        if read.start is not None:
+            row = {position: k for k, position in enumerate(read.readings[0].positions)}
+            every = self.model.values(logits_SK).tolist()
+            initial = every[0] if self.initial else None
+            if self.token_values:
+                bounds = pairwise([read.start, *read.ends])
+                own = [tuple(every[row[before] + 1 : row[end] + 1]) for before, end in bounds]
+                tokens = (*own, *[()] * len(late))
+            logits_SK = logits_SK[[row[end] for end in read.ends]]
         values, aspects = self.model.columns(logits_SK)
         missing = (None,) * len(late)
         holds = f"the context holds {self.model.max_length}"
@@ -202,5 +237,5 @@ class PRMJudge:
         return Judgement(
             trajectory.id, values + missing, self.name,
             aspects={name: column + missing for name, column in aspects.items()},
-            failures=failures_of([*[None] * len(values), *reasons]), cost=cost,
+            failures=failures_of([*[None] * len(values), *reasons]), cost=cost, initial=initial, token_values=tokens,
         )  # fmt: skip

@@ -34,6 +34,7 @@ class StepEnds:
         self.template = config.template
         self.text = PlainText(tokenizer, config.marker if config.marker_added else None)
         self.marker_id = None if config.marker is None else _single_id(tokenizer, config.marker)
+        self.token_level = self.marker_id is None
 
     def read(self, trajectory: Trajectory) -> Reading:
         return read_trace(self.text, trajectory, self.template, self.marker_id)
@@ -43,10 +44,12 @@ class StepEnds:
         with self.text.ahead([*prompts, *(text for t in trajectories for text in texts_to_tokenise(self.text, t))]):
             return [[self.read(trajectory)] for trajectory in trajectories]
 
-    def prompt_end(self, trajectory: Trajectory) -> int | None:
-        """Without a marker the prompt's last token is read like the end of a step; a marker never stands there."""
+    def prompt_end(self, trajectory: Trajectory) -> int:
+        """The prompt's last token is read like the end of a step."""
         length = encode(self.text, trajectory, self.template).prompt_length
-        return length - 1 if length and self.marker_id is None else None
+        if length == 0:
+            raise ValueError(f"trajectory {trajectory.id!r} has an empty prompt: nothing stands before its first step")
+        return length - 1
 
 
 def _single_id(tokenizer: Any, marker: str) -> int:
