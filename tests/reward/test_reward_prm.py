@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from footfall.judging import traits
 from footfall.registry import create, parts
 from footfall.reward.checkpoint import Options, checkpoint, evidence, published, to_train
 from footfall.reward.config import CONFIG_FILE, PRMConfig
@@ -72,7 +73,7 @@ def test_every_family_is_saved_with_its_layout_head_and_readout(name: str, tmp_p
     before = checkpoint(folder, device="cpu")
     for after in (step_head(tmp_path, device="cpu"), checkpoint(tmp_path, device="cpu")):
         assert after.name == before.name
-        assert getattr(after, "threshold", None) == getattr(before, "threshold", None)
+        assert traits(after).threshold == traits(before).threshold
         for one, other in zip(values(after), values(before), strict=True):
             assert one == pytest.approx(other, abs=1e-6)
 

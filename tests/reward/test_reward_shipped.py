@@ -67,7 +67,7 @@ def test_a_finished_export_knows_its_threshold_and_is_checked_when_it_is_loaded(
     with pytest.raises(ValueError, match="no canary"):
         opened(shipped)
     finish_export(shipped, opened(shipped, check=False), {"threshold": 0.31})
-    assert traits(opened(shipped)).threshold == 0.31
+    assert opened(shipped).threshold == 0.31
     head = safetensors.torch.load_file(shipped / "head.safetensors")
     safetensors.torch.save_file({name: tensor + 0.5 for name, tensor in head.items()}, shipped / "head.safetensors")
     with pytest.raises(CanaryError, match="when the model was saved"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from footfall.judging import traits
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.pure import pure
 from footfall.reward.families.reasoneval import READOUT
@@ -75,7 +76,7 @@ def test_two_labels_are_read_at_the_separator_that_the_name_says(name: str, sepa
 
     judge = checkpoint(made.folder)
     assert values(judge, trace()) == pytest.approx(prefix_by_prefix(score, STEPS), abs=TOLERANCE)
-    assert getattr(judge, "threshold", None) == (0.0 if "PURE" in name else 0.5)
+    assert traits(judge).threshold == (0.0 if "PURE" in name else 0.5)
 
 
 def test_trl_puts_bos_in_front_once_where_the_tokenizer_has_one(tmp_path: Path) -> None:

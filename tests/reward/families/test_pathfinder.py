@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from footfall.judging import traits
 from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.pathfinder import NOT_AFTER_ERROR
@@ -74,8 +75,9 @@ def test_the_threshold_lies_between_a_failed_step_and_any_value(tiny: tuple[Path
     folder, *_ = tiny
     judge: Any = checkpoint(folder)
     judgement = judge.judge([trace(*LONG)])[0]
-    assert judge.threshold == 0.0
-    assert judgement.first_below(judge.threshold) == judgement.values.index(-1.0)
+    threshold = traits(judge).threshold
+    assert threshold == 0.0
+    assert judgement.first_below(threshold) == judgement.values.index(-1.0)
 
 
 def test_stopping_at_the_first_error_says_so_of_the_steps_after_it(tiny: tuple[Path, Any, Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from footfall.judging import traits
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.llemma import llemma as llemma_family
 from tests.reward.families.head_checkpoints import (
@@ -39,7 +40,7 @@ def test_mathminos_gives_the_raw_logit_at_the_mark_with_its_space(tmp_path: Path
 
     judge = checkpoint(tmp_path)
     assert judge.name.startswith("mathminos@")
-    assert getattr(judge, "threshold", None) == 0.0
+    assert traits(judge).threshold == 0.0
     assert values(judge, trace()) == pytest.approx(prefix_by_prefix(score, STEPS), abs=TOLERANCE)
 
 
@@ -149,5 +150,5 @@ def test_pqm_gives_the_raw_q_value_at_its_token(wrapped: bool, tmp_path: Path) -
 
     judge = checkpoint(tmp_path)
     assert judge.name.startswith("pqm@")
-    assert getattr(judge, "threshold", 0.5) is None
+    assert traits(judge).threshold is None
     assert values(judge, trace()) == pytest.approx(prefix_by_prefix(score, STEPS), abs=TOLERANCE)

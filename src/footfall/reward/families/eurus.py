@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from footfall.hashing import weights_fingerprint
+from footfall.judging import Traits
 from footfall.loading import pick_device, pick_dtype
 from footfall.registry import register
 from footfall.reward.backbone import Backbone, TensorFiles, context_length, load_native
@@ -107,7 +108,7 @@ class LogProbs(nn.Module):
 class ImplicitJudge:
     """Values each step by how much more the policy than the reference would have written what stands up to its end."""
 
-    threshold = 0.5
+    traits = Traits(threshold=0.5)
     """q = 0. The authors tune one on the data they report, within about .01 of this."""
 
     def __init__(
