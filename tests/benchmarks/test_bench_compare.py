@@ -18,7 +18,7 @@ from footfall.benchmarks.scores import Scores
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import paired_resamples
 from footfall.metrics.sanity import Oracle, RandomJudge, always_right, always_wrong
-from footfall.reports.compare_page import comparison_page, comparison_tables
+from footfall.reports.bench_page import comparison_page, comparison_tables
 from footfall.types import Judge, Judgement, Problem, Step, Trajectory
 
 

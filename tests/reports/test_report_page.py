@@ -9,14 +9,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from markupsafe import Markup
 
-from footfall.reports._blocks import Section, figure, page, table
-from footfall.reports._calibration import Bin
-from footfall.reports._demo_types import Comparison, CostRow, DemoReport, LabelPair, StepView, TraceView
-from footfall.reports._lines import Point
-from footfall.reports._traces import trace_verdict
-from footfall.reports.demo_page import cost_table, report_html, verdict, write_report
-from footfall.reports.svg import Markup
+from footfall.reports.charts import Bin, Point
+from footfall.reports.demo_page import (
+    Comparison,
+    DemoReport,
+    LabelPair,
+    StepView,
+    TraceView,
+    report_html,
+    trace_verdict,
+    verdict,
+    write_report,
+)
+from footfall.reports.pages import CostRow, Section, cost_table, figure, page, table
 from footfall.types import Cost
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>\"&</style></title>\x00\ud800"

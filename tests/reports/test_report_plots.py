@@ -11,10 +11,19 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from footfall.reports._bars import Bar, BarGroup, bar_chart
-from footfall.reports._calibration import Bin, mean_absolute_error, reliability_diagram, scatter
-from footfall.reports._lines import Point, Series, line_chart
-from footfall.reports.plots import accuracy_svg
+from footfall.reports.charts import (
+    Bar,
+    BarGroup,
+    Bin,
+    Point,
+    Series,
+    accuracy_svg,
+    bar_chart,
+    calibration_plot,
+    line_chart,
+    mean_absolute_error,
+    scatter,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '</text></svg><script>alert("1")</script><svg onload=alert(1)>\x00'
@@ -44,8 +53,8 @@ CHARTS: dict[str, Callable[[], str]] = {
     "huge values": lambda: _line(points=[Point(1e6, -3e9), Point(2e6, 4e9)]),
     "tiny values": lambda: _line(points=[Point(1e-6, 1e-9), Point(2e-6, 2e-9)]),
     "evil names": lambda: _line(EVIL),
-    "reliability": lambda: reliability_diagram(BINS, label=EVIL, title=EVIL),
-    "one bin": lambda: reliability_diagram([Bin(0.5, 0.5, 1)], label="r"),
+    "reliability": lambda: calibration_plot(BINS, label=EVIL, title=EVIL),
+    "one bin": lambda: calibration_plot([Bin(0.5, 0.5, 1)], label="r"),
     "scatter": lambda: scatter([(0.1, 0.2), (1.0, 1.0), (0.0, 0.0)], label=EVIL),
     "one dot": lambda: scatter([(0.5, 0.5)], label="s"),
     "equal dots": lambda: scatter([(7.0, 7.0)] * 9, label="s"),
@@ -115,7 +124,7 @@ def test_a_value_that_is_not_a_number_is_refused_by_name(bad: float) -> None:
     with pytest.raises(ValueError, match=r"series 'majority', point 1: high"):
         accuracy_svg({"majority": [Point(1, 0.5, 0.4, bad)]})
     with pytest.raises(ValueError, match=r"bin 2: observed"):
-        reliability_diagram([Bin(0.5, 0.5, 3), Bin(0.5, bad, 3)], label="r")
+        calibration_plot([Bin(0.5, 0.5, 3), Bin(0.5, bad, 3)], label="r")
     with pytest.raises(ValueError, match=r"scatter 's', point 1: label"):
         scatter([(0.5, bad)], label="s")
     with pytest.raises(ValueError, match=r"group 'MATH', bar 'ours': low"):
@@ -130,7 +139,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_fix() -> None:
     with pytest.raises(ValueError, match="'majority' has no points"):
         accuracy_svg({"majority": []})
     with pytest.raises(ValueError, match="between 0 and 1"):
-        reliability_diagram([Bin(1.5, 0.5, 3)], label="r")
+        calibration_plot([Bin(1.5, 0.5, 3)], label="r")
     with pytest.raises(ValueError, match="lo < hi"):
         line_chart([Series("a", [Point(1, 0.5)])], label="l", x_label="x", y_label="y", y_range=(0.5, 0.5))
 
@@ -139,7 +148,7 @@ def test_a_chart_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="has no series"):
         accuracy_svg({})
     with pytest.raises(ValueError, match="has no bin with a count above 0"):
-        reliability_diagram([Bin(0.5, 0.5, 0)], label="r")
+        calibration_plot([Bin(0.5, 0.5, 0)], label="r")
     with pytest.raises(ValueError, match="has no points"):
         scatter([], label="s")
     with pytest.raises(ValueError, match="has no bars"):

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
-from footfall.reports._axes import Scale, shown, spread, ticks
-from footfall.reports.svg import Markup, canvas, clip, element, escape, number, text_width
+from footfall.reports.svg import Scale, canvas, clip, element, escape, number, shown, spread, text_width, ticks
 
 
 @given(st.text(st.characters(), max_size=40))

@@ -22,9 +22,8 @@ from footfall.commands._sources import skipping, world_rows, world_source
 from footfall.metrics.diagnostics import diagnose
 from footfall.metrics.sanity import Oracle
 from footfall.registry import load, parts
-from footfall.reports._blocks import write_page
-from footfall.reports.bench_page import BenchView, bench_page, suite_page
-from footfall.reports.compare_page import comparison_page, comparison_tables
+from footfall.reports.bench_page import BenchView, bench_page, comparison_page, comparison_tables, suite_page
+from footfall.reports.pages import write_page
 from footfall.store import write_json
 from footfall.types import Judge, Judgement
 

@@ -15,7 +15,7 @@ from footfall.commands._output import emit, facts, figures
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
 from footfall.commands._values import check_values
-from footfall.reports._blocks import write_page
+from footfall.reports.pages import write_page
 from footfall.store import write_json
 from footfall.studies.label_report import LABELS
 from footfall.studies.search_report import SEARCH

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from footfall.commands._search_report import shown_id
-from footfall.reports._blocks import write_page
+from footfall.reports.pages import write_page
 from footfall.reports.tree_page import tree_page
 from footfall.types import SearchResult, content_key
 

@@ -13,10 +13,9 @@ from footfall import __version__
 from footfall.demo.loop import Findings
 from footfall.metrics.intervals import Interval, bootstrap_mean, paired_difference
 from footfall.metrics.steps import FirstError, brier, calibration_error, first_error_f1, reliability
-from footfall.reports._calibration import Bin
-from footfall.reports._demo_types import Comparison, CostRow, DemoReport, LabelPair, StepView, TraceView
-from footfall.reports._lines import Point
-from footfall.reports.plots import accuracy_svg
+from footfall.reports.charts import Bin, Point, accuracy_svg
+from footfall.reports.demo_page import Comparison, DemoReport, LabelPair, StepView, TraceView
+from footfall.reports.pages import CostRow
 from footfall.search import Curve, curve
 from footfall.types import Cost, Judgement, Trajectory
 

@@ -1,4 +1,4 @@
-"""The page of a benchmark run: one HTML file with table, bars, diagnostics, cost and every fact a number depends on."""
+"""The pages of benchmarks: one judge's run with diagnostics and every fact a number depends on, all runs, or a comparison."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from footfall import __version__
+from markupsafe import Markup
+
+from footfall.benchmarks.compare import Comparison, Difference
 from footfall.benchmarks.runner import Report, percent
 from footfall.metrics.diagnostics import Diagnostics, Position
-from footfall.metrics.intervals import wilson
-from footfall.reports._bars import Bar, BarGroup, bar_chart
-from footfall.reports._blocks import Section, details, figure, page, paragraph, responsive, table
-from footfall.reports._calibration import Bin, reliability_diagram
-from footfall.reports._demo_types import CostRow
-from footfall.reports._lines import Point, Series, line_chart
-from footfall.reports.demo_page import cost_table
-from footfall.reports.svg import Markup, element
+from footfall.metrics.intervals import from_resamples, wilson
+from footfall.reports import pages
+from footfall.reports.charts import Bar, BarGroup, Bin, Point, Series, bar_chart, calibration_plot, line_chart
+from footfall.reports.pages import (
+    CostRow,
+    Section,
+    cost_table,
+    details,
+    facts_list,
+    figure,
+    items,
+    note,
+    paragraph,
+    responsive,
+    table,
+)
 
 _DRAWN = 26
 """Points of a curve that are drawn; the numbers behind it are all in report.json."""
@@ -36,43 +46,27 @@ def bench_page(view: BenchView) -> str:
     """One benchmark."""
     report = view.report
     row, name, shown = _headline(report)
-    top = header(f"Footfall bench: {report.benchmark}", f"{report.judge}: {name} {shown}, {row}", _facts(report))
-    return page(f"{report.benchmark}: {report.judge}", top, *(s.markup() for s in bench_sections(view)), footer())
+    heading = f"{report.judge}: {name} {shown}, {row}"
+    title, kicker = f"{report.benchmark}: {report.judge}", f"Footfall bench: {report.benchmark}"
+    return pages.report(title, kicker, heading, _facts(report), bench_sections(view))
 
 
 def suite_page(judge: str, views: Sequence[BenchView], failed: Mapping[str, str], not_run: Mapping[str, str]) -> str:
     """All benchmarks of one judge: a summary and a section each, then what failed and what was not run."""
     facts = {"judge": judge, "measured": str(len(views)), "failed": str(len(failed)), "not run": str(len(not_run))}
-    top = header("Footfall bench: all", f"{judge} on {len(views)} benchmarks", facts)
-    blocks: list[Markup] = []
+    sections: list[Section] = []
     if views:
-        blocks.append(Section("Summary", [_summary(views)], "Percent with 95% intervals.").markup())
+        sections.append(Section("Summary", [_summary(views)], "Percent with 95% intervals."))
     for title, reasons in (("Failed", failed), ("Not run", not_run)):
         if reasons:
-            blocks.append(Section(title, [facts_list(reasons)]).markup())
+            sections.append(Section(title, [facts_list(reasons)]))
     for view in views:
         first, *rest = bench_sections(view)
         folded = [details(s.title, *(() if not s.lead else (paragraph(s.lead),)), *s.blocks) for s in rest]
         inner = [facts_list(_facts(view.report)), *first.blocks, *folded]
-        blocks.append(Section(view.report.benchmark, inner).markup())
-    return page(f"All benchmarks: {judge}", top, *blocks, footer())
-
-
-def header(kicker: str, title: str, facts: Mapping[str, str]) -> Markup:
-    """The top of a page."""
-    return element(
-        "header", element("p", kicker, class_="kicker"), element("h1", title), facts_list(facts), class_="top"
-    )
-
-
-def facts_list(facts: Mapping[str, str]) -> Markup:
-    """Names and values; empty ones are left out."""
-    shown = [element("div", element("dt", name), element("dd", said)) for name, said in facts.items() if said]
-    return element("dl", *shown, class_="facts")
-
-
-def footer() -> Markup:
-    return element("footer", paragraph(f"Footfall {__version__}"))
+        sections.append(Section(view.report.benchmark, inner))
+    heading = f"{judge} on {len(views)} benchmarks"
+    return pages.report(f"All benchmarks: {judge}", "Footfall bench: all", heading, facts, sections)
 
 
 def bench_sections(view: BenchView) -> list[Section]:
@@ -193,15 +187,15 @@ def _reliability(found: Diagnostics) -> list[Section]:
         interval = wilson(round(b.observed * b.count), b.count)
         low, high = min(interval.low, b.observed), max(interval.high, b.observed)
         bins.append(Bin(b.predicted, min(max(b.observed, 0.0), 1.0), b.count, max(low, 0.0), min(high, 1.0)))
-    chart = reliability_diagram(
+    chart = calibration_plot(
         bins, label="Reliability diagram of the step values", x_label="value given", y_label="share of right steps"
     )
-    said = element("strong", f"ECE {found.ece:.3f}. ") if found.ece is not None else ""
+    measured = f"ECE {found.ece:.3f}. " if found.ece is not None else ""
     caption = (
         "Steps are gathered by the value they were given. On the dashed line a value of 0.7 is right seven times in ten; "
         "below it the judge is too sure. Whiskers are Wilson’s 95% intervals."
     )
-    return [Section("Do the values mean what they say?", [figure(chart, said, caption, beside=True)])]
+    return [Section("Do the values mean what they say?", [figure(chart, caption, measured, beside=True)])]
 
 
 def _by_position(found: Diagnostics) -> list[Section]:
@@ -231,7 +225,7 @@ def _remarks(report: Report) -> list[Section]:
     ):
         if count:
             said.append(f"{count:,} {what}, the first: {', '.join(ids)}")
-    return [Section("Notes", [element("ul", *(element("li", item) for item in said))])] if said else []
+    return [Section("Notes", [items(said)])] if said else []
 
 
 def _summary(views: Sequence[BenchView]) -> Markup:
@@ -247,3 +241,91 @@ def _headline(report: Report) -> tuple[str, str, str]:
     row = report.main_row()
     found = row.figures.get(report.objective)
     return row.name, report.objective, "–" if found is None else percent(found)
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """One self-contained HTML page."""
+    first = comparison.runs[0]
+    facts = {
+        "baseline": comparison.names[0],
+        "figure": first.objective,
+        "data": first.revision,
+        "cases": first.cases,
+        "intervals": f"95% paired bootstrap, {first.resamples:,} resamples, seed {first.seed}",
+    }
+    figures, differences = comparison_tables(comparison)
+    sections = [
+        Section(f"{first.objective} of each judge", [table(figures[0], figures[1:], caption="Percent")]),
+        *_differences(comparison),
+        Section(
+            "Differences from the baseline", [table(differences[0], differences[1:], text_columns=2), _how_to_read()]
+        ),
+        Section("Runs", [_runs(comparison)]),
+    ]
+    heading, kicker = f"{len(comparison.runs)} judges side by side", f"Footfall bench: {first.benchmark}"
+    return pages.report(f"{first.benchmark}: comparison", kicker, heading, facts, sections)
+
+
+def comparison_tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
+    """Two tables as text, each with its header: figures by row and judge, differences from the baseline."""
+    first = comparison.runs[0]
+    rows = [row for row, name in first.figures if name == first.objective]
+    figures = [["split", *comparison.names]]
+    for row in rows:
+        held = [run.figures.get((row, first.objective)) for run in comparison.runs]
+        figures.append([row, *("" if found is None else percent(from_resamples(found)) for found in held)])
+    differences = [["judge", "split", f"{first.objective} − baseline", "p"]]
+    for name, found in zip(comparison.names[1:], comparison.differences, strict=True):
+        differences += [[name, d.row, _signed(d), p_text(d, first.resamples)] for d in found]
+    return figures, differences
+
+
+def _signed(d: Difference) -> str:
+    text = percent(d.difference)
+    return f"+{text}" if d.difference.value > 0 else text
+
+
+def p_text(d: Difference, resamples: int) -> str:
+    """p with three decimals; below what so many resamples can resolve it is a bound."""
+    if not math.isfinite(d.difference.value):
+        return "–"
+    least = 2 / (resamples + 1)
+    return f"≤ {least:.2g}" if d.p <= least else f"{d.p:.3f}"
+
+
+def _differences(comparison: Comparison) -> list[Section]:
+    """Differences with their intervals, one group a row."""
+    first = comparison.runs[0]
+    groups: dict[str, list[Bar]] = {}
+    for name, found in zip(comparison.names[1:], comparison.differences, strict=True):
+        for d in found:
+            if all(map(math.isfinite, d.difference)):
+                groups.setdefault(d.row, []).append(Bar(name, *d.difference))
+    if not groups:
+        return []
+    bars = [BarGroup(row, found) for row, found in groups.items()]
+    label = f"Differences in {first.objective} from {comparison.names[0]}"
+
+    def draw(width: float) -> Markup:
+        return bar_chart(bars, label=label, x_label=f"{first.objective}, difference from the baseline", width=width)
+
+    return [Section("Differences", [figure(responsive(draw), "Whiskers are 95% intervals of the paired difference.")])]
+
+
+def _runs(comparison: Comparison) -> Markup:
+    rows = [
+        [name, f"{run.threshold:.4g} ({run.threshold_policy})", run.protocol, run.folder]
+        for name, run in zip(comparison.names, comparison.runs, strict=True)
+    ]
+    return table(["judge", "threshold", "protocol", "run"], rows, text_columns=4)
+
+
+def _how_to_read() -> Markup:
+    return note(
+        "How to read this",
+        [
+            "All judges are measured on the same cases and on the same resamples, so each case is its own control.",
+            "An interval that holds zero decides nothing.",
+            "p is the two-sided bootstrap p of no difference, for each row alone: it is not corrected for their number.",
+        ],
+    )

@@ -1,34 +1,137 @@
-"""The demo's report: one HTML file that works offline, and the blocks from which other reports are made.
-
-write_page("runs/x/report.html", page("Title", Section("…", [figure(chart, "…")]).markup()))
-"""
+"""The demo's report: what is shown, as typed values, and the one HTML file that works offline."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from footfall.reports._blocks import (
+from markupsafe import Markup
+
+from footfall.reports.charts import Bin, Point, accuracy_svg, calibration_plot, curve_name, mean_absolute_error, scatter
+from footfall.reports.pages import (
+    CostRow,
     Section,
+    cost_table,
     details,
     figure,
     note,
     page,
-    paragraph,
+    render,
     responsive,
     table,
     tiles,
     write_page,
 )
-from footfall.reports._calibration import mean_absolute_error, reliability_diagram, scatter
-from footfall.reports._demo_types import Comparison, CostRow, DemoReport
-from footfall.reports._lines import Point
-from footfall.reports._traces import trace_block, trace_key
-from footfall.reports.plots import accuracy_svg, curve_name
-from footfall.reports.svg import Markup, element
-from footfall.types import Cost
+from footfall.reports.svg import finite
+from footfall.types import Json
+
+_SHADES = 5
+"""Colours of values, from poor to good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A method against its baseline at one N: accuracies and their paired difference, all as fractions."""
+
+    method: str
+    baseline: str
+    n: int
+    method_accuracy: float
+    baseline_accuracy: float
+    low: float
+    """Lower end of the difference's 95% interval."""
+    high: float
+
+    def __post_init__(self) -> None:
+        for name in ("method_accuracy", "baseline_accuracy", "low", "high"):
+            finite(getattr(self, name), f"comparison of {self.method!r} with {self.baseline!r}: {name}")
+
+    @property
+    def difference(self) -> float:
+        """In points of a fraction: 0.073 is 7.3 percentage points."""
+        return self.method_accuracy - self.baseline_accuracy
+
+
+class LabelPair(NamedTuple):
+    """The exact value of a prefix and what the labeller said of it."""
+
+    exact: float
+    label: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step as it is shown: its text, the judge's value (`None`: not judged) and, where known, the exact one."""
+
+    text: str
+    value: float | None
+    exact: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceView:
+    """A trace as it is shown. First errors are 0-based; -1 says there is none, `None` that nobody knows."""
+
+    problem_id: str
+    problem: str
+    steps: Sequence[StepView]
+    answer: str | None
+    reference: str | None
+    correct: bool | None
+    true_first_error: int | None
+    predicted_first_error: int | None
+
+    def __post_init__(self) -> None:
+        where = f"trace of problem {self.problem_id!r}"
+        for i, step in enumerate(self.steps, 1):
+            for name in ("value", "exact"):
+                value = getattr(step, name)
+                if value is not None and not 0 <= finite(value, f"{where}, step {i}: {name}") <= 1:
+                    raise ValueError(f"{where}, step {i}: {name} is {value}; the report shows values from 0 to 1")
+        for name in ("true_first_error", "predicted_first_error"):
+            at = getattr(self, name)
+            if at is not None and not -1 <= at < len(self.steps):
+                raise ValueError(f"{where}: {name} is {at}, but there are {len(self.steps)} steps (-1: no error)")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """Everything on the demo's page. Whatever was not measured is `None` or empty and is left out of it."""
+
+    seed: int
+    model: str
+    version: str
+    problems: int
+    """Held-out problems behind the accuracies."""
+    comparison: Comparison
+    accuracy_curves: Mapping[str, Sequence[Point]]
+    """By method: `single`, `majority`, `best_of_n`, `weighted_vote`, `oracle`, or any other name; x is N."""
+    reliability: Sequence[Bin]
+    label_pairs: Sequence[LabelPair]
+    cost: Sequence[CostRow]
+    traces: Sequence[TraceView]
+    ece: float | None = None
+    brier: float | None = None
+    first_error_f1: float | None = None
+    threshold: float = 0.5
+    """A step valued below it is a predicted error."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Further things a number depends on, e.g. `{"aggregation": "prod", "rollouts a step": "8"}`."""
+    config: Mapping[str, Json] = field(default_factory=dict)
+    title: str = "Footfall demo"
+    summary: str = (
+        "One small language model sampled solutions, Monte Carlo rollouts labelled their steps, a process reward model "
+        "learned from those labels, and its judgement then chose among fresh solutions to problems nobody had seen."
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("ece", "brier", "first_error_f1", "threshold"):
+            value = getattr(self, name)
+            if value is not None:
+                finite(value, f"report: {name}")
 
 
 def write_report(path: str | Path, report: DemoReport) -> Path:
@@ -77,21 +180,12 @@ def _header(report: DemoReport) -> Markup:
         "model": report.model, "seed": str(report.seed), "held-out problems": f"{report.problems:,}",
         "version": report.version, **report.facts,
     }  # fmt: skip
-    shown = element(
-        "dl", *(element("div", element("dt", k), element("dd", v)) for k, v in facts.items()), class_="facts"
-    )
     claim, _, effect = verdict(c).rpartition(": ")
-    return element(
-        "header",
-        element("p", report.title, class_="kicker"),
-        element("h1", f"{claim[:1].upper()}{claim[1:]}: ", element("span", effect, class_="effect")),
-        element("p", _meaning(c), class_="meaning"),
-        element("p", report.summary, class_="lead"),
-        shown,
-        _key_numbers(report),
-        _how_to_read(report),
-        class_="top",
-    )
+    return render(
+        "demo", "header", title=report.title, claim=f"{claim[:1].upper()}{claim[1:]}", effect=effect, meaning=_meaning(c),
+        summary=report.summary, facts=render("blocks", "facts", facts=facts), numbers=_key_numbers(report),
+        how_to_read=_how_to_read(report),
+    )  # fmt: skip
 
 
 def _key_numbers(report: DemoReport) -> Markup:
@@ -152,9 +246,7 @@ def _calibration(report: DemoReport) -> list[Section]:
     if not any(b.count for b in report.reliability):
         return []
     label = "Reliability diagram of the process reward model"
-    chart = reliability_diagram(
-        report.reliability, label=label, x_label="PRM’s value", y_label="how often it came true"
-    )
+    chart = calibration_plot(report.reliability, label=label, x_label="PRM’s value", y_label="how often it came true")
     scores = [
         f"{name} {value:.3f}"
         for name, value in (("ECE", report.ece), ("Brier score", report.brier))
@@ -165,8 +257,8 @@ def _calibration(report: DemoReport) -> list[Section]:
         "in ten; below it the PRM is too sure, above it too cautious. "
         "The bars show how many steps each point stands for."
     )
-    measured = (element("strong", ", ".join(scores) + ". "),) if scores else ()
-    return [Section("Do the PRM’s values mean what they say?", [figure(chart, *measured, caption, beside=True)])]
+    measured = ", ".join(scores) + ". " if scores else ""
+    return [Section("Do the PRM’s values mean what they say?", [figure(chart, caption, measured, beside=True)])]
 
 
 def _labels(report: DemoReport) -> list[Section]:
@@ -181,7 +273,7 @@ def _labels(report: DemoReport) -> list[Section]:
         "from can be checked one by one. A perfect labeller sits on the dashed line. "
         "A bubble’s area is the number of prefixes near it."
     )
-    return [Section("Are the labels right?", [figure(chart, element("strong", measured), caption, beside=True)])]
+    return [Section("Are the labels right?", [figure(chart, caption, measured, beside=True)])]
 
 
 def _traces(report: DemoReport) -> list[Section]:
@@ -190,29 +282,13 @@ def _traces(report: DemoReport) -> list[Section]:
     count = len(report.traces)
     exact = any(step.exact is not None for trace in report.traces for step in trace.steps)
     lead = f"{count} {'solution' if count == 1 else 'solutions'} to held-out problems, each step with the PRM’s value."
-    blocks = [trace_key(report.threshold, exact), *map(partial(trace_block, threshold=report.threshold), report.traces)]
+    key = render("traces", "key", threshold=f"{report.threshold:g}", exact=exact)
+    blocks = [key, *(_trace(trace, report.threshold) for trace in report.traces)]
     return [Section("Traces, step by step", blocks, lead)]
 
 
 def _cost(report: DemoReport) -> list[Section]:
     return [Section("What it cost", [cost_table(report.cost)])] if report.cost else []
-
-
-def cost_table(rows: Sequence[CostRow]) -> Markup:
-    """Stages by tokens, FLOPs and seconds, with their sum."""
-    total = sum((row.cost for row in rows), Cost())
-    header = ["stage", "prompt tokens", "from cache", "generated", "scored", "calls", "FLOPs", "seconds"]
-    cells = [[row.stage, *_cost_cells(row.cost)] for row in rows] + [["total", *_cost_cells(total)]]
-    return table(header, cells, caption="Cost by stage", total=True)
-
-
-def _cost_cells(cost: Cost) -> list[str]:
-    counts = (cost.prompt_tokens, cost.cached_tokens, cost.generated_tokens, cost.scored_tokens, cost.calls)
-    return [
-        *(f"{c:,}" if c else "–" for c in counts),
-        f"{cost.flops:.2e}" if cost.flops else "–",
-        f"{cost.seconds:,.1f}",
-    ]
 
 
 def _footer(report: DemoReport) -> Markup:
@@ -222,4 +298,26 @@ def _footer(report: DemoReport) -> Markup:
         raise ValueError(
             f"report: config is not plain JSON ({error}); write it with strings and finite numbers"
         ) from error
-    return element("footer", details("Configuration", element("pre", config)), paragraph(f"Footfall {report.version}"))
+    return render("demo", "footer", config=config, version=report.version)
+
+
+def trace_verdict(trace: TraceView) -> str:
+    """What the judge made of the trace, in words."""
+    true, predicted = trace.true_first_error, trace.predicted_first_error
+    if true is None or predicted is None:
+        return "truth not known" if true is None else "not fully judged"
+    if true == predicted:
+        return "no error, none predicted" if true < 0 else "first error found"
+    if true < 0:
+        return "false alarm"
+    if predicted < 0:
+        return "error missed"
+    apart = abs(predicted - true)
+    return f"off by {apart} step{'s' if apart > 1 else ''}, {'late' if predicted > true else 'early'}"
+
+
+def _trace(trace: TraceView, threshold: float) -> Markup:
+    """One trace: problem behind a line that opens it, steps in order, then the answer against the reference."""
+    values = [step.value for step in trace.steps]
+    shades = ["unjudged" if value is None else f"v{min(int(value * _SHADES), _SHADES - 1)}" for value in values]
+    return render("traces", "trace", trace=trace, shades=shades, verdict=trace_verdict(trace), threshold=threshold)

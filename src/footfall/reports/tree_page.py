@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from footfall.reports._blocks import Section, details, page, paragraph, table
-from footfall.reports.bench_page import footer, header
-from footfall.reports.svg import Markup, clip, element
+from markupsafe import Markup
+
+from footfall.reports.pages import Section, items, paragraph, render, report, table
+from footfall.reports.svg import clip
 from footfall.search.decisions import told
 from footfall.types import Cost, Node, SearchResult, Tree
 
@@ -25,13 +26,14 @@ def tree_page(result: SearchResult, facts: dict[str, str] | None = None) -> str:
         raise ValueError(f"the result for problem {result.problem.id!r} has no tree to show")
     path = _chosen_path(result)
     sections = [
-        Section("Problem", [element("p", result.problem.text, class_="written")]),
-        Section("Tree", [_key(), _drawn(result, tree, frozenset(path))], _counted(tree)),
+        Section("Problem", [paragraph(result.problem.text, "written")]),
+        Section("Tree", [render("tree", "key"), _drawn(result, tree, frozenset(path))], _counted(tree)),
         *([_candidates(result)] if result.candidates else []),
         Section("Decisions", [_decisions(result)], "What was done, in order. Nodes are numbered as in the tree."),
     ]
-    top = header("Footfall search", f"{result.problem.id}: {_outcome(result)}", {**(facts or {}), **_facts(result)})
-    return page(f"Search: {result.problem.id}", top, *(section.markup() for section in sections), footer())
+    name = result.problem.id
+    shown = {**(facts or {}), **_facts(result)}
+    return report(f"Search: {name}", "Footfall search", f"{name}: {_outcome(result)}", shown, sections)
 
 
 def _outcome(result: SearchResult) -> str:
@@ -63,19 +65,6 @@ def _counted(tree: Tree) -> str:
     return f"{len(tree.nodes):,} nodes, {ended:,} of them ends, {pruned:,} pruned."
 
 
-def _key() -> Markup:
-    return element(
-        "ul",
-        element("li", element("span", "★ chosen", class_="flag true"), " on the path to the answer"),
-        element(
-            "li", element("span", "✂ pruned", class_="flag predicted"), " looked at and given up; its branch is grey"
-        ),
-        element("li", element("span", "■ end", class_="flag predicted"), " nothing more was written after it"),
-        element("li", "colour and number: the value; tokens: written by the policy or the judge, read by the judge"),
-        class_="key",
-    )
-
-
 def _drawn(result: SearchResult, tree: Tree, path: frozenset[int]) -> Markup:
     """All nodes, children inside their parents; from the last node on, since children come later, so no tree is too deep."""
     said: defaultdict[int, list[str]] = defaultdict(list)
@@ -87,42 +76,26 @@ def _drawn(result: SearchResult, tree: Tree, path: frozenset[int]) -> Markup:
         node = tree.nodes[i]
         below[node.parent].append(_node(i, node, i in path, said[i], below.pop(i, [])[::-1]))
     roots = below.pop(-1, [])[::-1]
-    return element("ol", *roots, class_="tree") if roots else paragraph("Nothing was written.")
+    return render("tree", "tree", roots=roots) if roots else paragraph("Nothing was written.")
 
 
 def _node(i: int, node: Node, chosen: bool, said: list[str], children: list[Markup]) -> Markup:
     shade = "unjudged" if node.value is None else f"v{min(max(int(node.value * _SHADES), 0), _SHADES - 1)}"
-    words = " ".join(node.step.written.split())
-    line = element(
-        "summary",
-        element("b", "n/a" if node.value is None else f"{node.value:.2f}", class_="worth"),
-        element("span", f" #{i} ", class_="place"),
-        element("span", clip(words, _WIDTH), class_="written"),
-        *_flags(node, chosen),
-        element("span", _cost(node.cost), class_="place"),
-    )
-    full = element("p", node.step.written, class_="written") if clip(words, _WIDTH) != node.step.written else Markup()
-    notes = [*_about(node), *said]
-    facts = element("ul", *(element("li", fact) for fact in notes), class_="about")
-    # Folded by itself, so that an open tree shows steps and not notes.
-    more = details(f"{len(notes)} notes", full, facts) if notes or full else Markup()
-    inner = element("ol", *children) if children else Markup()
-    grey = " pruned" if node.pruned else ""
-    # A branch that was given up stays shut: the rest is to be seen first.
-    state = "open" if children and not node.pruned else None
-    return element(
-        "li",
-        element("details", line, more, inner, open=state),
-        class_=f"node {shade}{' chosen' if chosen else grey}",
-    )
+    words, written = clip(" ".join(node.step.written.split()), _WIDTH), node.step.written
+    return render(
+        "tree", "node", number=i, style=f"{shade}{' chosen' if chosen else ' pruned' if node.pruned else ''}",
+        worth="n/a" if node.value is None else f"{node.value:.2f}", words=words, flags=_flags(node, chosen),
+        cost=_cost(node.cost), written=None if words == written else written, notes=[*_about(node), *said],
+        children=children, open=bool(children) and not node.pruned,
+    )  # fmt: skip
 
 
-def _flags(node: Node, chosen: bool) -> list[Markup]:
+def _flags(node: Node, chosen: bool) -> list[tuple[str, str]]:
     flags = [("★ chosen", "true")] if chosen else []
     flags += [("✂ pruned", "predicted")] if node.pruned else []
     flags += [("■ end", "predicted")] if node.terminal else []
     flags += [("lookahead", "predicted")] if node.meta.get("role") == "lookahead" else []
-    return [element("span", words, class_=f"flag {kind}") for words, kind in flags]
+    return flags
 
 
 def _about(node: Node) -> list[str]:
@@ -147,4 +120,4 @@ def _candidates(result: SearchResult) -> Section:
 
 
 def _decisions(result: SearchResult) -> Markup:
-    return element("ol", *(element("li", line) for line in told(result)), class_="told")
+    return items(list(told(result)), ordered="told")

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from footfall.reports._blocks import Section, figure, paragraph, table
-from footfall.reports._lines import Series, line_chart
-from footfall.reports.svg import Markup
+from markupsafe import Markup
+
+from footfall.reports.charts import Series, line_chart
+from footfall.reports.pages import Section, figure, paragraph, report, table
 from footfall.studies.frontier import Pick, clearly_better, picks_of
 from footfall.studies.label_rows import known_rows
 from footfall.studies.labels import LabelCosts, LabelSite, Plan, Point, together
@@ -29,7 +30,6 @@ from footfall.studies.tables import (
     percent,
     pictures,
     shown,
-    study_page,
     worlds_table,
 )
 from footfall.study_rows import Kind
@@ -253,7 +253,7 @@ def costs_page(costs: LabelCosts) -> str:
         sections.append(Section(world, [*drawn, told]))
     said = [paragraph(advice(costs).replace("`", ""))]
     question = "Which labelling method at which budget"
-    return study_page("Label costs", "Footfall bench: labels", question, facts, said, sections)
+    return report("Label costs", "Footfall bench: labels", question, facts, [Section("Advice", said), *sections])
 
 
 def _nowhere(costs: LabelCosts) -> dict[str, str]:

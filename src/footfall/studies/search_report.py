@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from footfall.reports._blocks import Section, figure, paragraph, table
-from footfall.reports._lines import Point as Mark
-from footfall.reports._lines import Series, line_chart
-from footfall.reports.svg import Markup
+from markupsafe import Markup
+
+from footfall.reports.charts import Point as Mark
+from footfall.reports.charts import Series, line_chart
+from footfall.reports.pages import Section, figure, paragraph, report, table
 from footfall.studies.frontier import Pick, cheapest_as_good, clearly_better, picks_of
 from footfall.studies.search import PRM, Plan, Point, SearchCosts, SearchSite, together
 from footfall.studies.search_judges import AGGREGATIONS, NOISE
@@ -30,7 +31,6 @@ from footfall.studies.tables import (
     percent,
     pictures,
     shown,
-    study_page,
     worlds_table,
 )
 
@@ -231,7 +231,7 @@ def costs_page(costs: SearchCosts) -> str:
         told = table(HEAD, rows(costs.of(world, judge)), caption="* on the cost/accuracy frontier", text_columns=2)
         sections.append(Section(f"{world}, {judge} judge", [drawn, told]))
     question = "Which search method at which budget"
-    return study_page("Search costs", "Footfall bench: search", question, facts, said, sections)
+    return report("Search costs", "Footfall bench: search", question, facts, [Section("Advice", said), *sections])
 
 
 def pick_rows(costs: SearchCosts) -> list[list[str]]:

@@ -8,10 +8,7 @@ from statistics import median
 from typing import Any, TypeVar, get_args
 
 from footfall.metrics.intervals import Interval
-from footfall.reports._blocks import Section, page
-from footfall.reports._lines import Point as Mark
-from footfall.reports.bench_page import footer, header
-from footfall.reports.svg import Markup
+from footfall.reports.charts import Point as Mark
 from footfall.studies.frontier import Placed, ties
 from footfall.studies.study import Costs, Point
 from footfall.study_rows import FREE, Kind
@@ -137,17 +134,3 @@ def worlds_table(
 def pictures(charts: Mapping[str, str]) -> str:
     """Charts in the documentation, from what each shows by file."""
     return "\n".join(f"![{what}]({file})\n" for file, what in charts.items())
-
-
-def study_page(
-    title: str,
-    kicker: str,
-    question: str,
-    facts: Mapping[str, str],
-    advice: Sequence[Markup],
-    sections: Sequence[Section],
-) -> str:
-    """The run's page: advice, then a section for each setting and whatever else there is to show."""
-    top = header(kicker, question, facts)
-    told = (Section("Advice", advice), *sections)
-    return page(title, top, *(section.markup() for section in told), footer())

@@ -1,0 +1,546 @@
+"""Charts as SVG text: pure functions of numbers, with no plotting library, that read well in light and in dark.
+
+Lines with 95% bands, bars with whiskers, calibration plots and scatters of one probability against another. Each chart stands
+alone (its own style and background), so the same string goes into a report or a `.svg` file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from markupsafe import Markup
+
+from footfall.reports.svg import (
+    SLOTS,
+    Format,
+    Frame,
+    Scale,
+    bottom_axis,
+    canvas,
+    clip,
+    element,
+    finite,
+    heading,
+    join,
+    left_axis,
+    left_room,
+    legend,
+    marker,
+    number,
+    shown,
+    span,
+    spread,
+    text_width,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measured value with its 95% interval, where there is one."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A named line. `slot` fixes its colour and mark (by default its place among the series)."""
+
+    name: str
+    points: Sequence[Point]
+    emphasis: bool = False
+    dashed: bool = False
+    slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    frame: Frame
+    x: Scale
+    y: Scale
+    form: Format
+
+    def at(self, point: Point) -> tuple[float, float]:
+        return self.x(point.x), self.y(point.y)
+
+
+def line_chart(
+    series: Sequence[Series],
+    *,
+    label: str,
+    x_label: str,
+    y_label: str,
+    title: str = "",
+    subtitle: str = "",
+    x_scale: Literal["linear", "log2"] = "linear",
+    y_format: Format = "percent",
+    y_range: tuple[float, float] | None = None,
+    width: float = 760,
+    height: float = 400,
+) -> Markup:
+    """Series with bands as one SVG. `label` is what a screen reader says of it."""
+    series = [_checked_series(s, x_scale == "log2") for s in series]
+    if not series:
+        raise ValueError(f"line chart {label!r} has no series")
+    slots = [i if s.slot is None else s.slot for i, s in enumerate(series)]
+    names = _end_labels(series, y_format, width)
+    top, y = heading(title, subtitle, width)
+    if names is None:
+        keys, used = legend([(slot, s.name) for slot, s in zip(slots, series, strict=True)], 16, y, width - 32)
+        top, y = join(top, keys), y + used
+    end_room = 44 + max(map(text_width, names)) if names else 24
+    up = _up(series, y_format, y_range, height - 52, y + 34)
+    frame = Frame(left_room(up, y_format), y + 34, width - end_room, height - 52)
+    plot = _Plot(frame, _along(series, frame, x_scale == "log2"), up, y_format)
+    # Emphasis is drawn last, so that nothing covers it.
+    drawn = sorted(zip(series, slots, strict=True), key=lambda pair: pair[0].emphasis)
+    axes = [left_axis(plot.y, frame, y_label, y_format), bottom_axis(plot.x, frame, x_label, "number")]
+    ends = _ends(series, slots, names, plot) if names else Markup()
+    return canvas(width, height, label, top, *axes, *(_drawn_series(s, slot, plot) for s, slot in drawn), ends)
+
+
+def _checked_series(series: Series, log2: bool) -> Series:
+    """The series in order of x; refuses what cannot be drawn."""
+    if not series.points:
+        raise ValueError(f"series {series.name!r} has no points")
+    for i, point in enumerate(series.points, 1):
+        where = f"series {series.name!r}, point {i}"
+        for name in ("x", "y", "low", "high"):
+            value = getattr(point, name)
+            if value is not None:
+                finite(value, f"{where}: {name}")
+        if log2 and point.x <= 0:
+            raise ValueError(f"{where}: x is {point.x}, but a log2 axis needs x above 0; use x_scale='linear'")
+        if point.low is not None and point.high is not None and point.low > point.high:
+            raise ValueError(f"{where}: the interval [{point.low}, {point.high}] is upside down")
+    points = tuple(sorted(series.points, key=lambda p: p.x))
+    return Series(series.name, points, series.emphasis, series.dashed, series.slot)
+
+
+def _along(series: Sequence[Series], frame: Frame, log2: bool) -> Scale:
+    xs = [p.x for s in series for p in s.points]
+    lo, hi = min(xs), max(xs)
+    if lo == hi:
+        lo, hi = (lo / 2, hi * 2) if log2 else (lo - 0.5, hi + 0.5)
+    return Scale(lo, hi, frame.left + 10, frame.right - 10, log2, whole=all(x == int(x) for x in xs))
+
+
+def _up(
+    series: Sequence[Series], form: Format, y_range: tuple[float, float] | None, bottom: float, top: float
+) -> Scale:
+    values = [v for s in series for p in s.points for v in (p.y, p.low, p.high) if v is not None]
+    return Scale(*(y_range or span(values, form)), bottom, top)
+
+
+def _end_labels(series: Sequence[Series], form: Format, width: float) -> list[str] | None:
+    """Name and last value where both fit beside the plot, else the name, else `None`: a legend is needed."""
+    full = [f"{s.name}  {shown(s.points[-1].y, form)}" for s in series]
+    for names, share in ((full, 0.27), ([s.name for s in series], 0.33)):
+        if max(map(text_width, names)) <= share * width:
+            return names
+    return None
+
+
+def _drawn_series(series: Series, slot: int, plot: _Plot) -> Markup:
+    """Band, line and marks of one series."""
+    at = [plot.at(p) for p in series.points]
+    path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in at)
+    line = element("path", class_="line dashed" if series.dashed else "line", d=path)
+    return element(
+        "g",
+        _band(series, plot),
+        line if len(at) > 1 else Markup(),
+        *(_mark(series, p, slot, plot) for p in series.points),
+        class_=f"c{slot % SLOTS}" + (" emphasis" if series.emphasis else ""),
+    )
+
+
+def _band(series: Series, plot: _Plot) -> Markup:
+    """The interval between low and high: an area, or one whisker when a single point has one."""
+    known = [
+        (plot.x(p.x), plot.y(p.low), plot.y(p.high)) for p in series.points if p.low is not None and p.high is not None
+    ]
+    if not known:
+        return Markup()
+    if len(known) == 1:
+        x, low, high = known[0]
+        return element("line", class_="whisker", x1=x, x2=x, y1=low, y2=high)
+    outline = [(x, high) for x, _, high in known] + [(x, low) for x, low, _ in reversed(known)]
+    return element("polygon", class_="band", points=" ".join(f"{number(x)},{number(y)}" for x, y in outline))
+
+
+def _mark(series: Series, point: Point, slot: int, plot: _Plot) -> Markup:
+    x, y = plot.at(point)
+    said = f"{series.name} at {point.x:g}: {shown(point.y, plot.form)}"
+    if point.low is not None and point.high is not None:
+        said += f" [{shown(point.low, plot.form)}, {shown(point.high, plot.form)}]"
+    hit = element("circle", class_="hit", cx=x, cy=y, r=12)
+    return element("g", element("title", said), hit, marker(slot, x, y, 4.5 if series.emphasis else 3.75))
+
+
+def _ends(series: Sequence[Series], slots: Sequence[int], names: Sequence[str], plot: _Plot) -> Markup:
+    """The name of each line beside its end, moved apart where lines end close together, with a leader to it."""
+    ends = [plot.at(s.points[-1]) for s in series]
+    placed = spread([y for _, y in ends], 19, plot.frame.top, plot.frame.bottom)
+    parts = []
+    for s, slot, name, (x, y), to in zip(series, slots, names, ends, placed, strict=True):
+        near, far = plot.frame.right - 2, plot.frame.right + 14
+        style = f"c{slot % SLOTS}"
+        if x < near - 12:
+            parts.append(element("line", class_=f"line dotted {style}", x1=x, x2=near, y1=y, y2=y))
+        leader = f"M{number(near)} {number(y)}L{number(far)} {number(to)}"
+        parts.append(element("path", class_=f"leader {style}", d=leader))
+        parts.append(element("g", marker(slot, far + 4, to), class_=style))
+        parts.append(element("text", name, class_="strong" if s.emphasis else None, x=far + 13, y=to + 4.5))
+    return join(*parts)
+
+
+_BAR, _GAP, _BETWEEN, _LABEL = 16.0, 4.0, 16.0, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value of a series, with its 95% interval where there is one."""
+
+    series: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BarGroup:
+    """The bars that belong to one thing, for instance a benchmark's split."""
+
+    label: str
+    bars: Sequence[Bar]
+
+
+def bar_chart(
+    groups: Sequence[BarGroup],
+    *,
+    label: str,
+    x_label: str,
+    title: str = "",
+    subtitle: str = "",
+    form: Format = "percent",
+    width: float = 760,
+) -> Markup:
+    """Groups of bars from zero, one colour a series. Long group names go above their bars."""
+    bars = [_checked_bar(g, b) for g in groups for b in g.bars]
+    if not bars:
+        raise ValueError(f"bar chart {label!r} has no bars")
+    slots = {name: slot for slot, name in enumerate(dict.fromkeys(b.series for b in bars))}
+    widest = max(text_width(g.label) for g in groups)
+    beside = widest <= 0.3 * width
+    top, y = heading(title, subtitle, width)
+    if len(slots) > 1:
+        keys, used = legend([(slot, name) for name, slot in slots.items()], 16, y, width - 32)
+        top, y = join(top, keys), y + used
+    values = [v for b in bars for v in (b.value, b.low, b.high) if v is not None]
+    room = 8 + max(text_width(shown(b.value, form)) for b in bars)
+    left = 16 + (widest + 18 if beside else 0) + (room if min(values) < 0 else 0)
+    x = Scale(*span(values, form, zero=True), left, width - 16 - room)
+    body, bottom = _groups(groups, slots, x, y + 12, beside, form)
+    frame = Frame(left, y + 6, width - 16 - room, bottom)
+    return canvas(width, bottom + 52, label, top, _grid(x, frame, x_label, form), body, _zero(x, frame))
+
+
+def _checked_bar(group: BarGroup, bar: Bar) -> Bar:
+    for name in ("value", "low", "high"):
+        value = getattr(bar, name)
+        if value is not None:
+            finite(value, f"group {group.label!r}, bar {bar.series!r}: {name}")
+    return bar
+
+
+def _groups(
+    groups: Sequence[BarGroup], slots: dict[str, int], x: Scale, y: float, beside: bool, form: Format
+) -> tuple[Markup, float]:
+    """All groups from the top down, and where they end."""
+    parts = []
+    for group in groups:
+        height = len(group.bars) * (_BAR + _GAP) - _GAP
+        if beside:
+            parts.append(element("text", group.label, x=16, y=y + height / 2 + 4.5))
+        else:
+            parts.append(element("text", clip(group.label, x.end - 16), class_="halo", x=16, y=y + 11))
+            y += _LABEL
+        for bar in group.bars:
+            parts.append(_bar(group, bar, slots[bar.series], x, y, form))
+            y += _BAR + _GAP
+        y += _BETWEEN - _GAP
+    return join(*parts), y - _BETWEEN / 2
+
+
+def _bar(group: BarGroup, bar: Bar, slot: int, x: Scale, y: float, form: Format) -> Markup:
+    zero, end = x(0), x(bar.value)
+    reach = [end]
+    said = f"{group.label}, {bar.series}: {shown(bar.value, form)}"
+    whisker = Markup()
+    if bar.low is not None and bar.high is not None:
+        low, high, middle = x(bar.low), x(bar.high), y + _BAR / 2
+        said += f" [{shown(bar.low, form)}, {shown(bar.high, form)}]"
+        caps = "".join(f"M{number(at)} {number(middle - 3.5)}v7" for at in (low, high))
+        line = f"M{number(low)} {number(middle)}H{number(high)}"
+        whisker = element("path", class_="bar-whisker", d=line + caps)
+        reach += [low, high]
+    negative = bar.value < 0
+    text = element(
+        "text", shown(bar.value, form), class_="small", y=y + _BAR / 2 + 4.5,
+        x=min(reach) - 7 if negative else max(reach) + 7, text_anchor="end" if negative else None,
+    )  # fmt: skip
+    box = element("rect", class_="bar", x=min(zero, end), y=y, width=abs(end - zero), height=_BAR, rx=2)
+    return element("g", element("title", said), box, whisker, text, class_=f"c{slot % SLOTS}")
+
+
+def _grid(x: Scale, frame: Frame, label: str, form: Format) -> Markup:
+    at = x.ticks(apart=64)
+    parts = []
+    for value in at:
+        px = x(value)
+        text = shown(value, form, at[1] - at[0] if len(at) > 1 else 0.01)
+        parts.append(element("line", class_="grid", x1=px, x2=px, y1=frame.top, y2=frame.bottom))
+        parts.append(element("text", text, class_="muted small", x=px, y=frame.bottom + 18, text_anchor="middle"))
+    middle = (frame.left + frame.right) / 2
+    parts.append(element("text", label, class_="muted small", x=middle, y=frame.bottom + 38, text_anchor="middle"))
+    return join(*parts)
+
+
+def _zero(x: Scale, frame: Frame) -> Markup:
+    return element("line", class_="axis", x1=x(0), x2=x(0), y1=frame.top, y2=frame.bottom)
+
+
+_CELLS = 32
+"""Cells a side into which a scatter's points are gathered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Predictions that are close together: their mean, how often they came true, how many they are.
+
+    An empty bin (`count=0`) is not drawn, whatever its means are.
+    """
+
+    predicted: float
+    observed: float
+    count: int
+    low: float | None = None
+    high: float | None = None
+
+
+def calibration_plot(
+    bins: Sequence[Bin],
+    *,
+    label: str,
+    title: str = "",
+    subtitle: str = "",
+    x_label: str = "predicted value",
+    y_label: str = "observed rate",
+    count_label: str = "steps",
+    width: float = 420,
+) -> Markup:
+    """Observed rate against mean prediction, the diagonal of a calibrated judge, and below it how many there are."""
+    filled = sorted((_checked_bin(i, b) for i, b in enumerate(bins, 1) if b.count), key=lambda b: b.predicted)
+    if not filled:
+        raise ValueError(f"reliability diagram {label!r} has no bin with a count above 0")
+    top, y = heading(title, subtitle, width)
+    frame = _square(y, width, 0.0, 1.0)
+    strip = Frame(frame.left, frame.bottom + 16, frame.right, frame.bottom + 72)
+    x, scale_y = _unit_scales(frame, 0.0, 1.0)
+    at = [(x(b.predicted), scale_y(b.observed)) for b in filled]
+    path = element("path", class_="line", d="M" + "L".join(f"{number(px)} {number(py)}" for px, py in at))
+    return canvas(
+        width,
+        strip.bottom + 52,
+        label,
+        top,
+        left_axis(scale_y, frame, y_label, "number"),
+        _identity(x, scale_y),
+        _counts(filled, x, strip, count_label),
+        bottom_axis(x, strip, x_label, "number"),
+        element("g", path, *(_bin(b, x, scale_y) for b in filled), class_="c0"),
+    )
+
+
+def _checked_bin(i: int, b: Bin) -> Bin:
+    if b.count < 0:
+        raise ValueError(f"bin {i}: count is {b.count}; it is 0 or more")
+    for name in ("predicted", "observed", "low", "high"):
+        value = getattr(b, name)
+        if value is not None and not 0 <= finite(value, f"bin {i}: {name}") <= 1:
+            raise ValueError(f"bin {i}: {name} is {value}, but a probability lies between 0 and 1")
+    return b
+
+
+def _square(y: float, width: float, lo: float, hi: float) -> Frame:
+    left = left_room(Scale(lo, hi, width, 0), "number")
+    return Frame(left, y + 34, width - 20, y + 34 + width - 20 - left)
+
+
+def _unit_scales(frame: Frame, lo: float, hi: float) -> tuple[Scale, Scale]:
+    pad = 18
+    return (
+        Scale(lo, hi, frame.left + pad, frame.right - pad),
+        Scale(lo, hi, frame.bottom - pad, frame.top + pad),
+    )
+
+
+def _identity(x: Scale, y: Scale) -> Markup:
+    return element("line", class_="identity", x1=x.start, y1=y.start, x2=x.end, y2=y.end)
+
+
+def _bin(b: Bin, x: Scale, y: Scale) -> Markup:
+    at, said = x(b.predicted), f"predicted {b.predicted:.3f}, observed {b.observed:.3f}, {b.count:,} steps"
+    whisker = Markup()
+    if b.low is not None and b.high is not None:
+        whisker = element("line", class_="whisker", x1=at, x2=at, y1=y(b.low), y2=y(b.high))
+        said += f", 95% [{b.low:.3f}, {b.high:.3f}]"
+    dot = element("circle", class_="mark", cx=at, cy=y(b.observed), r=5)
+    return element("g", element("title", said), whisker, dot)
+
+
+def _counts(bins: Sequence[Bin], x: Scale, strip: Frame, label: str) -> Markup:
+    """How many predictions each bin holds, as bars under the bin's mean."""
+    most = max(b.count for b in bins)
+    width = min(22.0, 0.62 * (x.end - x.start) / max(len(bins), 10))
+    height = Scale(0, most, strip.bottom, strip.top)
+    bars = [
+        element(
+            "g",
+            element("title", f"{b.count:,} {label} predicted at {b.predicted:.3f}"),
+            element(
+                "rect",
+                class_="bar",
+                x=x(b.predicted) - width / 2,
+                y=height(b.count),
+                width=width,
+                height=strip.bottom - height(b.count),
+            ),
+            class_="c4",
+        )
+        for b in bins
+    ]
+    most_text = element(
+        "text", _short(most), class_="muted small", x=strip.left - 8, y=strip.top + 9, text_anchor="end"
+    )
+    unit = element("text", label, class_="muted small", x=strip.left - 8, y=strip.top + 25, text_anchor="end")
+    return join(*bars, most_text, unit)
+
+
+def _short(count: int) -> str:
+    """A count that fits beside the plot: 1,403 stays, 140300 is 140k."""
+    return f"{count:,}" if count < 10_000 else f"{count / 1e3:.0f}k" if count < 1e6 else f"{count / 1e6:.1f}M"
+
+
+def mean_absolute_error(pairs: Sequence[tuple[float, float]]) -> float:
+    """`mean |y - x|` over `(x, y)`."""
+    return float(np.mean(np.abs(np.diff(np.asarray(pairs, dtype=np.float64), axis=1))))
+
+
+def scatter(
+    pairs: Sequence[tuple[float, float]],
+    *,
+    label: str,
+    title: str = "",
+    subtitle: str = "",
+    x_label: str = "exact value",
+    y_label: str = "label",
+    show_mae: bool = True,
+    width: float = 420,
+) -> Markup:
+    """Points `(x, y)` with the identity line and their MAE. Near points become one bubble, its area their number."""
+    if not pairs:
+        raise ValueError(f"scatter {label!r} has no points")
+    for i, (px, py) in enumerate(pairs, 1):
+        finite(px, f"scatter {label!r}, point {i}: {x_label}")
+        finite(py, f"scatter {label!r}, point {i}: {y_label}")
+    lo, hi = span([v for pair in pairs for v in pair], "number")
+    if all(0 <= v <= 1 for pair in pairs for v in pair):
+        lo, hi = 0.0, 1.0
+    top, y = heading(title, subtitle, width)
+    frame = _square(y, width, lo, hi)
+    x, scale_y = _unit_scales(frame, lo, hi)
+    caption = f"MAE {mean_absolute_error(pairs):.3f} over {len(pairs):,}"
+    return canvas(
+        width,
+        frame.bottom + 52,
+        f"{label}. {caption}",
+        top,
+        left_axis(scale_y, frame, y_label, "number"),
+        bottom_axis(x, frame, x_label, "number"),
+        element("g", *_bubbles(pairs, x, scale_y), class_="c0"),
+        _identity(x, scale_y),
+        element(
+            "text",
+            caption if show_mae else "",
+            class_="small muted",
+            x=frame.right,
+            y=frame.top - 14,
+            text_anchor="end",
+        ),
+    )
+
+
+def _bubbles(pairs: Sequence[tuple[float, float]], x: Scale, y: Scale) -> list[Markup]:
+    """One circle a cell, at the mean of its points, so that neither few nor discrete values look like a grid."""
+    points = np.asarray(pairs, dtype=np.float64)
+    cells = np.minimum((points - x.lo) / (x.hi - x.lo) * _CELLS, _CELLS - 1).astype(np.int64)
+    _, which, counts = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    means = np.stack([np.bincount(which, points[:, k]) / counts for k in (0, 1)], axis=1)
+    largest = 1.5 * (x.end - x.start) / _CELLS if len(counts) < len(points) else 3.5
+    radii = np.maximum(largest * np.sqrt(counts / counts.max()), 1.4)
+    return [
+        element(
+            "g",
+            element("title", f"{count:,} near ({shown(mx, 'number')}, {shown(my, 'number')})"),
+            element("circle", class_="bubble", cx=x(mx), cy=y(my), r=float(radius)),
+        )
+        for (mx, my), count, radius in zip(means.tolist(), counts.tolist(), radii.tolist(), strict=True)
+    ]
+
+
+_KNOWN = {
+    # key: (name, colour slot, emphasis, dashed); a method keeps its colour from one report to the next.
+    "oracle": ("oracle", 3, False, True),
+    "weighted_vote": ("weighted vote", 0, True, False),
+    "best_of_n": ("best-of-N", 2, False, False),
+    "majority": ("majority", 1, False, False),
+    "single": ("single", 4, False, False),
+}
+
+
+def curve_name(key: str) -> str:
+    """What a reader calls a method: `best_of_n` is best-of-N."""
+    return _KNOWN[key][0] if key in _KNOWN else key.replace("_", " ")
+
+
+def accuracy_svg(
+    curves: Mapping[str, Sequence[Point]],
+    *,
+    title: str = "",
+    subtitle: str = "",
+    x_label: str = "N, samples per problem",
+    y_label: str = "problems solved",
+    width: float = 760,
+    height: float = 420,
+) -> Markup:
+    """Accuracy against N, one line a method, with 95% bands; each point's x is N."""
+    series = [_series(key, points, i) for i, (key, points) in enumerate(curves.items())]
+    ends = ", ".join(f"{s.name} {100 * s.points[-1].y:.1f}%" for s in series if s.points)
+    return line_chart(
+        series, label=f"Accuracy against the number of samples. At the largest N: {ends}", title=title,
+        subtitle=subtitle, x_label=x_label, y_label=y_label, x_scale="log2", width=width, height=height,
+    )  # fmt: skip
+
+
+def _series(key: str, points: Sequence[Point], place: int) -> Series:
+    """A known method in its own colour; the others start at the one that no known method has."""
+    name, slot, emphasis, dashed = _KNOWN.get(key, (curve_name(key), 5 + place, False, False))
+    return Series(name, points, emphasis, dashed, slot)

@@ -1,0 +1,170 @@
+"""Pages: HTML files that need nothing else, made of the blocks of `templates/`. Every text is escaped, for traces are hostile.
+
+write_page("runs/x/report.html", page("Title", Section("…", [figure(chart, "…")]).markup()))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.ext import Extension
+from markupsafe import Markup
+
+from footfall import __version__
+from footfall.reports.svg import escape, number, stylesheet
+from footfall.types import Cost
+
+# No script can run and nothing can be loaded, even if a trace found a way around the escaping.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+class _OneLine(Extension):
+    """Line breaks of a template are its layout, not its text: white space between elements would be seen."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return re.sub(r"\s*\n\s*", "", source)
+
+
+def _shown(value: object) -> object:
+    """What an expression becomes: text is escaped here, so that characters which XML forbids are replaced as well."""
+    return value if isinstance(value, Markup) else escape(str(value))
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True, undefined=StrictUndefined,
+        extensions=[_OneLine], finalize=_shown,
+    )  # fmt: skip
+    made.filters["number"] = number
+    return made
+
+
+def render(template: str, block: str, **given: object) -> Markup:
+    """One block (a macro) of a template."""
+    macro: Callable[..., str] = getattr(_environment().get_template(f"{template}.html").module, block)
+    return Markup(macro(**given))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading, a sentence that says what is to be seen, and blocks."""
+
+    title: str
+    blocks: Sequence[Markup]
+    lead: str = ""
+
+    def markup(self) -> Markup:
+        return render("blocks", "section", title=self.title, blocks=self.blocks, lead=self.lead)
+
+
+def paragraph(text: str, style: str | None = None) -> Markup:
+    """A paragraph."""
+    return render("blocks", "paragraph", text=text, style=style)
+
+
+def items(texts: Sequence[str], ordered: str | None = None) -> Markup:
+    """A list; with `ordered` a numbered one of that style."""
+    return render("blocks", "items", texts=texts, ordered=ordered)
+
+
+def note(title: str, texts: Sequence[str]) -> Markup:
+    """A quiet list beside the story, for instance how to read it."""
+    return render("blocks", "note", title=title, texts=texts)
+
+
+def details(summary: str, *blocks: str) -> Markup:
+    """Blocks behind a line that opens them."""
+    return render("blocks", "details", summary=summary, blocks=blocks)
+
+
+def responsive(draw: Callable[[float], Markup], wide: float = 760, narrow: float = 360) -> Markup:
+    """A chart drawn twice, for a desk and for a phone: text keeps its size instead of shrinking with the picture."""
+    return render("blocks", "responsive", wide=draw(wide), narrow=draw(narrow))
+
+
+def figure(chart: Markup, caption: str, measured: str = "", beside: bool = False) -> Markup:
+    """A chart and what it says, numbers in bold first; `beside` sets the caption next to it where there is room."""
+    return render("blocks", "figure", chart=chart, caption=caption, measured=measured, beside=beside)
+
+
+def tiles(numbers: Sequence[tuple[str, str, str]]) -> Markup:
+    """Key numbers as (name, number, what it means)."""
+    return render("blocks", "tiles", numbers=numbers)
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    caption: str = "",
+    text_columns: int = 1,
+    total: bool = False,
+) -> Markup:
+    """A table whose first `text_columns` columns are text and whose others are right-aligned numbers.
+
+    With `total` the last row is set apart as the sum.
+    """
+    for i, row in enumerate(rows, 1):
+        if len(row) != len(header):
+            raise ValueError(f"table {caption or header[0]!r}: row {i} has {len(row)} cells for {len(header)} columns")
+    return render(
+        "blocks", "table", header=header, rows=rows, caption=caption, text_columns=text_columns, total=total
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """What one stage of the loop used."""
+
+    stage: str
+    cost: Cost
+
+
+def cost_table(rows: Sequence[CostRow]) -> Markup:
+    """Stages by tokens, FLOPs and seconds, with their sum."""
+    total = sum((row.cost for row in rows), Cost())
+    header = ["stage", "prompt tokens", "from cache", "generated", "scored", "calls", "FLOPs", "seconds"]
+    cells = [[row.stage, *_cost_cells(row.cost)] for row in rows] + [["total", *_cost_cells(total)]]
+    return table(header, cells, caption="Cost by stage", total=True)
+
+
+def _cost_cells(cost: Cost) -> list[str]:
+    counts = (cost.prompt_tokens, cost.cached_tokens, cost.generated_tokens, cost.scored_tokens, cost.calls)
+    return [
+        *(f"{c:,}" if c else "–" for c in counts),
+        f"{cost.flops:.2e}" if cost.flops else "–",
+        f"{cost.seconds:,.1f}",
+    ]
+
+
+def facts_list(facts: Mapping[str, str]) -> Markup:
+    """Names and values; empty ones are left out."""
+    return render("blocks", "facts", facts={name: said for name, said in facts.items() if said})
+
+
+def report(title: str, kicker: str, heading: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
+    """A page with the usual top (kicker, heading, facts) and foot."""
+    top = render("blocks", "header", kicker=kicker, heading=heading, facts=facts_list(facts))
+    foot = render("blocks", "footer", version=__version__)
+    return page(title, top, *(section.markup() for section in sections), foot)
+
+
+def page(title: str, *blocks: Markup) -> str:
+    """One HTML file that needs nothing else: no script, no font, no image, no request."""
+    return str(render("blocks", "page", title=title, blocks=blocks, policy=POLICY, style=stylesheet("report.css")))
+
+
+def write_page(path: str | Path, text: str) -> Path:
+    """Write a page whole or not at all: a reader never sees half of one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(path.name + ".part")
+    half.write_text(text, encoding="utf-8", newline="\n")
+    half.replace(path)
+    return path
