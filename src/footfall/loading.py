@@ -11,8 +11,6 @@ import torch
 from transformers import AutoTokenizer
 from transformers.utils import logging as chatter
 
-__all__ = ["give_memory_back", "load_tokenizer", "out_of_memory", "pick_device", "pick_dtype", "quiet"]
-
 
 def pick_device(device: str | None) -> torch.device:
     """The named device, or CUDA where there is one."""
