@@ -27,8 +27,6 @@ from footfall.train import TrainConfig, train_prm
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, SearchResult, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge
 
-__all__ = ["Demo", "Findings", "LabelQuality"]
-
 
 @dataclass(frozen=True)
 class LabelQuality:

@@ -19,8 +19,6 @@ from footfall.reports.pages import CostRow
 from footfall.search import Curve, curve
 from footfall.types import Cost, Judgement, Trajectory
 
-__all__ = ["NAMES", "curves", "report_numbers", "report_page", "write_picture"]
-
 NAMES = {
     "single": "single",
     "majority": "majority",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import auc
@@ -28,10 +28,6 @@ from footfall.train.config import TrainConfig
 from footfall.types import Judge, Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds.judges import ExactValueJudge, TruthJudge
 from footfall.worlds.truth import StepTruth
-
-if TYPE_CHECKING:
-    from footfall.types import Judge
-
 
 TRACES = 300
 """That a PRM is trained on, one a problem."""
