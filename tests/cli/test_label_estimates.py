@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,34 @@ def test_what_critiques_cost_is_bounded_without_a_probe(
     assert cli.main([*line, "--out", "run", "--json"]) in (0, 1)
     calls = len(server.asked())
     assert estimate["low"]["calls"] <= calls <= estimate["high"]["calls"] and calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("monte-carlo",),
+        ("omegaprm", "--trees", "2"),
+        ("edu-prm", "--trees", "2"),
+        ("consensus", "--set", "judges=monte-carlo,formal"),
+        ("actprm", "--set", "prm=prm", "judge=monte-carlo"),
+    ],
+)
+def test_no_weights_are_loaded_for_an_estimate(words: tuple[str, ...], server: Server) -> None:
+    """Neither those of the policy nor those of a PRM that chooses what is labelled: torch itself is not loaded."""
+    Path("prm").mkdir()
+    Path("prm/config.json").write_text("{}", "utf-8")
+    line = ["label", "--data", "traces.jsonl", "--method", *words, "--policy", "embedded", "--estimate", "--json"]
+    script = f"""
+import sys
+from footfall import cli
+assert cli.main({line!r}) == 0
+assert not {{"torch", "transformers"}} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    estimate = json.loads(done.stdout)
+    assert estimate["tokens_counted_by"] == "the policy's tokenizer" and estimate["high"]["calls"] > 0
+    assert (estimate["low"]["calls"] == 0) == (words[0] == "actprm"), "nobody knows of which traces a PRM is sure"
 
 
 @pytest.mark.parametrize(

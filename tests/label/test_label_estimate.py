@@ -1,25 +1,26 @@
-"""The estimate of each labeller against what labelling then costs, with a scripted completer."""
+"""What a labeller asks of a policy that only counts, against what labelling then costs with a scripted completer."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from footfall.label import Plan, TokenCount, Volume, count_tokens, planned
+from footfall.answers import grade
+from footfall.label import Plan, Rehearsal, TokenCount, Volume, count_tokens, planned
 from footfall.label.binary_search import BinarySearch
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.pav import StepAdvantage
 from footfall.label.prompted import PromptedJudge
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import load, parts
-from footfall.types import Cost, Judge, Step, Trajectory
+from footfall.registry import create, load, parts
+from footfall.types import Cost, Judge, Judgement, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
-from tests.label.scripted_policy import FOUR_STEPS, successes, trace
+from tests.label.scripted_policy import FOUR_STEPS, trace
 
 COMPLETER = ArithmeticPolicy()
 FACTOR = 2.0
@@ -37,13 +38,32 @@ def with_logprobs(traces: Sequence[Trajectory]) -> list[Trajectory]:
     ]
 
 
-def judge_of(name: str, **settings: Any) -> Judge:
-    """The labeller with the scripted completer, where it takes a policy."""
+def judge_of(name: str, policy: Policy = COMPLETER, **settings: Any) -> Judge:
+    """The labeller with the scripted completer, or another policy, where it takes one."""
     factory = load("labeller", name)
     if "policy" in inspect.signature(factory).parameters:
-        settings = {"policy": COMPLETER, **settings}
+        settings = {"policy": policy, **settings}
     judge: Judge = factory(**settings)
     return judge
+
+
+def plan_of(make: Callable[[Rehearsal], Judge], traces: Sequence[Trajectory], *how: Any, **more: Any) -> Plan:
+    """What the judge asks of policies that only count."""
+    rehearsal = Rehearsal()
+    return planned(rehearsal, make(rehearsal).judge, traces, *how, **more)
+
+
+def counted(name: str, traces: Sequence[Trajectory], **settings: Any) -> Plan:
+    """The same of a labeller by name, with a stand-in for each policy that it takes."""
+
+    def make(rehearsal: Rehearsal) -> Judge:
+        own = {
+            key: rehearsal.policy(each) if isinstance(each, ArithmeticPolicy) else each
+            for key, each in settings.items()
+        }
+        return judge_of(name, rehearsal.policy(COMPLETER), **own)
+
+    return plan_of(make, traces, count_tokens(COMPLETER, traces))
 
 
 ROLLED: dict[str, list[dict[str, Any]]] = {
@@ -71,8 +91,7 @@ def test_bounds_hold_and_the_mean_is_near(name: str, settings: dict[str, Any], s
     if name == "unprm":
         traces = with_logprobs(traces)
     judge = judge_of(name, **settings)
-    plan = planned(judge, traces)
-    assert plan is not None
+    plan = counted(name, traces, **settings)
     cost = Cost.total(judgement.cost for judgement in judge.judge(traces))
     assert plan.low.calls <= cost.calls <= plan.high.calls
     assert plan.low.generated <= cost.generated_tokens <= plan.high.generated
@@ -80,11 +99,11 @@ def test_bounds_hold_and_the_mean_is_near(name: str, settings: dict[str, Any], s
     assert plan.low.calls <= plan.expected.calls <= plan.high.calls
 
 
-def test_every_labeller_has_a_plan() -> None:
-    traces = with_logprobs(traces_of(4, 3))
+def test_every_labeller_can_be_rehearsed() -> None:
     for name in parts("labeller").keys() - ASKING:
-        plan = planned(judge_of(name), traces)
-        assert plan is not None, f"{name} tells no plan: register its courses, or give it a method `planned`"
+        world = name.removeprefix("truth-") if name.startswith("truth-") else "arithmetic"
+        writer = create("policy", f"scripted-{world}")
+        plan = counted(name, with_logprobs([t for _, t in create("world", world).traces(writer, 4, seed=3)]))
         assert (plan.high.calls > 0) == (name in ROLLED), f"{name}: a labeller that rolls out needs a line in ROLLED"
 
 
@@ -93,43 +112,45 @@ def test_every_labeller_has_a_plan() -> None:
 
 def test_monte_carlo_counts_distinct_prefixes() -> None:
     """Four steps, the last of which is the outcome: three prefixes of 8 rollouts; a second equal trace adds none."""
-    judge = MonteCarlo(successes(8, 8, 8), rollouts=8)
     ten_each = TokenCount(lambda text: 10.0, "ten a text")
-    for traces in ([FOUR_STEPS], [FOUR_STEPS, replace(FOUR_STEPS, id="again")]):
-        plan = planned(judge, traces, ten_each)
-        assert plan is not None
+    again = [FOUR_STEPS, replace(FOUR_STEPS, id="again")]
+    for traces in ([FOUR_STEPS], again):
+        plan = plan_of(lambda r: MonteCarlo(r.policy(), rollouts=8), traces, ten_each)
         assert plan.low.calls == plan.expected.calls == plan.high.calls == 24
         assert plan.expected.generated == 8 * (30 + 20 + 10)
         assert plan.expected.prompt == 8 * (20 + 30 + 40)
         assert plan.expected.cached == 7 * (20 + 30 + 40)
-    apart = planned(judge, [FOUR_STEPS, replace(FOUR_STEPS, id="again")], ten_each, chunk=1)
-    assert apart is not None and apart.expected.calls == 48, "chunks without a store share nothing"
+    apart = plan_of(lambda r: MonteCarlo(r.policy(), rollouts=8), again, ten_each, chunk=1)
+    assert apart.low.calls <= apart.expected.calls == apart.high.calls == 48, "chunks without a store share nothing"
+    stored = plan_of(lambda r: MonteCarlo(r.policy(), rollouts=8), again, ten_each, chunk=1, stored=True)
+    assert stored.low.calls == stored.expected.calls == stored.high.calls == 24, "with a store they do"
 
 
 def test_a_right_trace_costs_a_binary_search_nothing_and_a_wrong_one_log2_probes() -> None:
-    judge = BinarySearch(successes(8, 8, 8), rollouts=8)
-    right = planned(judge, [FOUR_STEPS])
-    assert right is not None and right.high == Volume()
+    def plan(given: Trajectory) -> Plan:
+        return plan_of(lambda r: BinarySearch(r.policy(), rollouts=8), [given])
+
+    assert plan(FOUR_STEPS).high == Volume()
     for n in (1, 2, 3, 7, 20, 100):
-        wrong = trace(*(f"Step {k}." for k in range(n - 1)), "The answer is 8.")
-        plan = planned(judge, [wrong])
-        assert plan is not None
-        assert plan.high.calls <= 8 * n.bit_length(), "ceil(log2(n + 1)) probes"
-        assert plan.low.calls >= 8 * (n.bit_length() - 2)
+        wrong = plan(trace(*(f"Step {k}." for k in range(n - 1)), "The answer is 8."))
+        assert wrong.high.calls <= 8 * n.bit_length(), "ceil(log2(n + 1)) probes"
+        assert wrong.low.calls >= 8 * (n.bit_length() - 2)
 
 
 def test_a_prover_of_its_own_doubles_the_rollouts() -> None:
-    alone, proved = (
-        planned(StepAdvantage(COMPLETER, prover, rollouts=4), [FOUR_STEPS]) for prover in (None, ArithmeticPolicy())
-    )
-    assert alone is not None and proved is not None
+    alone = plan_of(lambda r: StepAdvantage(r.policy(), rollouts=4), [FOUR_STEPS])
+    proved = plan_of(lambda r: StepAdvantage(r.policy(), r.policy(), rollouts=4), [FOUR_STEPS])
     assert alone.expected.calls == 16 and proved.expected.calls == 32, "four prefixes, the problem itself among them"
 
 
 def test_a_consensus_takes_what_its_judges_take() -> None:
-    one = MonteCarlo(COMPLETER, rollouts=4)
-    plan = planned(Consensus((one, MonteCarlo(COMPLETER, rollouts=2))), [FOUR_STEPS])
-    assert plan is not None and plan.expected.calls == 18
+    def both(r: Rehearsal) -> Judge:
+        policy = r.policy()
+        return Consensus((MonteCarlo(policy, rollouts=4), MonteCarlo(policy, rollouts=2)))
+
+    assert plan_of(both, [FOUR_STEPS]).expected.calls == 18
+    assert plan_of(both, [FOUR_STEPS], stored=True).expected.calls == 12, "a store has four of the six"
+    assert plan_of(both, []) == Plan(Volume(), Volume(), Volume())
 
 
 @dataclass
@@ -150,16 +171,16 @@ class Critic:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"prompts": ("reason", "list"), "n": 3}, {"form": "step"}, {"meta": True}],
+    [{}, {"prompts": ("reason", "list"), "n": 3}, {"form": "step"}, {"meta": True}, {"form": "first-error", "n": 3}],
 )
-def test_questions_are_bounded_by_the_limit_on_a_reply(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("reply", ["All is well: [1, 1, 1, 1], so \\boxed{Yes}", "\\boxed{-1}", "I cannot say."])
+def test_questions_are_bounded_by_the_limit_on_a_reply(settings: dict[str, Any], reply: str) -> None:
     params = SamplingParams(temperature=1.0, max_tokens=64)
-    judge = PromptedJudge(Critic("All is well: [1, 1, 1, 1], so \\boxed{Yes}"), params=params, **settings)
-    plan = planned(judge, [FOUR_STEPS])
-    cost = judge.judge([FOUR_STEPS])[0].cost
-    assert plan is not None
+    plan = plan_of(lambda r: PromptedJudge(r.policy(), params=params, **settings), [FOUR_STEPS])
+    cost = PromptedJudge(Critic(reply), params=params, **settings).judge([FOUR_STEPS])[0].cost
     assert plan.low.calls <= cost.calls <= plan.high.calls
     assert plan.low.generated <= cost.generated_tokens <= plan.high.generated == plan.high.calls * 64
+    assert plan.high.prompt > plan.high.calls * len(FOUR_STEPS.problem.text) / 4, "the question is read each time"
 
 
 def test_tokens_are_counted_by_the_best_means_at_hand() -> None:
@@ -177,14 +198,47 @@ def test_tokens_are_counted_by_the_best_means_at_hand() -> None:
     assert count_tokens(None, [FOUR_STEPS]).of("four") == 1
 
 
-def test_a_judge_may_plan_for_itself_and_one_that_does_not_is_not_guessed_at() -> None:
-    class Own:
-        def planned(self, traces: Sequence[Trajectory], tokens: TokenCount) -> Plan:
-            return Plan(*(Volume(calls=len(traces)),) * 3)
+# A labeller that nobody has heard of
 
-    class Silent:
-        policy: Policy = Critic("")
 
-    assert planned(Own(), [FOUR_STEPS] * 3) == Plan(*(Volume(calls=3),) * 3)
-    assert planned(Silent(), [FOUR_STEPS]) is None
-    assert planned(Consensus((MonteCarlo(COMPLETER), MonteCarlo(COMPLETER))), []) is not None
+@dataclass
+class Stubborn:
+    """Asks for the whole trace again and again until half of what comes is right, and shares nothing."""
+
+    policy: Policy
+    most: int = 5
+    name: str = "stubborn"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        found = []
+        for given in trajectories:
+            cost = Cost()
+            for k in range(self.most):
+                row = self.policy.sample([given.prefix(1)], 4, first=4 * k)[0]
+                cost += Cost.total(completion.cost for completion in row)
+                if sum(bool(grade(c.after(given.prefix(1), "me")).correct) for c in row) >= 2:
+                    break
+            found.append(Judgement(given.id, (1.0,) * len(given.steps), self.name, cost=cost))
+        return found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_labeller_of_ones_own_needs_nothing_for_its_estimate(seed: int) -> None:
+    traces = traces_of(24, seed)
+    traces += [replace(each, id=f"{each.id}/again") for each in traces[:4]]
+    plan = plan_of(lambda r: Stubborn(r.policy()), traces, count_tokens(COMPLETER, traces))
+    cost = Cost.total(said.cost for said in Stubborn(COMPLETER).judge(traces))
+    assert plan.low.calls <= cost.calls <= plan.high.calls == 28 * 20, "it shares nothing"
+    assert plan.low.generated <= cost.generated_tokens <= plan.high.generated
+    assert plan.expected.generated / FACTOR <= cost.generated_tokens <= plan.expected.generated * FACTOR
+
+
+def test_of_many_traces_some_stand_for_all() -> None:
+    few = traces_of(40, 3)
+    many = [
+        replace(t, id=f"{t.id}/{i}", problem=replace(t.problem, id=f"{t.problem.id}/{i}"))
+        for i in range(20)
+        for t in few
+    ]
+    one, all_of_them = (plan_of(lambda r: MonteCarlo(r.policy(), rollouts=2), traces) for traces in (few, many))
+    assert all_of_them.expected.calls == pytest.approx(20 * one.expected.calls, rel=0.1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from footfall.commands._systems import SYSTEMS
-from footfall.label._courses import courses_of
+from footfall.label.counting import Rehearsal
 from footfall.label.critic import ScriptedCritic
+from footfall.label.estimate import planned
 from footfall.label.prompted import FIRST_ERROR, prompted
 from footfall.reward.generative.first_error import read_index
 from footfall.search.votes import best, majority, weighted
@@ -99,10 +100,11 @@ def test_the_scripted_critic_answers_this_question_too(meta: bool) -> None:
 
 
 def test_its_cost_is_known_before_it_is_asked() -> None:
-    courses = courses_of(prompted(Critic(lambda q, i: ""), form="first-error", n=3), FIVE, 0.5)
-    assert courses is not None
-    ((question,),) = [way.questions for way in courses.ways]
-    assert question.n == 3 and question.characters > len(FIRST_ERROR)
+    rehearsal = Rehearsal()
+    judge = prompted(rehearsal.policy(), form="first-error", n=3)
+    low, expected, high = planned(rehearsal, judge.judge, [FIVE])
+    assert low.calls == expected.calls == high.calls == 3
+    assert expected.prompt > 3 * len(FIRST_ERROR) / 4 and expected.cached == pytest.approx(expected.prompt * 2 / 3)
 
 
 def test_the_system_of_that_name_asks_so_and_an_unknown_form_is_refused() -> None:

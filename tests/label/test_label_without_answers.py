@@ -14,6 +14,7 @@ from footfall.drive.probing import Prober
 from footfall.drive.trees import tree_of, value_trees
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.binary_search import BinarySearch
+from footfall.label.counting import Rehearsal
 from footfall.label.er_prm import er_prm
 from footfall.label.estimate import planned
 from footfall.label.grounded import Grounded
@@ -67,9 +68,9 @@ def test_such_a_trace_stays_unlabelled_with_the_reason_and_the_others_are_as_if_
 
 
 def test_the_estimate_plans_no_rollouts_for_such_a_trace() -> None:
-    judge = MonteCarlo(completer())
-    with_answer, with_both = planned(judge, [FOUR_STEPS]), planned(judge, [FOUR_STEPS, BLIND])
-    assert with_answer is not None and with_both is not None
+    rehearsal = Rehearsal()
+    judge = MonteCarlo(rehearsal.policy())
+    with_answer, with_both = (planned(rehearsal, judge.judge, t) for t in ([FOUR_STEPS], [FOUR_STEPS, BLIND]))
     assert with_answer.expected.calls == with_both.expected.calls == 8 * 3
 
 

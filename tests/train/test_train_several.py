@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from footfall.label.beside import Beside
+from footfall.label.counting import Rehearsal
 from footfall.label.estimate import planned
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
@@ -200,7 +201,10 @@ def test_the_labeller_beside_by_name() -> None:
     made = create("labeller", "beside", policy=ArithmeticPolicy(), judges="monte-carlo,truth-arithmetic")
     assert isinstance(made, Beside) and "monte-carlo" in made.values.name and made.aspect == "reward"
     traces = [t for _, t in ArithmeticWorld().traces(ArithmeticPolicy(), 3)]
-    alone = create("labeller", "monte-carlo", policy=ArithmeticPolicy())
-    assert planned(made, traces) == planned(alone, traces), "it costs what its judges cost"
+    rehearsal = Rehearsal()
+    alone = create("labeller", "monte-carlo", policy=rehearsal.policy())
+    both = create("labeller", "beside", policy=rehearsal.policy(), judges="monte-carlo,truth-arithmetic")
+    plans = [planned(rehearsal, each.judge, traces) for each in (both, alone)]
+    assert plans[0] == plans[1] and plans[0].low.calls > 0, "it costs what its judges cost"
     with pytest.raises(ValueError, match="two judges"):
         create("labeller", "beside", policy=ArithmeticPolicy(), judges="monte-carlo")

@@ -1,4 +1,4 @@
-"""`footfall label --estimate`: tokens, calls, time and money, before anything runs."""
+"""`footfall label --estimate`: tokens, calls, time and money. The method runs over policies that only count."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from rich.console import Console
 
 from footfall.answers import grade
-from footfall.commands._estimate_trees import planned_trees
+from footfall.commands._label_trees import Grower
 from footfall.commands._options import given
 from footfall.commands._output import facts, figures
-from footfall.label.estimate import LENGTH_SLACK, Plan, TokenCount, Volume, count_tokens, planned
+from footfall.judging import traits
+from footfall.label.counting import Rehearsal
+from footfall.label.estimate import LENGTH_SLACK, Plan, Volume, count_tokens, planned, planned_trees
 from footfall.types import Cost, Judge, Judgement, Trajectory
-
-__all__ = ["EstimateOptions", "check_costs", "estimate_of", "estimate_of_trees", "show_estimate"]
 
 _BOUNDS = (
     f"whatever the rollouts show, if no call fails and completions are up to {LENGTH_SLACK:g} times shorter or longer than "
@@ -59,32 +59,48 @@ class Probed(NamedTuple):
 
 
 def estimate_of(
-    judge: Judge, traces: Sequence[Trajectory], options: EstimateOptions, chunk: int | None, seed: int
+    rehearsal: Rehearsal,
+    judge: Judge,
+    traces: Sequence[Trajectory],
+    options: EstimateOptions,
+    chunk: int | None,
+    probing: Judge | None,
+    seed: int,
 ) -> dict[str, Any]:
-    """The estimate as JSON. `chunk`: traces that share rollouts; `None` if a store lets all of them share."""
-    tokens = count_tokens(_policy_of(judge), traces)
-    plan = planned(judge, traces, tokens, chunk)
+    """The estimate of a judge over policies of the rehearsal, as JSON.
+
+    `chunk`: traces that share rollouts; `None` if a store lets all of them share. `probing` is the same judge over the policies
+    themselves, if there is to be a probe.
+    """
+    tokens = count_tokens(rehearsal.first, traces)
+    plan = planned(rehearsal, judge.judge, traces, tokens, chunk, stored=chunk is None)
     steps = sum(len(trace.steps) for trace in traces)
     result: dict[str, Any] = {"traces": len(traces), "steps": steps, "tokens_counted_by": tokens.how}
     if refused := _refused(judge, traces):
         result["without_label"] = refused
-    probed = _probe(judge, traces, tokens, options.probe, seed) if options.probe else None
-    if probed is not None:
-        plan = _corrected(plan, traces, probed)
+    probed = None
+    if probing is not None:
+        chosen = _to_probe(traces, options.probe)
+        plans = [planned(rehearsal, judge.judge, [trace], tokens) for trace in chosen]
+        probed = _probe(probing, chosen, plans, seed)
+        plan = _corrected(plan, probed)
         result["probe"] = {**probed._asdict(), "cost": probed.cost.to_dict()}
-    if plan is None:
-        raise ValueError("this method does not tell what it will ask for; pass --probe N to measure it on N traces")
     return {**result, **_rows(plan, options, _seconds(plan, options, traces, probed))}
 
 
-def estimate_of_trees(method: object, traces: Sequence[Trajectory], options: EstimateOptions) -> dict[str, Any]:
+def estimate_of_trees(
+    rehearsal: Rehearsal, method: Grower, traces: Sequence[Trajectory], options: EstimateOptions
+) -> dict[str, Any]:
     """The estimate of `--trees` as JSON: bounds on the size of the trees, since nobody knows what they will find."""
     if options.probe:
         raise ValueError("--probe labels some of the given traces, and --trees labels none of them: leave it out")
-    tokens = count_tokens(getattr(method, "policy", None), traces)
-    plan = planned_trees(method, traces, tokens)
-    if plan is None:
-        raise ValueError("this method does not tell how large its trees may be")
+
+    def grow(tops: Sequence[Trajectory]) -> None:
+        for separator in dict.fromkeys(top.separator for top in tops):
+            method.harvest([top.problem for top in tops if top.separator == separator], separator)
+
+    tokens = count_tokens(rehearsal.first, traces)
+    plan = planned_trees(rehearsal, grow, traces, tokens)
     problems = len({trace.prefix(0).key for trace in traces})
     known = {"problems": problems, "tokens_counted_by": tokens.how}
     return {**known, **_rows(plan, options, _seconds(plan, options, traces, None))}
@@ -99,7 +115,7 @@ def _rows(plan: Plan, options: EstimateOptions, seconds: Sequence[float | None])
 
 def _refused(judge: object, traces: Sequence[Trajectory]) -> dict[str, int]:
     """Traces of which the judge knows already that it will not label them, by reason."""
-    refusal = getattr(judge, "refusal", None)
+    refusal = traits(judge).refusal
     if refusal is None:
         return {}
     found = Counter(refusal(t if t.correct is not None or t.problem.answer is None else grade(t)) for t in traces)
@@ -118,13 +134,6 @@ def check_costs(options: EstimateOptions) -> None:
             raise ValueError(f"--{name.replace('_', '-')} {price:g}: a price is 0 or more")
     if options.tokens_per_second is not None and options.tokens_per_second <= 0:
         raise ValueError(f"--tokens-per-second {options.tokens_per_second:g}: it must be more than 0")
-
-
-def _policy_of(judge: object) -> object:
-    """Who completes prefixes: the judge's own policy, or that of the first judge it is made of."""
-    inner = [getattr(judge, "rates", None), *getattr(judge, "judges", ())]
-    found = [getattr(each, "policy", None) for each in (judge, *inner)]
-    return next((policy for policy in found if policy is not None), None)
 
 
 def _row(volume: Volume, options: EstimateOptions) -> dict[str, Any]:
@@ -153,14 +162,17 @@ def _seconds(
     return [probed.seconds * volume.generated / probed.cost.generated_tokens for volume in plan]
 
 
-def _probe(judge: Judge, traces: Sequence[Trajectory], tokens: TokenCount, n: int, seed: int) -> Probed:
-    """Label `n` traces that are spread evenly over the file."""
-    chosen = [traces[i] for i in sorted({int(k) for k in np.linspace(0, len(traces) - 1, min(n, len(traces)))})]
+def _to_probe(traces: Sequence[Trajectory], n: int) -> list[Trajectory]:
+    """`n` traces that are spread evenly over the file."""
+    return [traces[i] for i in sorted({int(k) for k in np.linspace(0, len(traces) - 1, min(n, len(traces)))})]
+
+
+def _probe(judge: Judge, chosen: Sequence[Trajectory], plans: Sequence[Plan], seed: int) -> Probed:
+    """Label these traces, and hold what it took against their plans."""
     begun = time.monotonic()
     said = judge.judge(chosen)
     seconds = time.monotonic() - begun
-    plans = [planned(judge, [trace], tokens) for trace in chosen]
-    wanted = np.array([1.0 if plan is None else plan.expected.generated for plan in plans])
+    wanted = np.array([plan.expected.generated for plan in plans])
     took = np.array([_generated(judgement) for judgement in said])
     picks = np.random.default_rng(seed).integers(0, len(chosen), (2000, len(chosen)))
     ratios = took[picks].sum(axis=1) / np.maximum(wanted[picks].sum(axis=1), 1e-9)
@@ -174,17 +186,11 @@ def _generated(judgement: Judgement) -> float:
     return float(judgement.cost.generated_tokens)
 
 
-def _corrected(plan: Plan | None, traces: Sequence[Trajectory], probed: Probed) -> Plan | None:
+def _corrected(plan: Plan, probed: Probed) -> Plan:
     """The expected volume times what the probe took of what was planned for it; low and high are its interval.
 
-    Without a plan, what the probe took a trace is taken for all. Fixed numbers of calls stay as they are planned.
+    Fixed numbers of calls stay as they are planned.
     """
-    scale = len(traces) / probed.traces
-    if plan is None:
-        cost = probed.cost
-        mean = Volume(cost.calls, cost.generated_tokens, cost.prompt_tokens + cost.cached_tokens, cost.cached_tokens)
-        spread = (probed.low / probed.ratio, probed.high / probed.ratio) if probed.ratio else (1.0, 1.0)
-        return Plan(mean.times(scale * spread[0]), mean.times(scale), mean.times(scale * spread[1]))
     low, expected, high = plan
     if not expected.generated:
         return plan

@@ -11,7 +11,7 @@ from typing import Any
 from footfall.commands._calibrated import CALIBRATION, inside
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
-from footfall.commands._parts import make_part, settings
+from footfall.commands._parts import StandIns, make_part, settings
 from footfall.commands._systems import BUILT, SYSTEMS, build_system, not_a_judge
 from footfall.judging import Traits, traits
 from footfall.policy.protocol import Policy
@@ -77,6 +77,8 @@ def make_judge(
     elif within is not None:
         own = make_judge(within.judge, {**within.settings, **asked}, offered, opening)
         made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
+    elif isinstance(opening, StandIns) and (folder is not None or _is_checkpoint(name)):
+        made = opening.rehearsal.reader(name)
     elif folder is not None:
         made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered, opening)
     elif _is_checkpoint(name):

@@ -21,6 +21,7 @@ from footfall.commands._parts import call_factory, open_policy, served_tokenizer
 from footfall.drive.tally import drawn, ungradable
 from footfall.drive.trees import Harvest, charged
 from footfall.label.binary_search import BinarySearch
+from footfall.label.counting import CountingPolicy
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.grounded_tree import GroundedTrees
 from footfall.label.hrm_hnc import FullTrees, compress, tree_samples
@@ -134,10 +135,14 @@ def _edu_prm(
 ) -> _Branching | _ServedBranching:
     from footfall.policy.http import HttpPolicy
 
+    writer = getattr(policy, "inner", policy)
+    if isinstance(writer, HttpPolicy):
+        served_tokenizer("edu-prm", writer)
+    if isinstance(policy, CountingPolicy) and (writer is policy or isinstance(writer, HttpPolicy)):
+        return _Branching(EntropyTrees(policy, trees, threshold, max_tokens))
     if isinstance(policy, HttpPolicy):
         from footfall.policy.http_tokens import HttpTokens
 
-        served_tokenizer("edu-prm", policy)
         return _ServedBranching(EntropyTrees(HttpTokens(policy), trees, threshold, max_tokens), policy)
     from footfall.policy.torch_policy import TorchPolicy
 
@@ -192,7 +197,7 @@ def grower(
     opening: Callable[[PolicyOptions], Policy],
 ) -> Grower:
     """The method with the options that were given."""
-    opening = open_policy if name == "edu-prm" else opening
+    opening = open_policy if name == "edu-prm" and not hasattr(opening, "rehearsal") else opening
     made: Grower = call_factory(GROWERS[name], "method", name, {**asked, "trees": trees}, offered, opening)
     return made
 

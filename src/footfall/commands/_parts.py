@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import footfall
 from footfall.commands._options import Drawing, PolicyOptions, given
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import RolloutStore
 from footfall.drive.stored_policy import StoredPolicy
+from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import load, parts
 from footfall.types import Cost, content_key
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Opener",
+    "StandIns",
     "call_factory",
     "found_in_words",
     "make_part",
@@ -193,6 +196,56 @@ class Opener:
         saved = Cost.total(count.saved for count in counts)
         return {"folder": str(self.store), "hits": sum(c.hits for c in counts), "misses": sum(c.misses for c in counts),
                 "saved": {k: v for k, v in saved.to_dict().items() if v and k != "seconds"}}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """Opens policies that only count: no server is asked, and no weights are loaded."""
+
+    rehearsal: Rehearsal
+
+    def __call__(self, options: PolicyOptions) -> CountingPolicy:
+        options = options.resolved()
+        name = options.policy or ""
+        part = parts("policy").get(name)
+        if options.url is not None or (part is not None and part.target.startswith("footfall.worlds.")):
+            return self.rehearsal.policy(open_policy(options))  # made of its settings alone
+        if part is None and not Path(name).is_dir() and ("/" not in name or name[0] in "./~"):
+            if "/" in name:
+                raise FileNotFoundError(f"{name}: there is no such folder to load a policy from")
+            load("policy", name)
+        return self.rehearsal.policy(tokenizer=_tokenizer(name))
+
+
+class _Vocabulary:
+    """A tokenizer of a folder, as far as counting and cutting need it; transformers' own would load torch."""
+
+    def __init__(self, file: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(file))
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        return ids
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False, **_: object) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens))
+
+    def get_vocab(self) -> dict[str, int]:
+        known: dict[str, int] = self._tokenizer.get_vocab()
+        return known
+
+    def __len__(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+
+def _tokenizer(policy: str) -> _Vocabulary | None:
+    """That of a model's folder, or of a model that ships with the package; `None` where there is no such file."""
+    for folder in (Path(policy), Path(footfall.__file__).parent / "models" / policy):
+        if (folder / "tokenizer.json").is_file():
+            return _Vocabulary(folder / "tokenizer.json")
+    return None
 
 
 def found_in_words(store: dict[str, Any] | None) -> str:

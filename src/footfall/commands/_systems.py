@@ -16,6 +16,7 @@ from footfall.commands._parts import call_factory, served_tokenizer
 from footfall.drive.stored_policy import StoredPolicy
 from footfall.encoding import Tokenizer, fingerprint
 from footfall.lab.recipe import catalogue
+from footfall.label.counting import CountingPolicy
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Judge
 
@@ -72,12 +73,13 @@ def _adaptivestep(
     from footfall.label.monte_carlo import MonteCarlo
     from footfall.policy.http import HttpPolicy
 
-    writer = policy.inner if isinstance(policy, StoredPolicy) else policy
-    completer, tokenizer = (
-        (policy, served_tokenizer("adaptivestep", writer))
-        if isinstance(writer, HttpPolicy)
-        else _from_ids(policy, writer)
-    )
+    writer = getattr(policy, "inner", policy)
+    if isinstance(writer, HttpPolicy):
+        completer, tokenizer = policy, served_tokenizer("adaptivestep", writer)
+    elif isinstance(writer, CountingPolicy) and hasattr(writer, "tokenizer"):
+        completer, tokenizer = policy, writer.tokenizer
+    else:
+        completer, tokenizer = _from_ids(policy, writer)
     rates = MonteCarlo(completer, rollouts, estimate, until, params=params)
     return AdaptiveStep(rates, tokenizer, fingerprint(tokenizer), share)
 

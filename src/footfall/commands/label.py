@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -10,7 +10,13 @@ from typing import Any, Literal, cast
 from rich.console import Console
 
 from footfall.commands._editions import begin_edition, edition_of, end_edition
-from footfall.commands._estimate import EstimateOptions, check_costs, estimate_of, estimate_of_trees, show_estimate
+from footfall.commands._estimate import (
+    EstimateOptions,
+    check_costs,
+    estimate_of,
+    estimate_of_trees,
+    show_estimate,
+)
 from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
 from footfall.commands._label_trees import GROWERS, Grower, grower, harvested, tree_search, without_answer
 from footfall.commands._one_sided import one_sided
@@ -23,13 +29,15 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
-from footfall.commands._parts import Opener, found_in_words, settings
+from footfall.commands._parts import Opener, StandIns, found_in_words, settings
 from footfall.commands._reasons import counted
 from footfall.commands._running import open_run, run_folder
 from footfall.commands._sources import read_traces
 from footfall.drive.trees import Harvest
 from footfall.formats import read_parquet, write_parquet
 from footfall.judging import traits
+from footfall.label.counting import Rehearsal
+from footfall.policy.protocol import Policy
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Trajectory
 
@@ -111,13 +119,12 @@ def main(config: LabelConfig) -> int:
         raise ValueError(f"{config.data}: there is no trace in it")
     folder = run_folder("label", config, _FOR_SHOW)
     store = config.store.folder(beside=folder)
-    asked = config.costs.probe or not config.costs.estimate
     edition = edition_of(folder, config.again, config.run.fresh)
-    opener = Opener(store if asked else None, edition)
+    opener = Opener(store, edition)
+    if config.costs.estimate:
+        return _estimate(config, opener, trajectories)
     method = _method(config, opener)
     trajectories = (traits(method).prepare or list)(trajectories)  # as adaptivestep cuts them anew
-    if config.costs.estimate:
-        return _estimate(config, method, trajectories, config.chunk if store is None else None)
     with open_run("label", config, for_show=_FOR_SHOW) as run:
         begin_edition(run.folder, edition)
         if config.again:
@@ -139,11 +146,17 @@ def main(config: LabelConfig) -> int:
     return 0 if _of_use(result) else NOTHING
 
 
-def _estimate(config: LabelConfig, method: Judge | Grower, traces: Sequence[Trajectory], chunk: int | None) -> int:
-    if config.trees is not None:  # the type of a method is looked up by its name, which asks a server
-        found = estimate_of_trees(method, traces, config.costs)
+def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory]) -> int:
+    """Run the method over policies that only count; for a probe, the same method over those that were asked for."""
+    rehearsal = Rehearsal()
+    method = _method(config, StandIns(rehearsal))
+    traces = (traits(method).prepare or list)(traces)
+    if isinstance(method, Grower):
+        found = estimate_of_trees(rehearsal, method, traces, config.costs)
     else:
-        found = estimate_of(cast(Judge, method), traces, config.costs, chunk, config.run.seed)
+        chunk = config.chunk if opener.store is None else None
+        probing = cast(Judge, _method(config, opener)) if config.costs.probe else None
+        found = estimate_of(rehearsal, method, traces, config.costs, chunk, probing, config.run.seed)
     estimate = {"method": config.method, **found}
     emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
     return 0
@@ -157,7 +170,7 @@ def _found(config: LabelConfig, run: Run, method: Judge | Grower, traces: Sequen
     return Harvest([Judged(t, judgement) for t, judgement in zip(traces, said, strict=True)])
 
 
-def _method(config: LabelConfig, opener: Opener) -> Judge | Grower:
+def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> Judge | Grower:
     """The method with the options that were given; one that it does not take is an error."""
     own = {"rollouts": "rollouts", "values": "estimate", "until": "until", "half_width": "half_width"}
     asked = {its: getattr(config, name) for name, its in own.items() if getattr(config, name) is not None}

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from footfall.drive.tally import unlabelled
 from footfall.encoding import Tokenizer
 from footfall.judging import Traits
-from footfall.label.estimate import Plan, TokenCount, planned
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
@@ -66,10 +65,6 @@ class AdaptiveStep:
         known = trace.tokenizer == self.vocabulary and all(step.token_ids and step.logprobs for step in trace.steps)
         words = f"the trace {_NO_IDS}; `footfall sample --step-end none` keeps all that the server tells"
         return None if known else Unjudged(Reason.NO_REFERENCE, words)
-
-    def planned(self, trajectories: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
-        """What the rollouts of those traces take that can be labelled."""
-        return planned(self.rates, [trace for trace in trajectories if self.refusal(trace) is None], tokens)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         refused = [self.refusal(trace) for trace in trajectories]

@@ -1,11 +1,17 @@
-"""What labelling will cost, before anything runs: from each method's own courses and the lengths of the given traces.
+"""What labelling will cost, before anything is paid: the labeller itself runs, over a policy that only counts.
 
-    generated = Σ_prefixes rollouts · (mean tokens that the given traces have after that prefix)
-    prompt    = Σ_prefixes rollouts · (tokens of the prefix), of which all but the first reading can come from a cache
+It is run once for each case that stand-ins can play: every trace is lost after its first step, its second, …, or never; the
+completions before that are all right, every second one, the last of them, or the first alone; replies to questions have one
+of the forms of the field. Then
 
-`low` and `high` bound the number of calls whatever the rollouts will show, as long as no call fails. For tokens they also
-allow the completer to be `LENGTH_SLACK` times shorter or longer on the mean than the traces it goes on with, and prompts to
-be counted wrong by as much where there is no tokenizer to count them.
+    high        Σ_traces max_cases, or all places that any case asks for together, whichever is less
+    low         Σ_problems max_traces min_cases, or all that every case asks for, whichever is more
+    expected    the mean of runs in which right completions are drawn at the problems' pass rates, right traces are never
+                lost, and wrong ones after a step that is drawn evenly
+
+So calls are bounded as long as no call fails and no course is stranger than these. For tokens the bounds also allow the
+completer to be `LENGTH_SLACK` times shorter or longer on the mean than the traces it goes on with, and prompts to be counted
+wrong by as much where there is no tokenizer to count them. A reply to a question has from one token to `max_tokens`.
 """
 
 from __future__ import annotations
@@ -13,17 +19,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from footfall.answers import grade
-from footfall.drive.tally import ungradable
-from footfall.label._courses import Course, Courses, Place, courses_of
+from footfall.label.counting import REPLIES, Case, Rehearsal, Request, TokenCount
 from footfall.types import Trajectory
-
-__all__ = ["LENGTH_SLACK", "Plan", "TokenCount", "Volume", "courses_of", "count_tokens", "planned"]
 
 LENGTH_SLACK = 1.5
 """By this factor a completer's mean length may differ from that of the given traces before the bounds on tokens break."""
+MOST_TRACES = 128
+MOST_TREES = 16
+"""Of more, so many that are spread evenly over the problems stand for all."""
+_DRAWN = 4
+"""Runs that *expected* is the mean of."""
+_ENOUGH = 4
+"""Cases, of which the first four differ most: a labeller that asks for the same in all of them always does."""
+_LOST = 12
+"""Places in the longest trace at which traces are lost, at most."""
+_NEVER_LOST = (Case(0.5), Case(0.2, "late"), Case(0.0, "first"))
+
+Run: TypeAlias = Callable[[list[Trajectory]], object]
+_Asked: TypeAlias = "dict[tuple[object, ...], _Place]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +54,20 @@ class Volume:
     """So many of the prompt tokens have been read for an earlier call."""
 
     def __add__(self, other: Volume) -> Volume:
-        return Volume(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Volume)))
+        return Volume(*(a + b for a, b in zip(self.figures, other.figures, strict=True)))
 
     def times(self, factor: float) -> Volume:
-        return Volume(*(getattr(self, f.name) * factor for f in fields(Volume)))
+        return Volume(*(figure * factor for figure in self.figures))
+
+    @property
+    def figures(self) -> tuple[float, ...]:
+        return tuple(getattr(self, f.name) for f in fields(Volume))
+
+
+def _each(pick: Callable[[Iterable[float]], float], volumes: Iterable[Volume]) -> Volume:
+    """Each figure by itself."""
+    rows = [volume.figures for volume in volumes]
+    return Volume(*map(pick, zip(*rows, strict=True))) if rows else Volume()
 
 
 class Plan(NamedTuple):
@@ -51,19 +77,25 @@ class Plan(NamedTuple):
     expected: Volume
     high: Volume
 
-    def plus(self, other: Plan) -> Plan:
-        return Plan(*(a + b for a, b in zip(self, other, strict=True)))
 
+class _Place(NamedTuple):
+    """A text, and how many completions of it were asked for."""
 
-NOTHING = Plan(Volume(), Volume(), Volume())
+    n: int
+    prompt: float
+    length: float
+    limit: int
+    reads: int = 0
 
+    @property
+    def volume(self) -> Volume:
+        seen = self.n + self.reads
+        return Volume(self.n, self.n * self.length, seen * self.prompt, max(0, seen - 1) * self.prompt)
 
-class TokenCount(NamedTuple):
-    """How texts are counted, and in words how that is done."""
-
-    of: Callable[[str], float]
-    how: str
-    exact: bool = False
+    @property
+    def most(self) -> float:
+        """Tokens of its completions if each is as long as it may be."""
+        return float(self.n * self.limit)
 
 
 def count_tokens(policy: object, traces: Sequence[Trajectory]) -> TokenCount:
@@ -73,7 +105,8 @@ def count_tokens(policy: object, traces: Sequence[Trajectory]) -> TokenCount:
         return TokenCount(
             lambda text: len(tokenizer.encode(text, add_special_tokens=False)), "the policy's tokenizer", True
         )
-    name = getattr(policy, "name", None) if hasattr(policy, "value") else None  # a server may not be up yet
+    inner = getattr(policy, "inner", policy)
+    name = getattr(inner, "name", None) if hasattr(inner, "value") else None  # a server may not be up yet
     own = [t for t in traces if t.cost.generated_tokens and t.text and name in (None, t.author)]
     if own:
         rate = sum(t.cost.generated_tokens for t in own) / sum(len(t.text) for t in own)
@@ -82,158 +115,202 @@ def count_tokens(policy: object, traces: Sequence[Trajectory]) -> TokenCount:
 
 
 def planned(
-    judge: object, trajectories: Sequence[Trajectory], tokens: TokenCount | None = None, chunk: int | None = None
-) -> Plan | None:
-    """The plan of a judge for these traces; `None` if it tells none. With `chunk`, nothing is shared between chunks.
+    rehearsal: Rehearsal,
+    run: Run,
+    trajectories: Sequence[Trajectory],
+    tokens: TokenCount | None = None,
+    chunk: int | None = None,
+    stored: bool = False,
+) -> Plan:
+    """What `run`, a judge's `judge` over policies of this rehearsal, will ask for.
 
-    A judge may have its own `planned(trajectories, tokens)`; one made of others takes what they take together.
+    With `chunk` it is given so many traces at a time; with `stored` no completion is paid for twice.
     """
     traces = [t if t.correct is not None or t.problem.answer is None else grade(t) for t in trajectories]
-    count = tokens or count_tokens(getattr(judge, "policy", None), traces)
-    if chunk is not None and chunk < len(traces):
-        parts = [planned(judge, traces[i : i + chunk], count) for i in range(0, len(traces), chunk)]
-        return _sum(parts)
-    own = getattr(judge, "planned", None)
-    if own is not None:
-        made: Plan = own(traces, count)
-        return made
-    inner = _judges_of(judge)
-    if inner:
-        return _sum(planned(each, traces, count) for each in inner)
-    return _of_courses(judge, traces, count)
+    chosen = _spread(traces, MOST_TRACES)
+    rehearsal.begin(traces, tokens or count_tokens(None, traces), _pass_rates(traces))
+    longest = max((len(trace.steps) for trace in chosen), default=0)
+    first, *others = _NEVER_LOST
+    cases = [Case(lost=-1.0), Case(), first, replace(first, lost=0.5)]
+    cases += [replace(each, lost=lost) for each in others for lost in (None, 0.5)]
+    cases += [Case(lost=float(good)) for good in sorted({k * longest // _LOST for k in range(_LOST)})]
+    cases = [replace(case, reply=i % REPLIES) for i, case in enumerate(_padded(cases))]
+    books = _Books(rehearsal, run, chosen, chunk, stored)
+    return _scaled(books.plan(cases), len(traces) / max(1, len(chosen)))
 
 
-def _judges_of(judge: object) -> Sequence[object]:
-    """Those that a judge is made of: of a consensus, of a transform of success rates, of noise over the truth."""
-    for name in ("judges", "rates", "truth"):
-        found = getattr(judge, name, None)
-        if found is not None:
-            return tuple(found) if name == "judges" else (found,)
-    return ()
+def planned_trees(
+    rehearsal: Rehearsal, run: Run, trajectories: Sequence[Trajectory], tokens: TokenCount | None = None
+) -> Plan:
+    """The same of a method that grows a tree on each problem of these traces: `run` is given the empty prefixes.
+
+    *At most* every completion is `max_tokens` long, and solutions have many steps.
+    """
+    traces = [t if t.correct is not None or t.problem.answer is None else grade(t) for t in trajectories]
+    tops = list({trace.prefix(0).key: trace.prefix(0) for trace in traces}.values())
+    chosen = _spread(tops, MOST_TREES)
+    rehearsal.begin(traces, tokens or count_tokens(None, traces), _pass_rates(traces))
+    usual = round(sum(len(trace.steps) for trace in traces) / max(1, len(traces)))
+    played = [Case(lost=-1.0), Case(), *_NEVER_LOST, *(Case(0.5, lost=float(good)) for good in range(usual))]
+    cases = [*played, *(replace(case, long=True) for case in played)]
+    books = _Books(rehearsal, run, chosen, None, False)
+    return _scaled(books.plan(_padded(cases), full=True), len(tops) / max(1, len(chosen)))
 
 
-def _sum(plans: Iterable[Plan | None]) -> Plan | None:
-    total = NOTHING
-    for plan in plans:
-        if plan is None:
-            return None
-        total = total.plus(plan)
-    return total
+def _padded(cases: Sequence[Case]) -> list[Case]:
+    """At least as many cases as there are forms of replies, and one with replies as long as they may be."""
+    more = [Case(reply=i) for i in range(len(cases), REPLIES)]
+    return [*cases, *more, Case(long=True)]
 
 
-class _Prefix(NamedTuple):
-    """Tokens of a prefix, and how many the traces that have it go on with on the mean."""
-
-    before: float
-    after: float
-
-
-def _of_courses(judge: object, traces: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
-    rates = _pass_rates(traces)
-    found = [_courses(judge, trace, rates[trace.problem.id]) for trace in traces]
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
-        return None
-    model = _Model(traces, tokens, known)
-    low, high = (model.bound(pick) for pick in (min, max))
-    expected = model.volume([model.mean(each.ways) for each in known])
-    limit = max((each.params.max_tokens for each in known), default=0)
-    slack = 1.0 if tokens.exact else LENGTH_SLACK
-    low = Volume(low.calls, low.generated / LENGTH_SLACK, low.prompt / slack, low.cached / slack)
-    longest = min(high.generated * LENGTH_SLACK, high.calls * limit) if not model.asks else high.generated
-    high = Volume(high.calls, longest, high.prompt * slack, high.cached * slack)
-    return Plan(low, expected, high)
+def _spread(units: Sequence[Trajectory], most: int) -> list[Trajectory]:
+    """All units of problems that are spread evenly, about `most` of them."""
+    groups: dict[str, list[Trajectory]] = {}
+    for unit in units:
+        groups.setdefault(unit.problem.id, []).append(unit)
+    wanted = max(1, round(len(groups) * min(1.0, most / max(1, len(units)))))
+    picks = {i * len(groups) // wanted for i in range(wanted)}
+    kept = {id for i, id in enumerate(groups) if i in picks}
+    return [unit for unit in units if unit.problem.id in kept]
 
 
-def _courses(judge: object, trace: Trajectory, rate: float) -> Courses | None:
-    """The courses of a trace; nothing is rolled out where no rollout can be graded."""
-    found = courses_of(judge, trace, rate)
-    if found is None or not ungradable(trace.problem):
-        return found
-    return found._replace(ways=[replace(way, rollouts={}) for way in found.ways])
+class _Books:
+    """Requests of many runs, added up."""
+
+    def __init__(
+        self, rehearsal: Rehearsal, run: Run, units: Sequence[Trajectory], chunk: int | None, stored: bool
+    ) -> None:
+        self.rehearsal, self.run, self.units, self.stored = rehearsal, run, units, stored
+        self.chunk = chunk or max(1, len(units))
+        self.slack = 1.0 if rehearsal.tokens.exact else LENGTH_SLACK
+
+    def plan(self, cases: Sequence[Case], full: bool = False) -> Plan:
+        """Bounds over the cases, with `full` for completions of any length, and the mean of what is drawn."""
+        asked = []
+        for played, case in enumerate(cases, 1):
+            asked.append(self._asked(self.rehearsal.play(self.run, self.units, case, apart=True)))
+            if played == _ENOUGH and not full and all(each == asked[0] for each in asked):
+                break
+        of_units = [rollouts for rollouts, _ in asked]
+        shared = self.stored or self._shares(of_units[1], cases[1])
+        rollouts = self._rollouts(of_units, shared, full)
+        questions = self._questions([questions for _, questions in asked])
+        low, high = (a + b for a, b in zip(rollouts, questions, strict=True))
+        drawn = 1 if len(asked) == _ENOUGH < len(cases) else _DRAWN
+        runs = [_total(self._together(Case(order="chance", seed=seed))) for seed in range(drawn)]
+        return Plan(low, _each(_middle, (low, _total(runs).times(1 / drawn), high)), high)
+
+    def _together(self, case: Case) -> tuple[Volume, Volume]:
+        """Rollouts and questions of all units in one go, a chunk at a time."""
+        rollouts: _Asked = {}
+        questions: _Asked = {}
+        for start in range(0, len(self.units), self.chunk):
+            requests = self.rehearsal.play(self.run, self.units[start : start + self.chunk], case)
+            own = 0 if self.stored else start
+            for found, of_rollouts in ((rollouts, True), (questions, False)):
+                places = self._places(each for each in requests if (each.unit >= 0) == of_rollouts)
+                for key, place in places.items():
+                    whole = (own, *key)
+                    found[whole] = _larger(found.get(whole), place)
+        return _volume(rollouts), _volume(questions)
+
+    def _asked(self, requests: Sequence[Request]) -> tuple[dict[int, _Asked], _Asked]:
+        """What was asked for each unit, and the questions of all."""
+        of_units: defaultdict[int, list[Request]] = defaultdict(list)
+        for request in requests:
+            of_units[request.unit].append(request)
+        questions = self._places(of_units.pop(-1, []))
+        return {unit: self._places(own) for unit, own in of_units.items()}, questions
+
+    def _places(self, requests: Iterable[Request]) -> _Asked:
+        indices: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+        reads: defaultdict[tuple[object, ...], int] = defaultdict(int)
+        known: dict[tuple[object, ...], Request] = {}
+        for request in requests:
+            key = (*request.place, request.limit)
+            known[key] = request
+            indices[key] += request.indices
+            reads[key] += not request.indices
+        count: Callable[[list[int]], int] = (lambda found: len(set(found))) if self.stored else len
+        return {k: _Place(count(indices[k]), r.prompt, r.length, r.limit, reads[k]) for k, r in known.items()}
+
+    def _rollouts(self, asked: Sequence[Mapping[int, _Asked]], shared: bool, full: bool) -> tuple[Volume, Volume]:
+        """Bounds on what is asked after prefixes of the units."""
+        units = range(len(self.units))
+        alone = [[each.get(unit, {}) for each in asked] for unit in units]
+        most = _total(_each(max, map(_volume, cases)) for cases in alone)
+        least: dict[str, Volume] = {}
+        sure: _Asked = {}
+        ever: _Asked = {}
+        for unit, cases in zip(units, alone, strict=True):
+            problem = f"{unit // self.chunk}" * (not self.stored) + self.units[unit].problem.id
+            least[problem] = _each(max, (least.get(problem, Volume()), _each(min, map(_volume, cases))))
+            for key, place in _merged(cases).items():
+                own = (unit // self.chunk if not self.stored else 0, *key)
+                ever[own] = _larger(ever.get(own), place)
+                n = min(case[key].n if key in case else 0 for case in cases)
+                sure[own] = _larger(sure.get(own), place._replace(n=n, reads=0))
+        if shared:
+            most = _each(min, (most, _volume(ever)))
+        longest = _total(
+            _each(max, (Volume(generated=sum(p.most for p in c.values())) for c in cases)) for cases in alone
+        )
+        high = longest.generated if full else min(most.generated * LENGTH_SLACK, longest.generated)
+        low = _each(max, (_total(least.values()), _volume(sure)))
+        return (
+            Volume(low.calls, low.generated / LENGTH_SLACK, low.prompt / self.slack, low.cached / self.slack),
+            Volume(most.calls, high, most.prompt * self.slack, most.cached * self.slack),
+        )
+
+    def _shares(self, asked: Mapping[int, _Asked], case: Case) -> bool:
+        """Whether the labeller asks once where two units have the same prefix."""
+        apart: _Asked = {}
+        for unit, places in asked.items():
+            for key, place in places.items():
+                own = (unit // self.chunk, *key)
+                apart[own] = _larger(apart.get(own), place)
+        return self._together(case)[0].calls <= _volume(apart).calls
+
+    def _questions(self, asked: Sequence[_Asked]) -> tuple[Volume, Volume]:
+        """Bounds on what judges ask, whatever the replies."""
+        volumes = [_volume(places) for places in asked]
+        low, high = _each(min, volumes), _each(max, volumes)
+        longest = max((sum(place.most for place in places.values()) for places in asked), default=0.0)
+        return (
+            Volume(low.calls, low.calls, low.prompt / self.slack, low.cached / self.slack),
+            Volume(high.calls, longest, high.prompt * self.slack, high.cached * self.slack),
+        )
 
 
-class _Model:
-    """Courses turned into volumes: lengths of the traces, and rollouts shared by equal prefixes."""
+def _middle(figures: Iterable[float]) -> float:
+    """The middle one of three: a mean, kept between its bounds."""
+    return sorted(figures)[1]
 
-    def __init__(self, traces: Sequence[Trajectory], tokens: TokenCount, courses: Sequence[Courses]) -> None:
-        self.traces, self.tokens, self.courses = traces, tokens, courses
-        self.asks = any(way.questions for each in courses for way in each.ways)
-        self.keys = [[trace.prefix(k).key for k in range(len(trace.steps) + 1)] for trace in traces]
-        self.whole: list[float] = []
-        self.prefixes = self._measured()
-        self.rate = sum(self.whole) / max(1, sum(len(trace.text) for trace in traces))
 
-    def _measured(self) -> dict[str, _Prefix]:
-        after: defaultdict[str, list[float]] = defaultdict(list)
-        before: dict[str, float] = {}
-        for trace, keys in zip(self.traces, self.keys, strict=True):
-            sizes = [self.tokens.of(step.written + trace.separator) for step in trace.steps]
-            prompt, total = self.tokens.of(trace.problem.text), sum(sizes)
-            self.whole.append(total)
-            mean_step = total / len(sizes) if sizes else prompt
-            for k, key in enumerate(keys):
-                before[key] = prompt + sum(sizes[:k])
-                after[key].append(max(total - sum(sizes[:k]), mean_step))
-        return {key: _Prefix(before[key], sum(rest) / len(rest)) for key, rest in after.items()}
+def _volume(places: _Asked) -> Volume:
+    return _total(place.volume for place in places.values())
 
-    def bound(self, pick: Callable[[Sequence[float]], float]) -> Volume:
-        """Each figure by itself: the courses that make it smallest or largest."""
-        most, found = pick is max, {}
-        single = [[self._of_one(i, way, most) for way in each.ways] for i, each in enumerate(self.courses)]
-        apart = [most and not each.nested for each in self.courses]
-        for figure in (f.name for f in fields(Volume)):
-            picked = []
-            for each, volumes in zip(self.courses, single, strict=True):
-                sizes = [getattr(volume, figure) for volume in volumes]
-                picked.append(each.ways[sizes.index(pick(sizes))])
-            found[figure] = getattr(self.volume(picked, apart, most=most, least=not most), figure)
-        return Volume(**found)
 
-    def mean(self, ways: Sequence[Course]) -> Course:
-        """Rollouts and questions weighted by how likely they are."""
-        weight = sum(way.weight for way in ways) or 1.0
-        rollouts: defaultdict[Place, float] = defaultdict(float)
-        for way in ways:
-            for place, n in way.rollouts.items():
-                rollouts[place] += n * way.weight / weight
-        likely = max(ways, key=lambda way: way.weight)
-        return Course(rollouts, likely.questions, 1.0)
+def _total(volumes: Iterable[Volume]) -> Volume:
+    return sum(volumes, Volume())
 
-    def _of_one(self, index: int, way: Course, most: bool) -> Volume:
-        rolled = {(self.keys[index][p.steps], p.policy): n for p, n in way.rollouts.items()}
-        return self._rollouts(rolled, self.courses[index]) + self._questions(index, way, most, not most)
 
-    def volume(
-        self, ways: Sequence[Course], apart: Sequence[bool] = (), most: bool = False, least: bool = False
-    ) -> Volume:
-        """Of one course a trace: equal prefixes are rolled out once, but for traces that are kept `apart`."""
-        wanted: dict[tuple[object, ...], float] = {}
-        total = Volume()
-        for i, way in enumerate(ways):
-            own = i if apart and apart[i] else -1
-            for place, n in way.rollouts.items():
-                key = (self.keys[i][place.steps], place.policy, own)
-                wanted[key] = max(wanted.get(key, 0.0), n)
-            total += self._questions(i, way, most, least)
-        return total + (self._rollouts(wanted, self.courses[0]) if self.courses else Volume())
+def _merged(cases: Iterable[_Asked]) -> _Asked:
+    """Every place that any case asks for, as often as the one that asks most."""
+    found: _Asked = {}
+    for case in cases:
+        for key, place in case.items():
+            found[key] = _larger(found.get(key), place)
+    return found
 
-    def _rollouts(self, wanted: Mapping[tuple[Any, ...], float], courses: Courses) -> Volume:
-        total = Volume()
-        for (key, *_), n in wanted.items():
-            before, after = self.prefixes[key]
-            length = min(after, courses.params.max_tokens)
-            total += Volume(n, n * length, n * before, max(0.0, n - 1) * before)
-        return total
 
-    def _questions(self, index: int, way: Course, most: bool, least: bool) -> Volume:
-        total = Volume()
-        for question in way.questions:
-            usual = self.whole[index] if question.expected is None else question.expected
-            length = question.most if most else 1.0 if least else min(usual, question.most)
-            prompt, n = question.characters * self.rate, question.n
-            total += Volume(n, n * length, n * prompt, (n - 1) * prompt)
-        return total
+def _larger(one: _Place | None, other: _Place) -> _Place:
+    return other if one is None or other.n + other.reads > one.n + one.reads else one
+
+
+def _scaled(plan: Plan, factor: float) -> Plan:
+    """For all units, where some stood for them."""
+    return plan if factor == 1 else Plan(*(volume.times(factor) for volume in plan))
 
 
 def _pass_rates(traces: Sequence[Trajectory]) -> dict[str, float]:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from footfall.judging import Traits, traits
-from footfall.label.estimate import Plan, TokenCount, Volume, planned
 from footfall.train.active import Uncertain, until_first_error
 from footfall.train.self_training import pseudo_label
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged
@@ -89,11 +88,6 @@ class Doubted:
             self._labelled(next(asked), read.cost) if kept else _silent(read, self.name, why)
             for read, kept in zip(said, unsure, strict=True)
         ]
-
-    def planned(self, trajectories: Sequence[Trajectory], tokens: TokenCount) -> Plan | None:
-        """At most every trace is labelled, at least none; which are doubted only the PRM can say."""
-        plan = planned(self.judged_by, trajectories, tokens)
-        return plan and plan._replace(low=Volume())
 
     def _labelled(self, said: Judgement, read: Cost) -> Judgement:
         return replace(until_first_error(said), judge=self.name, cost=said.cost + read)
