@@ -1,0 +1,22 @@
+"""The one renderer: a problem and its steps as ids, step ends, author mask and images, or as messages for a server."""
+
+from footfall.render.pieces import BOS, CUT, Ids, Piece, Reading, Text, Token, Writer
+from footfall.render.tokenizer import Tokenizer, check_round_trip, fingerprint
+from footfall.render.trace import (
+    Template,
+    Turn,
+    dialogue_text,
+    encode,
+    messages,
+    prompt_ids,
+    prompt_turns,
+    read_traces,
+    solution_turns,
+    template_for,
+)
+
+__all__ = [
+    "BOS", "CUT", "Ids", "Piece", "Reading", "Template", "Text", "Token", "Tokenizer", "Turn", "Writer", "check_round_trip",
+    "dialogue_text", "encode", "fingerprint", "messages", "prompt_ids", "prompt_turns", "read_traces", "solution_turns",
+    "template_for",
+]  # fmt: skip
