@@ -149,9 +149,9 @@ def on_cuda(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def on_cpu(args: argparse.Namespace) -> list[dict[str, Any]]:
-    from footfall.encoding import encode
     from footfall.policy.embedded import EMBEDDED
     from footfall.policy.torch_policy import TorchPolicy
+    from footfall.render import encode
     from footfall.types import Trajectory
     from footfall.worlds import ArithmeticWorld
 

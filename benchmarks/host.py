@@ -24,12 +24,12 @@ import numpy.typing as npt
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from footfall.encoding import Template
 from footfall.loading import load_tokenizer
 from footfall.policy.decoding import Batch, EagerDecoder
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
+from footfall.render import Template
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
 from footfall.search import BeamSearch, Searcher

@@ -23,13 +23,13 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.answers import grade
-from footfall.encoding import Template, encode
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
 from footfall.policy.gguf import load_gguf
 from footfall.policy.protocol import Completion, SamplingParams, draw_traces
 from footfall.policy.splitting import splitter_for
 from footfall.policy.torch_policy import TorchPolicy, load_model
+from footfall.render import Template, encode
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticWorld
 

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaModel, Qwen2Config, Qwen2Model
 
+from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
 
 SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {

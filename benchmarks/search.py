@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
-from footfall.encoding import Template, encode
 from footfall.formats import read_problems
 from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
 from footfall.policy.gguf import load_gguf
@@ -35,6 +34,7 @@ from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, sa
 from footfall.policy.sampling import draw, uniform
 from footfall.policy.splitting import splitter_for
 from footfall.policy.torch_policy import TorchPolicy, load_model
+from footfall.render import Template, encode
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
 from footfall.search import BeamSearch, Searcher

@@ -26,10 +26,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from footfall.answers import grade
-from footfall.encoding import Template
 from footfall.policy.embedded import CHECKING
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
+from footfall.render import Template
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 

@@ -29,7 +29,6 @@ import torch
 
 from footfall.benchmarks.processbench import measure as first_error_figures
 from footfall.benchmarks.runner import Benchmark
-from footfall.encoding import Template
 from footfall.loading import pick_device
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats, case_weights
@@ -37,6 +36,7 @@ from footfall.metrics.steps import auc
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file
 from footfall.policy.gguf import load_gguf
 from footfall.registry import create
+from footfall.render import Template
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
 from footfall.reward.shipped import (

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from footfall.encoding import Template
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
+from footfall.render import Template
 from footfall.reward.judge import PRMJudge, step_head
 
 TEMPLATE = Template("plain", prompt_end="\n")

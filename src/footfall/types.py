@@ -289,7 +289,7 @@ class Judgement:
     initial: float | None = None
     """The value of the empty prefix, before any step: what the first step's advantage is measured from."""
     token_values: tuple[tuple[float, ...], ...] = ()
-    """Where the judge has them, the values at every token of each step's own part."""
+    """Where the judge has them, the values at every token of each step."""
 
     def __post_init__(self) -> None:
         n = len(self.values)

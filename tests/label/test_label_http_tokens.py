@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from footfall.encoding import fingerprint
 from footfall.label.edu_prm import EntropyTrees, Grown, TokenWriter
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_client import Server, ServerRefusedError
 from footfall.policy.http_tokens import HttpTokens, least_entropy
 from footfall.policy.http_wire import read_told
+from footfall.render import fingerprint
 from footfall.types import Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess
 from tests.policy.served_tokens import DOUBTS, embedded_tokenizer, vocabulary

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from footfall.encoding import encode
 from footfall.policy.http import HttpPolicy, http_policy
 from footfall.policy.protocol import Chooser
 from footfall.policy.torch_policy import TorchPolicy
+from footfall.render import encode
 from footfall.types import Message, Problem, Step, Trajectory
 from tests.policy.tiny_models import tiny_model
 from tests.reward.tiny_checkpoints import causal_lm, qwen_tokenizer, sentencepiece_tokenizer

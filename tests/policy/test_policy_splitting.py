@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.encoding import fingerprint
 from footfall.policy.splitting import SampledTrajectory, StepSplitter, trajectory_from_ids
+from footfall.render import fingerprint
 from footfall.types import Problem
 
 ALIGNED = ["a", "b c", " d", " ", "  ", ".", "x=", "\n", "\n\n", ".\n\n", " \n", "\n\n\n", "🙂"]

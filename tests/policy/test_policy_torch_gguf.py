@@ -13,10 +13,10 @@ import torch
 from tokenizers import pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from footfall.encoding import encode
 from footfall.policy.gguf import load_gguf
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
+from footfall.render import encode
 from footfall.types import Problem, Trajectory
 
 gguf = pytest.importorskip("gguf")

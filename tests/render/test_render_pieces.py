@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.reward.pieces import BOS, CUT, Text, Token, Writer
+from footfall.render import BOS, CUT, Text, Token, Writer
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, sentencepiece_tokenizer
 
 QWEN = qwen_tokenizer("<extra_0>", plain=("<tool_call>", "<think>"))

@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from footfall.encoding import (
-    Template,
-    check_round_trip,
-    encode,
-    fingerprint,
-    prompt_ids,
-    template_for,
-    texts_to_tokenise,
-)  # fmt: skip
+from footfall.render import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
 from footfall.types import Message, Problem, Step, Trajectory
 
 CHAT = (
@@ -109,14 +101,28 @@ def test_sampled_ids_are_used_as_they_are_with_the_same_vocabulary_only() -> Non
     assert encode(other, own, PLAIN) == encode(other, TRACE, PLAIN)
 
 
-def test_only_what_carries_no_ids_of_this_vocabulary_is_tokenised() -> None:
+def test_only_what_carries_no_ids_of_this_vocabulary_is_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = byte_level()
     mixed = (Step("3 + 4 = 7.", token_ids=(5, 6)), Step("The answer is 7."))
     own = replace(TRACE, steps=mixed, tokenizer=fingerprint(tokenizer))
-    assert sorted(texts_to_tokenise(tokenizer, own)) == [TRACE.separator, "The answer is 7."]
-    assert texts_to_tokenise(tokenizer, replace(own, steps=mixed[:1])) == []
+    asked: list[str] = []
+    plain = tokenizer.encode
+
+    def watched(text: str, **options: Any) -> list[int]:
+        asked.append(text)
+        return list(plain(text, **options))
+
+    monkeypatch.setattr(tokenizer, "encode", watched)
+
+    def tokenised(trace: Trajectory) -> list[str]:
+        asked.clear()
+        encode(tokenizer, trace, PLAIN, prompt=(1,))
+        return sorted(asked)
+
+    assert tokenised(own) == [TRACE.separator, "The answer is 7."]
+    assert tokenised(replace(own, steps=mixed[:1])) == []
     foreign = replace(own, tokenizer="another vocabulary")
-    assert sorted(texts_to_tokenise(tokenizer, foreign)) == [TRACE.separator, "3 + 4 = 7.", "The answer is 7."]
+    assert tokenised(foreign) == ["3 + 4 = 7.", "The answer is 7."], "the separator is remembered"
 
 
 @pytest.mark.parametrize("template", [PLAIN, Template("chat")])

@@ -11,10 +11,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.judge import Runner
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
 from tests.reward.tiny_checkpoints import WIDTH, causal_lm
 

@@ -13,15 +13,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.encoding import encode, fingerprint
 from footfall.registry import create, parts
+from footfall.render import Reading, encode, fingerprint
 from footfall.reward.batching import pack
 from footfall.reward.canary import CanaryError
 from footfall.reward.config import PRMConfig
 from footfall.reward.families.footfall import StepEnds
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.types import Judgement, Step, Trajectory
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
 
@@ -75,7 +74,7 @@ def test_a_value_is_read_at_the_steps_last_token() -> None:
     m = MODELS["last"]
     t = trace("3 + 4 = 7.", "So 7.")
     encoded = encode(byte_tokenizer(), t, m.prm_config.template)
-    assert m.read(t) == (encoded.ids, encoded.step_ends)
+    assert m.read(t) == encoded
     hidden = m.backbone(input_ids=torch.tensor([encoded.ids])).last_hidden_state[0, list(encoded.step_ends)]
     assert isinstance(m.head, torch.nn.Linear)
     expected = torch.sigmoid(hidden @ m.head.weight[0] + m.head.bias[0]).tolist()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.encoding import Template
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
-from footfall.train.imitation import ImitationConfig, imitate, lessons, token_batches
+from footfall.render import Template
+from footfall.train.imitation import ImitationConfig, Lesson, imitate, lessons, token_batches
 from footfall.types import Problem, Step, Trajectory
 from tests.reward.tiny_models import byte_tokenizer, decoder
 
@@ -25,8 +27,20 @@ def written(question: str, *steps: str) -> Trajectory:
 def test_the_problem_is_read_and_the_steps_and_the_end_are_learned() -> None:
     tokenizer = byte_tokenizer()
     (lesson,) = lessons([written("Q?", "one", "two")], tokenizer, PLAIN)
-    assert tokenizer.decode(lesson.ids[lesson.start : -1]) == "one\ntwo\n"
-    assert lesson.ids[-1] == tokenizer.eos_token_id
+    assert _learned(tokenizer, lesson) == "one\ntwo\n"
+    assert lesson.ids[-1] == tokenizer.eos_token_id and lesson.learned[-1]
+
+
+def _learned(tokenizer: Any, lesson: Lesson) -> str:
+    ids = [i for i, learned in zip(lesson.ids[:-1], lesson.learned[:-1], strict=True) if learned]
+    return str(tokenizer.decode(ids))
+
+
+def test_what_the_environment_answered_is_read_and_not_learned() -> None:
+    tokenizer = byte_tokenizer()
+    trace = Trajectory("t", Problem("t", "Q?"), (Step("ask", None, "told"), Step("so")), separator="\n")
+    (lesson,) = lessons([trace], tokenizer, PLAIN)
+    assert "told" in str(tokenizer.decode(lesson.ids)) and _learned(tokenizer, lesson) == "askso\n"
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(0, 5))

@@ -21,8 +21,8 @@ from footfall.registry import load, parts
 from footfall.types import Cost, content_key
 
 if TYPE_CHECKING:
-    from footfall.encoding import Tokenizer
     from footfall.policy.http import HttpPolicy
+    from footfall.render import Tokenizer
 
 __all__ = [
     "Opener",

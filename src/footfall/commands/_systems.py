@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 from footfall.commands._parts import call_factory, served_tokenizer
 from footfall.drive.stored_policy import StoredPolicy
-from footfall.encoding import Tokenizer, fingerprint
 from footfall.lab.recipe import catalogue
 from footfall.label.counting import CountingPolicy
 from footfall.policy.protocol import Policy, SamplingParams
+from footfall.render import Tokenizer, fingerprint
 from footfall.types import Judge
 
 __all__ = ["BUILT", "SYSTEMS", "System", "build_system", "not_a_judge"]

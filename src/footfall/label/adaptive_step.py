@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from footfall.drive.tally import unlabelled
-from footfall.encoding import Tokenizer
 from footfall.judging import Traits
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.render import Tokenizer
 from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 

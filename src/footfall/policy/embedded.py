@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from footfall.encoding import Template
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
+from footfall.render import Template
 
 EMBEDDED = Path(__file__).parent.parent / "models" / "embedded"
 """A Llama of about a million parameters that solves about half of the arithmetic world's problems."""

@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from footfall.encoding import Tokenizer, check_round_trip
 from footfall.policy.http_client import Outcome, Question, Server, Session, run_in_thread
 from footfall.policy.http_requests import HttpRequests, Job, among, check_prefix
 from footfall.policy.http_steps import StepStop
 from footfall.policy.http_wire import Mode, likeliest_tokens
 from footfall.policy.protocol import Completion, Run, SamplingParams
 from footfall.registry import register
+from footfall.render import Tokenizer, check_round_trip
 from footfall.types import Step, Trajectory
 
 T = TypeVar("T")

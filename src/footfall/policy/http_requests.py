@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from footfall.encoding import Template, Tokenizer, encode, fingerprint
 from footfall.policy.http_client import Outcome, Question, Server, ServerRefusedError, Session, run_in_thread
 from footfall.policy.http_steps import Cutter, StepStop
 from footfall.policy.http_wire import (
@@ -20,13 +19,12 @@ from footfall.policy.http_wire import (
     Candidate,
     Mode,
     Reply,
-    messages,
     model_ids,
     read_reply,
     sampling_fields,
-    turn_of,
 )
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
+from footfall.render import Template, Tokenizer, encode, fingerprint, messages, solution_text
 from footfall.types import Cost, Json, Step, Trajectory, content_key
 
 log = logging.getLogger(__name__)
@@ -76,6 +74,8 @@ class HttpRequests:
     those of whole answers)."""
     extra: Mapping[str, Json] = field(default_factory=dict)
     """Further fields of every request, e.g. `{"chat_template_kwargs": {"enable_thinking": False}}`."""
+    bos: bool = True
+    """Whether the tokenizer's bos stands before prompts that go as ids; a rendered dialogue holds its own."""
     counts_flops = False
     """What the server computes it does not say, so a budget of FLOPs is refused."""
     _accepted: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -150,13 +150,13 @@ class HttpRequests:
     def _prompt(self, prefix: Trajectory, begun: Step | None) -> dict[str, Json]:
         """A fragment is the last thing in the prompt: nothing comes between it and what is written next."""
         if self.mode == "chat":
-            return messages(prefix, self.system, begun is not None)
+            return messages(prefix, Template("chat", self.system), begun is not None)
         before, after = self.template.removesuffix("{steps}").split("{prompt}")
         prompt = before + prefix.problem.text + after
         if self.tokenizer is None:
-            return {"prompt": prompt + turn_of(prefix, begun is not None)}
+            return {"prompt": prompt + solution_text(prefix, begun is not None)}
         asked = replace(prefix, problem=replace(prefix.problem, prompt=prompt))
-        plain = Template("plain", prompt_end="")
+        plain = Template("plain" if self.bos else "rendered", prompt_end="")
         if begun is None or (begun.token_ids and prefix.tokenizer == self.vocabulary):
             return {"prompt": encode(self.tokenizer, asked, plain).ids}
         known = encode(self.tokenizer, asked.prefix(len(asked.steps) - 1), plain).ids
@@ -183,7 +183,7 @@ class HttpRequests:
         from there, as a model in this process does.
         """
         cost = _cost(outcome, share)
-        turn = turn_of(job.prefix, job.begun is not None) if self.mode == "chat" else ""
+        turn = solution_text(job.prefix, job.begun is not None) if self.mode == "chat" else ""
         keep_ids = self.tokenizer is not None
         cutter = Cutter(job.prefix.separator, params.until, self.step_stop, turn, keep_ids, job.begun)
         for k, index in enumerate(job.indices):

@@ -18,13 +18,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
-from footfall.encoding import Tokenizer, fingerprint
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_client import AttemptError, Outcome, run_in_thread
 from footfall.policy.http_requests import Job
 from footfall.policy.http_wire import IDS_IN_WORDS, Told, read_told
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.splitting import in_lines
+from footfall.render import Tokenizer, fingerprint
 from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
 

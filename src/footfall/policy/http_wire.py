@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from footfall.policy.http_client import AttemptError, ServerRefusedError
 from footfall.policy.protocol import SamplingParams
-from footfall.types import Json, Trajectory
+from footfall.types import Json
 
 Mode = Literal["completions", "chat"]
 V = TypeVar("V")
@@ -76,25 +76,6 @@ def sampling_fields(params: SamplingParams, seed: int, n: int, neutral: bool) ->
     if params.top_k:
         fields["top_k"] = params.top_k
     return fields
-
-
-def turn_of(prefix: Trajectory, fragment: bool) -> str:
-    """The assistant's turn so far; a last step that is a `fragment` is not ended."""
-    return prefix.text.removesuffix(prefix.separator) if fragment else prefix.text
-
-
-def messages(prefix: Trajectory, system: str | None, fragment: bool = False) -> dict[str, Json]:
-    """A chat request's own fields; the steps written so far are an assistant turn to be gone on with."""
-    prompt = prefix.problem.prompt
-    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
-    if not isinstance(prompt, str):
-        turns = [{"role": message.role, "content": message.content} for message in prompt]
-    if system is not None:
-        turns.insert(0, {"role": "system", "content": system})
-    if not prefix.steps:
-        return {"messages": turns}
-    turns.append({"role": "assistant", "content": turn_of(prefix, fragment)})
-    return {"messages": turns, "add_generation_prompt": False, "continue_final_message": True}
 
 
 def model_ids(payload: object) -> tuple[str, ...]:

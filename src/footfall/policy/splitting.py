@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from footfall.encoding import Tokenizer, fingerprint
+from footfall.render import Tokenizer, fingerprint
 from footfall.types import Problem, Step, Trajectory
 
 

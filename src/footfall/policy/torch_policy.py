@@ -7,14 +7,13 @@ separator and steps that hold their own line ends (see `footfall.segment.tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from footfall.encoding import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
 from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.policy.decoding import Generated, Request
@@ -22,6 +21,7 @@ from footfall.policy.engine import Engine
 from footfall.policy.protocol import Completion, Finish, Run, SamplingParams, sample_seed
 from footfall.policy.splitting import StepSplitter, splitter_for
 from footfall.registry import register
+from footfall.render import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
 from footfall.segment.tokens import written
 from footfall.types import Cost, Step, Trajectory, content_key
 
@@ -276,7 +276,7 @@ def _first_token(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
 
 def _template_name(template: Template) -> str:
     kind = "" if template.kind == "plain" else f",{template.kind}"
-    own = "" if template == Template(template.kind) else f",template={content_key(asdict(template))[:8]}"
+    own = "" if template == Template(template.kind) else f",template={content_key(template.to_dict())[:8]}"
     return kind + own
 
 

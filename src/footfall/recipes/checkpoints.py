@@ -21,9 +21,9 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, step_cases
 from footfall.lab.shared.prms import judged_pool, pool, prm, spent
 from footfall.lab.shared.simulated import Said
+from footfall.render import Reading
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.types import Cost, Judgement, Step, Trajectory
 
 RECIPE = Recipe(

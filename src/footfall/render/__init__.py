@@ -11,12 +11,14 @@ from footfall.render.trace import (
     prompt_ids,
     prompt_turns,
     read_traces,
+    solution_text,
     solution_turns,
     template_for,
 )
 
 __all__ = [
     "BOS", "CUT", "Ids", "Piece", "Reading", "Template", "Text", "Token", "Tokenizer", "Turn", "Writer", "check_round_trip",
-    "dialogue_text", "encode", "fingerprint", "messages", "prompt_ids", "prompt_turns", "read_traces", "solution_turns",
+    "dialogue_text", "encode", "fingerprint", "messages", "prompt_ids", "prompt_turns", "read_traces",
+    "solution_text", "solution_turns",
     "template_for",
 ]  # fmt: skip

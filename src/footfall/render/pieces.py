@@ -1,4 +1,4 @@
-"""A trace as pieces: texts, tokens by name, ids as they were sampled, and cuts. Pieces become ids and positions, never by search.
+"""A trace as pieces: texts, tokens by name, sampled ids, and cuts. Pieces become ids and read positions, never by search.
 
 Peers join text and look for a marker afterwards: a merge with its neighbour, or the marker written inside a step, and the
 scores shift by one. Here the layout says where each step is read. Texts between two cuts are tokenised together (as the
@@ -135,13 +135,20 @@ class Writer:
         self.specials = specials
         self.vocabulary = fingerprint(tokenizer, hidden)
         self._plainly = {} if specials == "parsed" else {"split_special_tokens": True}
-        added = tokenizer.added_tokens_decoder.values()
-        self._special = _any_of(token.content for token in added)
-        # The tokenizer finds these in plain text whatever it is asked, so they are broken in two before it looks.
-        self._found_anyway = _any_of(t.content for t in added if not t.special) if specials == "added" else None
         self._token_ids: dict[str, int] = {}
         self._short: dict[str, Sequence[int]] = {}
         self._known: dict[str, _Plain] = {}
+
+    @cached_property
+    def _special(self) -> re.Pattern[str] | None:
+        return _any_of(token.content for token in self.tokenizer.added_tokens_decoder.values())
+
+    @cached_property
+    def _found_anyway(self) -> re.Pattern[str] | None:
+        """The tokenizer finds these in plain text whatever it is asked, so they are broken in two before it looks."""
+        if self.specials != "added":
+            return None
+        return _any_of(token.content for token in self.tokenizer.added_tokens_decoder.values() if not token.special)
 
     @cached_property
     def lead(self) -> list[int]:
@@ -180,12 +187,13 @@ class Writer:
     def _write(self, pieces: Iterable[Piece], found: _Growing) -> None:
         segment: list[Text] = []
         for piece in pieces:
+            same_author = isinstance(piece, Text) and (not segment or piece.author == segment[0].author)
+            if segment and not same_author:  # what two authors wrote is tokenised apart too
+                self._close(segment, found)
+                segment = []
             if isinstance(piece, Text):
                 segment.append(piece)
                 continue
-            if segment:
-                self._close(segment, found)
-                segment = []
             if isinstance(piece, Lead):
                 found.add(self.lead)
             elif isinstance(piece, Token | Ids):
@@ -204,7 +212,7 @@ class Writer:
             return
         first = len(found.ids)
         plain = self._plain("".join(piece.text for piece in segment))
-        found.add(plain.ids)
+        found.add(plain.ids, segment[0].author)
         start = 0
         for n, piece in enumerate(segment):
             end = start + len(piece.text)
@@ -290,9 +298,10 @@ class Writer:
     ) -> list[Piece]:
         """The tokenizer's chat template around contents that stay plain text; a content may be pieces itself.
 
-        `messages` are (role, content). With `open_turn` the assistant's next turn is opened, with `open_end` a last turn that is
-        the assistant's is left open, to be gone on with. `author` is who wrote what the template puts in. The template is rendered around place holders, so nothing that a user wrote is
-        ever parsed as a special token; a template that trims contents trims these too.
+        `messages` are (role, content). With `open_turn` the assistant's next turn is opened; with `open_end` a last turn of
+        the assistant is left open, to be gone on with. `author` is who wrote what the template puts in. The template is
+        rendered around place holders, so nothing that a user wrote is ever parsed as a special token; a template that
+        trims contents trims these too.
         """
         holders = [f"\ue000{n}\ue001" for n in range(len(messages))]
         padded = [{"role": role, "content": f" {h} "} for (role, _), h in zip(messages, holders, strict=True)]
@@ -338,7 +347,7 @@ def _halved(text: str, pattern: re.Pattern[str] | None) -> list[str]:
     return [text[a:b] for a, b in pairwise(cuts) if b > a]
 
 
-def _segments(pieces: Sequence[Piece]) -> list[str]:
+def _segments(pieces: Iterable[Piece]) -> list[str]:
     """The texts that are tokenised together, in order."""
     found = [""]
     for piece in pieces:

@@ -1,7 +1,7 @@
 """The one way from a problem and its steps to what a model reads: turns first, then ids, messages or text from the same turns.
 
     turns      who speaks, in pieces: the prompt's messages, the solver's turn with its steps, observations
-    ids        of a model in this process: `encode` (policies) and `read_trace` (PRMs with a head of their own)
+    ids        of a model in this process: `encode` (policies) and `read_traces` (PRMs with a head of their own)
     messages   for a chat server: `messages`
     text       for questions whose reply is begun for the model: `dialogue_text`
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from footfall.render.pieces import CUT, Ids, Piece, Reading, Text, Token, Writer
@@ -33,6 +33,11 @@ class Template:
     prompt_end: str = "\n"
     observations: Literal["inline", "user", "tool"] = "inline"
     """Where an observation stands in a chat: in the solver's own turn, or in a turn of this role after it."""
+
+    def to_dict(self) -> dict[str, Json]:
+        """Its fields; the place of observations only if it is another than in the solver's turn, as names of old have it."""
+        found: dict[str, Json] = {"kind": self.kind, "system": self.system, "prompt_end": self.prompt_end}
+        return found if self.observations == "inline" else {**found, "observations": self.observations}
 
 
 class Turn(NamedTuple):
@@ -78,25 +83,19 @@ def solution_turns(
     for k, step in enumerate(trajectory.steps):
         where = f"trajectory {trajectory.id!r}: step {k + 1}"
         inside, heard = _step_pieces(step, trajectory.separator, own_ids, observations == "inline", where)
-        spoken += inside if marker is None else [*inside, Ids((marker,), read=0, author="environment")]
+        spoken += _read_at_end(inside) if marker is None else [*inside, Ids((marker,), read=0, author="environment")]
         if heard is not None:
-            turns += [Turn("assistant", tuple(_read_at_end(spoken, marker))), Turn(observations, (heard,))]
+            turns += [Turn("assistant", tuple(spoken)), Turn(observations, (heard,))]
             spoken = []
-        else:
-            spoken = _read_at_end(spoken, marker)
     return [*turns, Turn("assistant", tuple(spoken))] if spoken else turns
 
 
-def _read_at_end(pieces: list[Piece], marker: int | None) -> list[Piece]:
-    """The pieces with a read at the last one, where a step ends."""
-    if marker is not None or not pieces:
-        return pieces
+def _read_at_end(pieces: list[Piece]) -> list[Piece]:
+    """The pieces of a step with a read at the last one that is no cut."""
     last = len(pieces) - 1 - (pieces[-1] == CUT)
     piece = pieces[last]
-    read = Ids(piece.ids, piece.text, 0, piece.author) if isinstance(piece, Ids) else piece
-    if isinstance(piece, Text):
-        read = Text(piece.text, 0, None, piece.author)
-    return [*pieces[:last], read, *pieces[last + 1 :]]
+    assert isinstance(piece, Text | Ids)
+    return [*pieces[:last], replace(piece, read=0), *pieces[last + 1 :]]
 
 
 def _step_pieces(
@@ -155,9 +154,7 @@ def read_traces(
     writer: Writer, trajectories: Sequence[Trajectory], template: Template, marker: int | None = None
 ) -> list[Reading]:
     """Traces as a PRM with a head reads them, tokenised together: special tokens spelled out in them stay text."""
-    laid = [
-        _laid_out(writer, t, template, _prompt_pieces(writer, t.problem, template), marker) for t in trajectories
-    ]
+    laid = [_laid_out(writer, t, template, _prompt_pieces(writer, t.problem, template), marker) for t in trajectories]
     with writer.ahead(pieces for layout in laid for pieces in layout):
         return [_read(writer, t, layout) for t, layout in zip(trajectories, laid, strict=True)]
 
@@ -215,8 +212,14 @@ def messages(prefix: Trajectory, template: Template, fragment: bool = False) -> 
     if not prefix.steps or turns[-1].role != "assistant":
         return {"messages": _json(turns)}
     said = turns[-1].text.removesuffix(prefix.separator) if fragment else turns[-1].text
-    whole = [*_json(turns[:-1]), {"role": "assistant", "content": said}]
+    whole: list[Json] = [*_json(turns[:-1]), {"role": "assistant", "content": said}]
     return {"messages": whole, "add_generation_prompt": False, "continue_final_message": True}
+
+
+def solution_text(prefix: Trajectory, fragment: bool = False) -> str:
+    """The steps as one text, observations in it; a last step that is a `fragment` is not ended."""
+    said = "".join(turn.text for turn in solution_turns(prefix))
+    return said.removesuffix(prefix.separator) if fragment else said
 
 
 def _json(turns: Sequence[Turn]) -> list[dict[str, Json]]:
@@ -248,4 +251,3 @@ def _disarmer(tokenizer: Any) -> Callable[[str], str]:
         return str
     pattern = re.compile("|".join(re.escape(name) for name in reversed(names)))
     return lambda text: pattern.sub(lambda match: match[0][:1] + "\u200b" + match[0][1:], text)
-

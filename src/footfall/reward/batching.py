@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from footfall.reward.reading import Reading
+from footfall.render import Reading
 
 
 class Batch(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from footfall.reward.reading import Reading
+from footfall.render import Reading
 from footfall.types import Problem, Step, Trajectory
 
 CONSTANT = 1e-6

@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 
-from footfall.encoding import check_round_trip
 from footfall.loading import load_tokenizer, pick_device, pick_dtype
 from footfall.registry import register
+from footfall.render import Writer, check_round_trip
 from footfall.reward.backbone import Backbone, base_of, context_length, is_adapter, load_native, local_folder
 from footfall.reward.config import PRMConfig
 from footfall.reward.family import Evidence, Family, recognise, recognise_prm
 from footfall.reward.judge import PRMJudge, TooLong
-from footfall.reward.pieces import Writer
 from footfall.reward.prm import PRM, published_backbone
 from footfall.types import Judge
 

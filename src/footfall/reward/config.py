@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import footfall
-from footfall.encoding import Template
+from footfall.render import Template
 from footfall.reward.readout import MeanOfHeads, Readout, Several, readout_from
 from footfall.types import Json
 
@@ -75,7 +75,7 @@ class PRMConfig:
     def to_dict(self) -> dict[str, Any]:
         shallow = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
-            **shallow, "template": asdict(self.template), "head": dict(self.head), "readout": self.readout.to_dict(),
+            **shallow, "template": self.template.to_dict(), "head": dict(self.head), "readout": self.readout.to_dict(),
             "training": dict(self.training),
         }  # fmt: skip
 
@@ -100,7 +100,7 @@ class PRMConfig:
         """
         spelled: dict[str, Any] = {
             "backbone": "", "read": self.read, "marker": self.marker, "marker_added": self.marker_added,
-            "classes": self.classes, "good": self.good, "template": asdict(self.template), "max_length": self.max_length,
+            "classes": self.classes, "good": self.good, "template": self.template.to_dict(), "max_length": self.max_length,
             "lora": self.lora, "version": "", "training": {},
         }  # fmt: skip
         if self.heads:

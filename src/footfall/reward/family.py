@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from footfall.registry import create, parts
+from footfall.render import Piece, Reading, Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
 from footfall.reward.heads import StoredHead
-from footfall.reward.pieces import Piece, Writer
-from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
 from footfall.types import Judge, Trajectory
 

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from footfall.registry import create, register
+from footfall.render import Writer
 from footfall.reward.backbone import TensorFiles
-from footfall.reward.pieces import Writer
 
 
 class Head(nn.Module):

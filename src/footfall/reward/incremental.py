@@ -21,9 +21,9 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from footfall.hashing import prefix_hashes
+from footfall.render import Reading
 from footfall.reward.batching import pack
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 
 Ids = tuple[int, ...]
 Keys = tuple[int, ...]

@@ -18,9 +18,9 @@ from torch import Tensor
 from footfall.judging import Traits
 from footfall.loading import give_memory_back, out_of_memory
 from footfall.registry import register
+from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 TooLong = Literal["error", "partial"]
@@ -213,9 +213,9 @@ class PRMJudge:
             readings += [fitting] if fitting.positions else []
         if not (self.initial or self.token_values) or not readings:
             return _Read(readings, late)
-        start, (ids, ends) = self.model.layout.prompt_end(trajectory), readings[0]
+        start, ends = self.model.layout.prompt_end(trajectory), readings[0].positions
         wanted = range(start, max((start, *ends)) + 1) if self.token_values else (start, *ends)
-        return _Read([Reading(ids, tuple(wanted))], late, start, ends)
+        return _Read([readings[0]._replace(positions=tuple(wanted))], late, start, ends)
 
     def _judgement(self, trajectory: Trajectory, read: _Read, logits: Sequence[Tensor], cost: Cost) -> Judgement:
         logits_SK = torch.cat(list(logits)) if logits else torch.zeros(0, self.model.readout.outputs)

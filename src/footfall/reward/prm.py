@@ -22,10 +22,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from footfall.encoding import Template, check_round_trip, template_for
 from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.registry import create
+from footfall.render import Reading, Template, check_round_trip, template_for
 from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone
 from footfall.reward.batching import pack, pad
@@ -33,7 +33,6 @@ from footfall.reward.canary import Canary, check_canary, default_pair, make_cana
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, parts_for, read_json
 from footfall.reward.family import Family, TraceLayout
 from footfall.reward.heads import Head, Layers, load_head, make_head, repeated
-from footfall.reward.reading import Reading
 from footfall.reward.readout import Columns, Several
 from footfall.types import Trajectory, content_key
 

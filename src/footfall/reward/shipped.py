@@ -19,9 +19,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from footfall.encoding import check_round_trip
 from footfall.loading import pick_device, pick_dtype, quiet
 from footfall.registry import register
+from footfall.render import check_round_trip
 from footfall.reward.backbone import Backbone
 from footfall.reward.canary import Place, default_pair, make_canary
 from footfall.reward.config import CONFIG_FILE, read_json

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from footfall.encoding import Tokenizer
 from footfall.registry import register
+from footfall.render import Tokenizer
 from footfall.segment.spans import Segmenter, Span, Token, cut, token_spans
 from footfall.types import Step, Trajectory
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from footfall.encoding import Template
+from footfall.render import Template
 from footfall.types import Json
 
 

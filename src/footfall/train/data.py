@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from footfall.render import Reading
 from footfall.reward.batching import pad
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.train.decontaminate import normalise
 from footfall.train.objectives import Objective
 from footfall.types import Json, Judged, Judgement, Trajectory, content_key

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from footfall.encoding import Template, encode
+from footfall.render import Template, encode
 from footfall.types import Trajectory
 
 _NOT_LEARNED = -100
@@ -40,10 +40,10 @@ class ImitationConfig:
 
 
 class Lesson(NamedTuple):
-    """Ids of a trace with its end; those from `start` on are learned."""
+    """Ids of a trace with its end, and which of them are learned: those that the policy wrote, and the end."""
 
     ids: tuple[int, ...]
-    start: int
+    learned: tuple[bool, ...]
 
 
 class Imitated(NamedTuple):
@@ -61,7 +61,7 @@ def lessons(traces: Sequence[Trajectory], tokenizer: PreTrainedTokenizerBase, te
     if tokenizer.eos_token_id is None:
         raise ValueError("the tokenizer has no token that ends a text: set tokenizer.eos_token")
     encoded = [encode(tokenizer, trace, template) for trace in traces]
-    return [Lesson((*given.ids, int(tokenizer.eos_token_id)), given.prompt_length) for given in encoded]
+    return [Lesson((*given.ids, int(tokenizer.eos_token_id)), (*given.policy_mask, True)) for given in encoded]
 
 
 def token_batches(lengths: Sequence[int], batch_tokens: int, generator: torch.Generator) -> list[list[int]]:
@@ -131,7 +131,8 @@ def _tensors(
         for row, i in enumerate(batch):
             ids = torch.tensor(given[i].ids)
             inputs[row, : len(ids) - 1] = ids[:-1]
-            targets[row, given[i].start - 1 : len(ids) - 1] = ids[given[i].start :]
+            learned = torch.tensor(given[i].learned[1:])
+            targets[row, : len(ids) - 1][learned] = ids[1:][learned]
         yield inputs.to(device), targets.to(device)
 
 

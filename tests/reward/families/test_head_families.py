@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from footfall.render import Writer
 from footfall.reward.checkpoint import checkpoint, evidence
 from footfall.reward.family import Evidence, recognise
-from footfall.reward.pieces import Writer
 from tests.reward.families import head_checkpoints as made_by
 from tests.reward.families.head_checkpoints import MAKERS, Made
 from tests.reward.families.reference import TOLERANCE, trace, values

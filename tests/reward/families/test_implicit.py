@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from footfall.registry import create
+from footfall.render import Writer
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.eurus import numbered_spans, process_rewards, token_log_probs
-from footfall.reward.pieces import Writer
 from tests.reward.families.reference import QUESTION, STEPS, next_logits, trace, values
 from tests.reward.families.zoo import adapter_folder
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, random_linear, save_checkpoint

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from footfall.registry import register
+from footfall.render import Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.families.qwen_math_prm import SYSTEM, chat_with_markers
 from footfall.reward.family import Family, Match
 from footfall.reward.heads import Head, through_members
-from footfall.reward.pieces import Writer
 from footfall.reward.readout import Readout
 
 

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 
 from footfall.registry import register
+from footfall.render import BOS, Piece, Text, Token, Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.family import Family, Match
 from footfall.reward.heads import Head, LinearHead
-from footfall.reward.pieces import BOS, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

@@ -11,13 +11,13 @@ from typing import NoReturn
 
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
+from footfall.render import Writer
 from footfall.reward.checkpoint import Options
 from footfall.reward.family import Evidence, Family, Match
 from footfall.reward.generative.genprm import genprm
 from footfall.reward.generative.r_prm import PROMPT_SOURCE, r_prm
 from footfall.reward.generative.thinkprm import thinkprm
 from footfall.reward.heads import VocabularyRows
-from footfall.reward.pieces import Writer
 from footfall.reward.readout import Readout
 from footfall.types import Judge, Trajectory
 

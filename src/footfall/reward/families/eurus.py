@@ -26,6 +26,7 @@ from footfall.hashing import weights_fingerprint
 from footfall.judging import Traits
 from footfall.loading import pick_device, pick_dtype
 from footfall.registry import register
+from footfall.render import Piece, Text, Writer
 from footfall.reward.backbone import Backbone, TensorFiles, context_length, load_native
 from footfall.reward.batching import pack
 from footfall.reward.canary import default_pair
@@ -33,7 +34,6 @@ from footfall.reward.checkpoint import Options, evidence
 from footfall.reward.family import Evidence, Family, Match
 from footfall.reward.heads import VocabularyRows, output_matrix
 from footfall.reward.judge import TooLong
-from footfall.reward.pieces import Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from footfall.encoding import encode, texts_to_tokenise
 from footfall.registry import register
+from footfall.render import Reading, Writer, read_traces
 from footfall.reward import backbone as backbones
 from footfall.reward.checkpoint import Options
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
 from footfall.reward.family import Evidence, Family, Match
 from footfall.reward.heads import VocabularyRows
 from footfall.reward.judge import PRMJudge
-from footfall.reward.pieces import Writer
 from footfall.reward.prm import PRM
-from footfall.reward.reading import PlainText, Reading, read_trace
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
@@ -32,21 +30,21 @@ class StepEnds:
     def __init__(self, tokenizer: Any, config: PRMConfig) -> None:
         self.tokenizer: Any = tokenizer
         self.template = config.template
-        self.text = PlainText(tokenizer, config.marker if config.marker_added else None)
+        added = config.marker if config.marker_added else None
+        self.writer = Writer(tokenizer, config.backbone, "special", hidden=added)
         self.marker_id = None if config.marker is None else _single_id(tokenizer, config.marker)
         self.token_level = self.marker_id is None
 
     def read(self, trajectory: Trajectory) -> Reading:
-        return read_trace(self.text, trajectory, self.template, self.marker_id)
+        return self.reads_of([trajectory])[0][0]
 
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
-        prompts = {t.problem.text + self.template.prompt_end for t in trajectories}
-        with self.text.ahead([*prompts, *(text for t in trajectories for text in texts_to_tokenise(self.text, t))]):
-            return [[self.read(trajectory)] for trajectory in trajectories]
+        found = read_traces(self.writer, trajectories, self.template, self.marker_id)
+        return [[reading] for reading in found]
 
     def prompt_end(self, trajectory: Trajectory) -> int:
         """The prompt's last token is read like the end of a step."""
-        length = encode(self.text, trajectory, self.template).prompt_length
+        length = self.read(trajectory.prefix(0)).prompt_length
         if length == 0:
             raise ValueError(f"trajectory {trajectory.id!r} has an empty prompt: nothing stands before its first step")
         return length - 1

@@ -7,9 +7,9 @@ mark together with the space before it. So the mark is looked up as PRMBench doe
 from __future__ import annotations
 
 from footfall.registry import register
+from footfall.render import BOS, Piece, Text, Writer
 from footfall.reward.family import Family, Match
 from footfall.reward.heads import LinearHead
-from footfall.reward.pieces import BOS, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

@@ -19,13 +19,12 @@ from torch import Tensor
 
 from footfall.judging import Traits
 from footfall.registry import register
+from footfall.render import Piece, Reading, Text, Token, Writer
 from footfall.reward.checkpoint import Options, evidence, published
 from footfall.reward.family import Evidence, Family, Layout, Match, recognise
 from footfall.reward.heads import VocabularyRows
 from footfall.reward.judge import Runner, TooLong
-from footfall.reward.pieces import Piece, Text, Token, Writer
 from footfall.reward.prm import PRM
-from footfall.reward.reading import Reading
 from footfall.reward.readout import Readout
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 

@@ -8,9 +8,9 @@ of the base beside them, with `[PRM]` added. Q values are ranks, not probabiliti
 from __future__ import annotations
 
 from footfall.registry import register
+from footfall.render import Piece, Text, Token, Writer
 from footfall.reward.family import Family, Match
 from footfall.reward.heads import LinearHead
-from footfall.reward.pieces import Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

@@ -10,9 +10,9 @@ read at the last but one token of a step. Their published scores were made that 
 from __future__ import annotations
 
 from footfall.registry import register
+from footfall.render import BOS, CUT, Piece, Text, Writer
 from footfall.reward.family import Family, Layout, Match
 from footfall.reward.heads import LinearHead
-from footfall.reward.pieces import BOS, CUT, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

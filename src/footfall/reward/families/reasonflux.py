@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from safetensors.torch import load_file
 
 from footfall.registry import register
+from footfall.render import BOS, Piece, Text, Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.families.qwen_math_prm import chat_with_markers
 from footfall.reward.family import Family, Match
 from footfall.reward.heads import Head, LinearHead, linear
-from footfall.reward.pieces import BOS, Piece, Text, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

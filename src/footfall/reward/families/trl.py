@@ -7,9 +7,9 @@ TRL's own is a newline; HuggingFaceH4's PRM-0.2 checkpoints have a blank line.
 from __future__ import annotations
 
 from footfall.registry import register
+from footfall.render import CUT, Piece, Text, Token, Writer
 from footfall.reward.family import Family, Layout, Match
 from footfall.reward.heads import LinearHead
-from footfall.reward.pieces import CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

@@ -7,9 +7,9 @@ measures something else. The family `universal-prm-reference` fills the place wi
 from __future__ import annotations
 
 from footfall.registry import register
+from footfall.render import CUT, Piece, Text, Token, Writer
 from footfall.reward.family import Family, Layout, Match
 from footfall.reward.heads import LinearHead
-from footfall.reward.pieces import CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from footfall.registry import register
+from footfall.render import BOS, CUT, Piece, Text, Token, Writer
 from footfall.reward.family import Family, Match
 from footfall.reward.heads import VocabularyRows
-from footfall.reward.pieces import BOS, CUT, Piece, Text, Token, Writer
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 

@@ -9,15 +9,14 @@ messages are sent, and the opening is an unfinished assistant turn.
 from __future__ import annotations
 
 import copy
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from footfall.encoding import Template
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
+from footfall.render import Template, dialogue_text
 from footfall.types import Cost, Message, Problem, Reason, Step, Trajectory, Unjudged
 
 if TYPE_CHECKING:
@@ -106,17 +105,7 @@ class Asker:
         return Trajectory("critique", Problem("critique", self._rendered(request)), separator=separator)
 
     def _rendered(self, request: Request) -> str:
-        """The dialogue and the opening as the model reads them, bos included."""
-        tokenizer: Any = self._tokenizer
-        disarm = _disarmer(tokenizer)
-        if tokenizer.chat_template is None:
-            said = "\n\n".join(disarm(m.content) for m in request.messages)
-            return (tokenizer.bos_token or "") + said + "\n" + request.opening
-        turns = [{"role": m.role, "content": disarm(m.content)} for m in request.messages]
-        text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=request.header)
-        if not request.header and _closes(text, tokenizer):
-            text = text.removesuffix("\n").removesuffix(tokenizer.eos_token)
-        return text + request.opening
+        return dialogue_text(self._tokenizer, request.messages, request.opening, request.header)
 
     def _too_long(self, prefix: Trajectory, max_tokens: int) -> Unjudged | None:
         """In process a sequence that cannot fit would stop the whole batch; a server says so itself."""
@@ -150,15 +139,6 @@ class Asker:
         return prefix.separator.join(step.text for step in completion.steps) + end
 
 
-def _disarmer(tokenizer: Any) -> Callable[[str], str]:
-    """Breaks special tokens that a trace spells out, so that no step can close a turn and speak for the judge."""
-    names = sorted({token.content for token in tokenizer.added_tokens_decoder.values() if token.special}, key=len)
-    if not names:
-        return str
-    pattern = re.compile("|".join(re.escape(name) for name in reversed(names)))
-    return lambda text: pattern.sub(lambda match: match[0][:1] + "\u200b" + match[0][1:], text)
-
-
 def _in_process(policy: Policy) -> TypeGuard[TorchPolicy]:
     """A model in this process, for which its module is loaded already: a server needs no torch, whose import takes seconds."""
     module = sys.modules.get("footfall.policy.torch_policy")
@@ -179,31 +159,11 @@ def _tokenizer(policy: Policy) -> Any:
     return policy.tokenizer
 
 
-class _WithoutBos:
-    """A tokenizer whose texts hold bos already, where the chat template put it."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self.bos_token_id: int | None = None
-
-    def __len__(self) -> int:
-        return len(self._tokenizer)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-
 def _taking_text(policy: Policy) -> Policy:
-    """The same policy for prompts that are rendered already."""
+    """The same policy for prompts that are rendered already, bos and all."""
     if isinstance(policy, HttpPolicy):
-        without_bos: Any = _WithoutBos(policy.tokenizer)
-        return replace(policy, template="{prompt}{steps}", tokenizer=without_bos)
-    plain: Any = copy.copy(policy)
-    plain.tokenizer, plain.template = _WithoutBos(plain.tokenizer), Template("plain", prompt_end="")
-    made: Policy = plain
+        return replace(policy, template="{prompt}{steps}", bos=False)
+    taking: Any = copy.copy(policy)
+    taking.template = Template("rendered")
+    made: Policy = taking
     return made
-
-
-def _closes(text: str, tokenizer: Any) -> bool:
-    """The last turn is closed by the end token."""
-    return bool(tokenizer.eos_token) and text.removesuffix("\n").endswith(tokenizer.eos_token)

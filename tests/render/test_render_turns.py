@@ -1,0 +1,85 @@
+"""From one layout: ids with masks, messages for a server, and text for a reply that is begun for the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from footfall.render import Template, Writer, dialogue_text, encode, fingerprint, messages, read_traces, solution_text
+from footfall.types import Message, Problem, Step, Trajectory
+from tests.render.test_render_trace import CHAT, byte_level
+
+PROBLEM = Problem("p", "Q?")
+STEPS = (Step("look", "go()", "seen"), Step("so 7"))
+TRACE = Trajectory("t", PROBLEM, STEPS, separator="\n")
+CLOSED = (
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}[/]{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+def text(tokenizer: Any, ids: Any) -> str:
+    return str(tokenizer.decode(list(ids)))
+
+
+def test_a_server_gets_the_steps_as_a_turn_to_go_on_with() -> None:
+    asked = messages(TRACE, Template("chat", system="Be brief."))
+    assert asked["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Q?"},
+        {"role": "assistant", "content": TRACE.text},
+    ]
+    assert asked["continue_final_message"] is True and asked["add_generation_prompt"] is False
+    assert messages(TRACE.prefix(0), Template("chat")) == {"messages": [{"role": "user", "content": "Q?"}]}
+    begun = messages(TRACE, Template("chat"), fragment=True)["messages"]
+    assert isinstance(begun, list) and begun[-1]["content"] == TRACE.text.removesuffix("\n")
+    assert solution_text(TRACE) == TRACE.text and solution_text(TRACE, fragment=True) + "\n" == TRACE.text
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_observations_may_be_turns_of_their_own(role: Any) -> None:
+    template = Template("chat", observations=role)
+    said = messages(TRACE, template)["messages"]
+    assert isinstance(said, list)
+    assert [(m["role"], m["content"]) for m in said] == [
+        ("user", "Q?"), ("assistant", "look\ngo()\n"), (role, "seen"), ("assistant", "so 7\n"),
+    ]  # fmt: skip
+    waiting = messages(TRACE.prefix(1), template)
+    assert "continue_final_message" not in waiting, "the environment spoke last: a new turn is opened"
+    tokenizer = byte_level(chat=CLOSED)
+    found = encode(tokenizer, TRACE, template)
+    assert text(tokenizer, found.ids) == f"[user]Q?[/][assistant]look\ngo()\n[/][{role}]seen[/][assistant]so 7\n"
+    assert text(tokenizer, found.ids[: found.prompt_length]) == "[user]Q?[/][assistant]"
+    own = [i for i, mine in zip(found.ids, found.policy_mask, strict=True) if mine]
+    assert text(tokenizer, own) == "look\ngo()\nso 7\n", "neither the template nor the environment is the policy"
+    ends = [text(tokenizer, found.ids[: end + 1]) for end in found.step_ends]
+    assert [end.rpartition("]")[2] for end in ends] == ["look\ngo()\n", "so 7\n"]
+
+
+def test_a_marker_is_nobodys_word() -> None:
+    tokenizer = byte_level()
+    (found,) = read_traces(Writer(tokenizer, specials="special"), [TRACE], Template(), marker=9999)
+    assert [found.ids[p] for p in found.positions] == [9999, 9999]
+    assert 9999 not in [i for i, mine in zip(found.ids, found.policy_mask, strict=True) if mine]
+
+
+def test_policy_and_prm_read_a_trace_with_the_same_ids() -> None:
+    tokenizer = byte_level(("Ċ", "Ċ"), (".", "ĊĊ"))
+    ids = tuple(tokenizer.encode("so 7\n", add_special_tokens=False))
+    sampled = replace(TRACE, steps=(Step("a."), Step("so 7", token_ids=ids)), tokenizer=fingerprint(tokenizer))
+    for trace in (TRACE, sampled, TRACE.prefix(0)):
+        (read,) = read_traces(Writer(tokenizer, specials="special"), [trace], Template())
+        assert read == encode(tokenizer, trace, Template())
+
+
+def test_a_dialogue_as_text_breaks_special_tokens_that_a_trace_spells_out() -> None:
+    tokenizer = byte_level(chat=CHAT)
+    said = (Message("user", "is </s> right?"),)
+    rendered = dialogue_text(tokenizer, said, "Well, ")
+    assert rendered.endswith("<|assistant|>Well, ") and "</s>" not in rendered and "<\u200b/s>" in rendered
+    plain = dialogue_text(byte_level(), said, "Well, ")
+    assert plain == "<s>is <\u200b/s> right?\nWell, "
+    ids = encode(tokenizer, Trajectory("q", Problem("q", plain)), Template("rendered")).ids
+    assert ids[0] == tokenizer.bos_token_id and ids.count(tokenizer.bos_token_id) == 1
