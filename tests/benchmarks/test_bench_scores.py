@@ -14,6 +14,7 @@ from footfall.benchmarks import scores as scores_module
 from footfall.benchmarks.processbench import measure
 from footfall.benchmarks.runner import Benchmark, measured, run
 from footfall.benchmarks.scores import Scores
+from footfall.judging import Traits
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats
 from footfall.metrics.sanity import Oracle, always_right
@@ -172,7 +173,7 @@ class Shy:
     """A judge with a threshold of its own: it values right steps at 0.3 and wrong ones at 0.1."""
 
     name = "shy"
-    threshold: float | None = 0.2
+    traits = Traits(threshold=0.2)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return [Judgement(t.id, (0.1, 0.3) if t.id == "z" else (0.3, 0.1 if t.id == "x" else 0.3), "shy")

@@ -11,6 +11,7 @@ import pytest
 
 from footfall import cli
 from footfall.commands._bench_run import find_data
+from footfall.judging import Traits
 from footfall.metrics.sanity import Constant
 from tests.cli.telling import told
 
@@ -115,7 +116,7 @@ def test_the_threshold_is_fixed_own_or_tuned(
     tuned = told(capsys, *BENCH, "--judge", "random", "--tune-on", "gsm8k")
     assert tuned["threshold_policy"] == "tuned for f1 on gsm8k, which is not reported"
     assert list(tuned["splits"]) == ["math"] and tuned["tuned_away"] == 4
-    monkeypatch.setattr(Constant, "threshold", 0.125, raising=False)
+    monkeypatch.setattr(Constant, "traits", Traits(threshold=0.125), raising=False)
     for more in ([], ["--threshold", "own"]):
         found = told(capsys, *BENCH, "--judge", "always-right", *more)
         assert (found["threshold"], found["threshold_policy"]) == (0.125, "the judge's own")
