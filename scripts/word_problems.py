@@ -31,8 +31,8 @@ import torch
 from footfall.benchmarks.processbench import processbench
 from footfall.drive.stored_policy import StoredPolicy
 from footfall.formats import read_parquet, write_parquet
-from footfall.label.binary_search import BinarySearch
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.omegaprm import BinarySearch
 from footfall.loading import pick_device
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.policy.embedded import SMOLLM2_END, smollm2_file

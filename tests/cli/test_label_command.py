@@ -181,7 +181,7 @@ def test_a_published_system_is_a_labeller_with_its_settings_and_the_users_before
     [
         ("edu-prm", "footfall.label.edu_prm"),
         ("hrm-hnc", "footfall.label.hrm_hnc"),
-        ("hgs-prm", "footfall.label.hgs_prm"),
+        ("hgs-prm", "footfall.label.execution"),
         ("dvts", "stage search"),
     ],
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from footfall.label.critic import ScriptedCritic
-from footfall.label.prompted import NO_REFERENCE, prompted
-from footfall.label.reference import both_views, reference_view
-from footfall.label.votes import cut_after_error
+from footfall.label.prompted import NO_REFERENCE, both_views, cut_after_error, prompted, reference_view
 from footfall.types import Judged, Judgement, Message, Problem, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.label.scripted_policy import FOUR_STEPS

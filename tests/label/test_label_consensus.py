@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 from footfall.benchmarks import processbench
 from footfall.judging import forget
 from footfall.lab.shared.cases import figures
-from footfall.label.agreement import agreement, cohen_kappa, confusion, first_error, verdicts
-from footfall.label.consensus import Consensus, Rule, combine_step, consensus
+from footfall.label.consensus import (
+    Consensus,
+    Rule,
+    agreement,
+    cohen_kappa,
+    combine_step,
+    confusion,
+    consensus,
+    first_error,
+    verdicts,
+)
 from footfall.label.er_prm import EntropyRegularised
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.pav import pav

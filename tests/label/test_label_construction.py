@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.drive.trees import leaf_rows
+from footfall.drive.trees import leaf_rows, score_nodes
 from footfall.label.freeprm import freeprm
 from footfall.label.hrm_hnc import (
     Expansion,
@@ -20,7 +20,6 @@ from footfall.label.hrm_hnc import (
     compress,
     merge_steps,
     merged_pairs,
-    score_nodes,
     tree_samples,
 )
 from footfall.label.scan import denoised, label_noise, scan

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from footfall.label.critic import ScriptedCritic
-from footfall.label.prompted import META, _filled, prompted
-from footfall.label.votes import cut_after_error
+from footfall.label.prompted import META, _filled, cut_after_error, prompted
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Problem, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge

@@ -11,9 +11,9 @@ import pytest
 
 from footfall.answers import grade
 from footfall.label import Plan, Rehearsal, TokenCount, Volume, count_tokens, planned
-from footfall.label.binary_search import BinarySearch
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.omegaprm import BinarySearch
 from footfall.label.pav import StepAdvantage
 from footfall.label.prompted import PromptedJudge
 from footfall.policy.protocol import Completion, Policy, SamplingParams

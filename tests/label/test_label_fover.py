@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from footfall.formal import verdicts
-from footfall.formal.clauses import read_clause
+from footfall.formal.deduction import read_clause
 from footfall.formal.programs import tests_of as read_tests
 from footfall.formal.programs import variants
 from footfall.formal.reading import worded_equations

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.label.formal import Formal
-from footfall.label.grounded import Grounded, rollout_reward, verdict_sum
-from footfall.label.grounded_tree import GroundedTree, GroundedTrees, before_recovery, rationale, uct
+from footfall.label.grounded import (
+    Grounded,
+    GroundedTree,
+    GroundedTrees,
+    before_recovery,
+    rationale,
+    rollout_reward,
+    uct,
+    verdict_sum,
+)
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Step, Trajectory, Tree

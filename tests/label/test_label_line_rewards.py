@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.label.agreement import chi_squared
-from footfall.label.line_rewards import outcome_rewards, process_rewards, shaped_rewards
+from footfall.label.consensus import chi_squared
+from footfall.label.execution import outcome_rewards, process_rewards, shaped_rewards
 
 
 def test_the_cards_five_tokens_with_two_lines() -> None:

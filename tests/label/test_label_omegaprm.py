@@ -14,9 +14,16 @@ from footfall.drive.probing import Probe, Prober, Rollout
 from footfall.drive.stored_policy import StoredPolicy
 from footfall.drive.tally import graded
 from footfall.drive.trees import leaf_rows, node_rows, tree_of, trees_of, value_trees
-from footfall.label.binary_search import BinarySearch, bisect
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.omegaprm import Candidates, OmegaPRM, exploitation, exploration, rollout_length
+from footfall.label.omegaprm import (
+    BinarySearch,
+    Candidates,
+    OmegaPRM,
+    bisect,
+    exploitation,
+    exploration,
+    rollout_length,
+)
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Problem, Step, Trajectory, Tree
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld

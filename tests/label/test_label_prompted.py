@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.label.prompted import NO_REFERENCE, PROMPTS, PromptedJudge, prompted
-from footfall.label.votes import cut_after_error, read_verdict, read_verdicts, vote
+from footfall.label.prompted import (
+    NO_REFERENCE,
+    PROMPTS,
+    PromptedJudge,
+    cut_after_error,
+    prompted,
+    read_verdict,
+    read_verdicts,
+    vote,
+)
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Step, Trajectory
 from tests.label.scripted_policy import trace

@@ -9,8 +9,7 @@ import pytest
 
 from footfall.drive.trees import score_nodes
 from footfall.label.edu_prm import score_fragments
-from footfall.label.grounded import Grounded
-from footfall.label.grounded_tree import GroundedTrees
+from footfall.label.grounded import Grounded, GroundedTrees
 from footfall.label.hrm_hnc import FullTrees, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.policy.protocol import Completion, SamplingParams

@@ -13,15 +13,13 @@ from footfall import cli
 from footfall.drive.probing import Prober
 from footfall.drive.trees import tree_of, value_trees
 from footfall.formats import read_parquet, write_parquet
-from footfall.label.binary_search import BinarySearch
 from footfall.label.counting import Rehearsal
 from footfall.label.er_prm import er_prm
 from footfall.label.estimate import planned
-from footfall.label.grounded import Grounded
-from footfall.label.grounded_tree import GroundedTrees
+from footfall.label.grounded import Grounded, GroundedTrees
 from footfall.label.hrm_hnc import FullTrees
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.omegaprm import OmegaPRM
+from footfall.label.omegaprm import BinarySearch, OmegaPRM
 from footfall.label.pav import StepAdvantage
 from footfall.label.relative_progress import RelativeProgress
 from footfall.label.scan import SelfDenoising

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from footfall.label.execution import Execution, Report, mutation_rows
-from footfall.label.hgs_prm import class_rows, line_class
+from footfall.label.execution import Execution, Report, class_rows, line_class, mutation_rows
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.search import HGS, BestOf, Budget, Searcher
 from footfall.search.hgs_prm import class_of

@@ -14,7 +14,7 @@ import pytest
 from footfall.cli import main
 from footfall.label.freeprm import OutcomeLabels
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.votes import cut_after_error
+from footfall.label.prompted import cut_after_error
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create

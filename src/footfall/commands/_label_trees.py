@@ -20,12 +20,11 @@ from footfall.commands._options import PolicyOptions
 from footfall.commands._parts import call_factory, open_policy, served_tokenizer
 from footfall.drive.tally import drawn, ungradable
 from footfall.drive.trees import Harvest, charged
-from footfall.label.binary_search import BinarySearch
 from footfall.label.counting import CountingPolicy
 from footfall.label.edu_prm import EntropyTrees
-from footfall.label.grounded_tree import GroundedTrees
+from footfall.label.grounded import GroundedTrees
 from footfall.label.hrm_hnc import FullTrees, compress, tree_samples
-from footfall.label.omegaprm import OmegaPRM
+from footfall.label.omegaprm import BinarySearch, OmegaPRM
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.store import Run
 from footfall.types import Cost, Judge, Judged, Problem, Trajectory, Tree, content_key

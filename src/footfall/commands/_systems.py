@@ -133,7 +133,7 @@ _ELSEWHERE = {
     "--trees N`, footfall.label.edu_prm",
     "hrm-hnc": "it grows trees of its own and merges their nodes: `footfall label --method hrm-hnc --trees N`, "
     "footfall.label.hrm_hnc",
-    "hgs-prm": "its labels are of programs that it changes itself: footfall.label.hgs_prm; its search is `footfall search "
+    "hgs-prm": "its labels are of programs that it changes itself: footfall.label.execution; its search is `footfall search "
     "--method hgs-prm`",
 }
 

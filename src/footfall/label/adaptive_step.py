@@ -19,8 +19,6 @@ from footfall.render import Tokenizer
 from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
-__all__ = ["AdaptiveStep"]
-
 _NO_IDS = "does not hold the ids and log-probabilities of the tokens of --policy"
 
 

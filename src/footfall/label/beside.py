@@ -14,8 +14,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judge, Judgement, Trajectory
 
-__all__ = ["Beside", "beside"]
-
 
 @dataclass(frozen=True)
 class Beside:

@@ -21,14 +21,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from footfall.answers import grade
-from footfall.label.prompted import NO_REFERENCE, read_first_error
-from footfall.label.votes import cut_after_error, read_verdict, read_verdicts
+from footfall.label.prompted import NO_REFERENCE, cut_after_error, read_first_error, read_verdict, read_verdicts
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.simulate.noisy import chance
 from footfall.types import Cost, Judge, Step, Trajectory, content_key
 from footfall.worlds import TruthJudge
-
-__all__ = ["ScriptedCritic"]
 
 _INPUT = re.compile(
     r"\[Question\]\n(?P<question>.*?)\n\n\[Reference answer\]\n(?P<reference>.*?)\n\n"

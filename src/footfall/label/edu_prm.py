@@ -27,8 +27,6 @@ from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
 if TYPE_CHECKING:
     from footfall.policy.torch_policy import TorchPolicy
 
-__all__ = ["EntropyTrees", "Grown", "Thoughts", "TokenWriter", "score_fragments"]
-
 
 class Thoughts(Protocol):
     """What a writer thought before each token of a text."""

@@ -21,8 +21,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judge, Judgement, Trajectory
 
-__all__ = ["EntropyRegularised", "entropy_regularised", "er_prm", "log_mean_exp"]
-
 _TINY = 1e-9
 """Below it (1/η) ln(1 + …) loses its digits, and the first terms of the series have them all."""
 

@@ -8,6 +8,19 @@ Weak tests pass wrong lines, so the number of tests is reported with each label.
 
 Programs run in the sandbox. For the code world's own problems its interpreter may run them instead (`run="world"`): the same
 verdicts, thousands of times faster; what it cannot read still goes to the sandbox.
+
+Lines of code in three classes, by mutation and execution (HGS-PRM's PRM-Code data).
+
+the reference's own line                positive   value 1
+a changed line, the tests fail          negative   value 0
+a changed line, the tests still pass    neutral    value 0.5
+
+Dense rewards for the tokens of a program from values of its lines (PRLCoder, arXiv 2502.01715).
+
+With line ends at tokens T_1..T_k, values R_i of the lines and ρ_t = ln π(a_t | s_t) / π_old(a_t | s_t):
+
+    process   r_t^P = Σ_i R_i · 1[t = T_i]          outcome   r_t^O = R · 1[t = T]
+    shaped    r_t = r_t^P - β · ρ_t                 π_old is the policy before reinforcement learning
 """
 
 from __future__ import annotations
@@ -25,8 +38,6 @@ from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Traje
 from footfall.worlds import CodeWorld
 
 _AFTER = Unjudged(Reason.AFTER_ERROR, "after the changed line")
-
-__all__ = ["Execution", "Report", "Sample", "execution", "mutation_rows", "reference_of", "asserts_of"]
 
 
 _CODE = ("program", "tests", "inputs")
@@ -200,3 +211,50 @@ def _sample(
 def execution(run: Literal["sandbox", "world"] = "sandbox", allow_unsandboxed: bool = False) -> Execution:
     """Run each program with the reference's lines after the step (PRLCoder); needs meta with program and tests."""
     return Execution(Sandbox(allow_unsandboxed=allow_unsandboxed), run)
+
+
+_VALUES = {"positive": 1.0, "neutral": 0.5, "negative": 0.0}
+
+
+def line_class(sample: Sample) -> str:
+    """The class of the changed line of a program; of the reference itself, "positive"."""
+    if sample.kind == "original":
+        return "positive"
+    return "neutral" if sample.report.good else "negative"
+
+
+def class_rows(problem: Problem, labeller: Execution, separator: str = "\n") -> list[Judged]:
+    """The reference and its changed programs, with the value of each class and one 0/1 column a class."""
+    return [_classed(sample) for sample in mutation_rows(problem, labeller, separator)]
+
+
+def _classed(sample: Sample) -> Judged:
+    said = sample.row.judgement
+    assert said is not None
+    of_line = line_class(sample)
+    values = tuple(_VALUES[of_line] if i == sample.line else value for i, value in enumerate(said.values))
+    columns = {
+        name: tuple(None if value is None else float(value == own) for value in values) for name, own in _VALUES.items()
+    }
+    judged = replace(said, values=values, aspects={**said.aspects, **columns}, judge=f"hgs-prm({said.judge})")
+    return Judged(sample.row.trajectory, judged)
+
+
+def process_rewards(tokens: int, ends: Sequence[int], values: Sequence[float]) -> list[float]:
+    """r^P: the value of each line at its last token (0-based), zero elsewhere."""
+    if any(not 0 <= end < tokens for end in ends) or list(ends) != sorted(set(ends)):
+        raise ValueError(f"lines must end at growing tokens from 0 to {tokens - 1}, not at {list(ends)}")
+    rewards = [0.0] * tokens
+    for end, value in zip(ends, values, strict=True):
+        rewards[end] = value
+    return rewards
+
+
+def outcome_rewards(tokens: int, value: float) -> list[float]:
+    """r^O: the value of the whole program at its last token."""
+    return process_rewards(tokens, [tokens - 1], [value])
+
+
+def shaped_rewards(rewards: Sequence[float], log_ratios: Sequence[float], beta: float = 0.1) -> list[float]:
+    """r_t - β · ρ_t: what the policy gradient is given. The paper's β was not found; 0.1 is a common one."""
+    return [reward - beta * ratio for reward, ratio in zip(rewards, log_ratios, strict=True)]

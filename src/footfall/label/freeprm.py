@@ -14,8 +14,6 @@ from footfall.drive.tally import unlabelled
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
-__all__ = ["OutcomeLabels", "freeprm"]
-
 
 @dataclass(frozen=True)
 class OutcomeLabels:

@@ -11,22 +11,39 @@ step that the tool refutes is never positive. A step whose own rollouts all fail
 
 What differs: the tree is that of the given trace (with what other traces of the same call share with it); each of its nodes
 is simulated the same number of times, so nothing is chosen by UCT; the tool is `formal` or any other judge; no rationale is
-written. The paper's own trees, with both, are `footfall.label.grounded_tree`.
+written. The paper's own trees have both:
+
+GroundedPRM's own trees (arXiv 2510.14942): process data from problems alone, by tree search with verified simulations.
+
+A round goes down to a node without children by the largest
+
+    UCT = ±value(child) + c · sqrt(ln(visits + 1) / (visits of the child + 1))
+
+(+ while right paths are wanted, − afterwards), writes three next steps there, simulates each to its end, lets the tool verify
+every step, and adds the reward of `grounded` to the child and 0.9^d of it to the nodes d above. It ends with three right
+and three wrong paths, or when the rounds are used up. A path with a step that the tool refutes although its value is
+positive is dropped; a wrong path is cut before its first recovery. Labels are the signs of values.
+
+What differs: the three next steps are the first steps of three rollouts, and what follows in a rollout is the simulation of
+its child, so a step is written once. A simulated step has the reward of the rest of its rollout in the tree. Rollouts end
+by themselves, so there are no open paths to keep; one that failed or was cut at max_tokens is left out. All nodes are verified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from footfall.drive.probing import Estimate, Probe, Prober
-from footfall.drive.tally import Tally, counts, drawn, finished, of_answered
+from footfall.drive.probing import Estimate, Plan, Probe, Prober, Rollout, together
+from footfall.drive.tally import Tally, counts, drawn, finished, graded, of_answered, ungradable
+from footfall.drive.trees import Growing, Harvest, top_of
 from footfall.label.formal import Formal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
-
-__all__ = ["Grounded", "grounded", "rollout_reward", "signs", "verdict_sum"]
+from footfall.simulate.noisy import chance
+from footfall.types import Cost, Judge, Judged, Judgement, Problem, Reason, Trajectory, Tree, Unjudged, failures_of
 
 
 def verdict_sum(verdicts: Sequence[float]) -> float:
@@ -161,3 +178,174 @@ def grounded(
 ) -> Grounded:
     """Rollouts whose steps a formal tool verifies, fused with the outcome (GroundedPRM)."""
     return Grounded(policy, rollouts=rollouts, clean=clean, params=params)
+
+
+def uct(value: float, visits: int, parent_visits: int, c: float = 1.414, sign: int = 1) -> float:
+    """±value + c · sqrt(ln(visits + 1) / (visits of the child + 1)): sign −1 while wrong paths are wanted."""
+    return sign * value + c * math.sqrt(math.log(parent_visits + 1) / (visits + 1))
+
+
+def before_recovery(scores: Sequence[float]) -> int:
+    """How many steps of a wrong path are kept: those before the first score ≥ 0 after the first score ≤ 0."""
+    error = next((k for k, score in enumerate(scores) if score <= 0), len(scores))
+    return next((k for k in range(error + 1, len(scores)) if scores[k] >= 0), len(scores))
+
+
+def rationale(evidence: str | None, verdict: float, right: bool) -> str:
+    """What a generative PRM is to write of a step: the tool's evidence, a judgement, and the label in a box."""
+    read = evidence or "there is nothing to compute."
+    said = {1: "The tool confirms the step. ", -1: "The tool refutes the step. "}.get(int(verdict), "")
+    word, sign = ("Right", "+") if right else ("Wrong", "-")
+    return f"Verify: {read}\nJudge: {said}[{word}]\nOutput: \\boxed{{{sign}}}"
+
+
+@dataclass
+class GroundedTree(Growing):
+    """The tree of one problem. Of each node: the sum of rewards, and what the tool said. -1 is the top."""
+
+    expanded: set[int] = field(default_factory=set)
+    evidence: dict[int, tuple[float, str | None]] = field(default_factory=dict)
+    rounds: int = 0
+    cost: Cost = field(default_factory=Cost)
+    top_visits: int = 0
+
+    @property
+    def barren(self) -> str:
+        """Why there is no clean path."""
+        if not self.tree.nodes:
+            return self.silence or f"no step was written in {self.rollouts} rollouts"
+        return "every path has a step that the tool refutes although its value is positive"
+
+    def reward(self, node: int, reward: float, decay: float) -> None:
+        """value += R at the node, 0.9^d R at the nodes d above it; all are visited."""
+        for distance, i in enumerate(reversed(self.tree.path(node))):
+            old = self.tree.nodes[i]
+            self.tree.update(i, value=(old.value or 0.0) + decay**distance * reward, visits=old.visits + 1)
+        self.top_visits += 1
+
+    def paths(self, right: bool) -> list[list[int]]:
+        """The finished paths with this outcome."""
+        ends = [i for i, node in enumerate(self.tree.nodes) if node.terminal and node.meta["correct"] is right]
+        return [self.tree.path(end) for end in ends]
+
+
+@dataclass(frozen=True)
+class GroundedTrees:
+    """Grows one tree a problem whose steps a tool verifies. It generates all traces itself."""
+
+    policy: Policy
+    tool: Judge = field(default_factory=Formal)
+    children: int = 3
+    rounds: int = 8
+    depth: int = 9
+    """Nodes this deep are not expanded."""
+    wanted: int = 3
+    """Right paths, and wrong ones, after which a tree is done."""
+    c: float = 1.414
+    decay: float = 0.9
+    select: Literal["uct", "random"] = "uct"
+    """`random`: a child by chance, as the released code has it."""
+    params: SamplingParams = SamplingParams()
+
+    def __post_init__(self) -> None:
+        if min(self.children, self.rounds, self.depth, self.wanted) < 1:
+            raise ValueError(f"children, rounds, depth and wanted must be at least 1, got {self}")
+
+    @property
+    def name(self) -> str:
+        size = f"children={self.children},rounds={self.rounds},depth={self.depth},wanted={self.wanted}"
+        rule = f"{self.select},c={self.c:g},decay={self.decay:g}"
+        return f"grounded-tree({self.policy.name},{self.tool.name},{size},{rule},{drawn(self.params)})"
+
+    def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[GroundedTree]:
+        """One tree a problem; those of all problems advance together. Without a reference answer it stays empty."""
+        done = together([self._plan(Tree(p, separator=separator)) for p in problems], Prober(self.policy, self.params))
+        return [replace(each.result, cost=each.result.cost + each.cost) for each in done]
+
+    def collect(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Judged]:
+        """Clean paths with labels and rationales; what a tree cost stands in its first row.
+
+        `harvest` has the cost of trees without a row as well, and why they have none.
+        """
+        return self.harvest(problems, separator).rows
+
+    def harvest(self, problems: Sequence[Problem], separator: str = "\n\n") -> Harvest:
+        """The rows with all that was asked for them."""
+        grown = self.grow(problems, separator)
+        return sum((each.harvest(list(self._rows(each)), each.cost, each.barren) for each in grown), Harvest())
+
+    def _plan(self, tree: Tree) -> Plan[GroundedTree]:
+        grown = GroundedTree(tree, silence=ungradable(tree.problem))
+        while grown.rounds < self.rounds and grown.silence is None:
+            found = [len(grown.paths(right)) >= self.wanted for right in (True, False)]
+            node = None if all(found) else self._selected(grown, -1, -1 if found[0] else 1)
+            if node is None:
+                break
+            prefix = graded(top_of(tree)) if node < 0 else tree.trajectory(node)
+            (estimate,) = yield [Probe(prefix, self.children)]
+            grown.rounds += 1
+            grown.expanded.add(node)
+            grown.count(node, estimate)
+            for rollout in estimate.rollouts:
+                if rollout.completion.finish == "end" and rollout.completion.steps:
+                    self._enter(grown, node, prefix, rollout)
+        return grown
+
+    def _selected(self, grown: GroundedTree, node: int, sign: int) -> int | None:
+        """The node to expand below this one, by UCT at each level; none if all below it are finished or too deep."""
+        if node not in grown.expanded:
+            return node
+        nodes = grown.tree.nodes
+        visits = grown.top_visits if node < 0 else nodes[node].visits
+
+        def rank(child: int) -> float:
+            if self.select == "random":
+                return chance(self.params.seed, grown.tree.problem.id, grown.rounds, child)
+            return uct(nodes[child].value or 0.0, nodes[child].visits, visits, self.c, sign)
+
+        open_ones = [
+            i for i in grown.tree.children(node) if not nodes[i].terminal and len(grown.tree.path(i)) < self.depth
+        ]
+        below = (self._selected(grown, child, sign) for child in sorted(open_ones, key=rank, reverse=True))
+        return next((found for found in below if found is not None), None)
+
+    def _enter(self, grown: GroundedTree, node: int, prefix: Trajectory, rollout: Rollout) -> None:
+        """Put a rollout under a node: its first step is a child, the rest is the child's simulation."""
+        if grown.tree.tokenizer is None and node < 0:
+            grown.tree.tokenizer = rollout.completion.tokenizer
+        (said,) = self.tool.judge([rollout.completion.after(prefix, self.policy.name)])
+        grown.cost += said.cost
+        start = len(prefix.steps)
+        known = len(grown.tree.nodes)
+        path = grown.builder.path(node, rollout.completion.steps)
+        outcome = 1.0 if rollout.correct else -1.0
+        verdicts = [*signs(said.values[start:-1]), outcome]
+        told = said.rationales[start:] or (None,) * len(path)
+        for k, (i, verdict) in enumerate(zip(path, verdicts, strict=True)):
+            grown.evidence.setdefault(i, (verdict, told[k]))
+            if k and i >= known:
+                grown.tree.update(i, value=rollout_reward(verdicts[k + 1 : -1], outcome), visits=1)
+        grown.tree.update(path[-1], terminal=True, meta={"correct": rollout.correct})
+        grown.reward(path[0], rollout_reward(verdicts[1:-1], outcome), self.decay)
+
+    def _rows(self, grown: GroundedTree) -> Iterator[Judged]:
+        for right in (True, False):
+            for path in grown.paths(right):
+                scores = [grown.tree.nodes[i].value or 0.0 for i in path]
+                kept = len(path) if right else before_recovery(scores)
+                if all(grown.evidence[i][0] >= 0 or score <= 0 for i, score in zip(path, scores, strict=True)):
+                    yield self._row(grown, path[:kept], scores[:kept], right)
+
+    def _row(self, grown: GroundedTree, path: Sequence[int], scores: Sequence[float], right: bool) -> Judged:
+        """The trace along a path; a score of zero is the tool's to decide."""
+        trajectory = replace(grown.tree.trajectory(path[-1]), correct=right, author=self.policy.name)
+        told = [grown.evidence[i] for i in path]
+        labels = [score > 0 or (score == 0 and said > 0) for score, (said, _) in zip(scores, told, strict=True)]
+        judgement = Judgement(
+            trajectory.id,
+            tuple(map(float, labels)),
+            self.name,
+            aspects={"score": tuple(scores), "verdict": tuple(said for said, _ in told)},
+            rationales=tuple(rationale(text, said, label) for label, (said, text) in zip(labels, told, strict=True)),
+        )
+        return Judged(trajectory, judgement.check(trajectory))

@@ -24,17 +24,6 @@ from footfall.drive.trees import ELSEWHERE, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged
 
-__all__ = [
-    "Expansion",
-    "FullTrees",
-    "balanced_nodes",
-    "compress",
-    "merge_steps",
-    "merged_pairs",
-    "score_nodes",
-    "tree_samples",
-]
-
 
 @dataclass
 class Expansion:

@@ -20,8 +20,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged, failures_of
 
-__all__ = ["MonteCarlo", "hard_estimate", "monte_carlo", "soft_estimate", "wilson_half_width"]
-
 _Z95 = 1.959963984540054
 
 

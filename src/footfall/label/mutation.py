@@ -13,8 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Variant", "VariantKind", "normal", "variants"]
-
 VariantKind = Literal["original", "mutation", "refactor"]
 
 _OTHER: Mapping[type, type] = {

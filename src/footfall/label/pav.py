@@ -26,10 +26,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
-__all__ = [
-    "Improvement", "Reward", "StepAdvantage", "advantages", "best_of_k", "effective_reward", "explore", "improvement", "pav",
-]  # fmt: skip
-
 
 def best_of_k(q: float, k: int) -> float:
     """Q of Best-of-K: 1 - (1 - Q)^K."""

@@ -7,26 +7,92 @@ Reverse verification puts the reference answer into the question. A meta-critiqu
 drops those it then finds unsound.
 
 A reply that cannot be read has no vote. A step without a single vote has no label, and the reason of the first reply.
+
+Verdict lists of prompted judges become one label a step (AURORA's ensemble): majority, ties, and the cut at an error.
+
+A place for the reference answer in a PRM's input (AURORA's reverse verification): filled where there is one, and said to be
+empty where there is none, in the very words that the model was trained with.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from footfall.label.votes import Tie, cut_after_error, read_verdict, read_verdicts, vote
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import AFTER_ERROR, Cost, Judgement, Message, Reason, Trajectory, Unjudged, content_key, failures_of
+from footfall.types import (
+    AFTER_ERROR,
+    Cost,
+    Judged,
+    Judgement,
+    Message,
+    Problem,
+    Reason,
+    Trajectory,
+    Unjudged,
+    content_key,
+    failures_of,
+)
 
 if TYPE_CHECKING:  # these load torch
     from footfall.reward.generative.asking import Asker, Reply, Request
 
-_TIED = Unjudged(Reason.UNDECIDED, "the votes are tied")
+Tie = Literal["wrong", "unlabelled"]
 
-__all__ = ["FIRST_ERROR", "NO_REFERENCE", "PROMPTS", "Form", "PromptedJudge", "prompted", "read_first_error"]
+_VERDICT_LIST = re.compile(r"\[[\s01,]*\]")
+_BOX = re.compile(r"\\boxed\{\s*(?:\\text\{)?\s*(\w+)[.!]?\s*\}?\s*\}")
+_GOOD = {"yes": True, "correct": True, "right": True, "no": False, "incorrect": False, "wrong": False}
+
+
+def read_verdicts(text: str, steps: int) -> tuple[int, ...] | str:
+    """The last list of 0 and 1 in a reply; a reason if there is none, or not one verdict a step. Nothing is padded."""
+    found = _VERDICT_LIST.findall(text)
+    if not found:
+        return "unparsable: no list of 0 and 1 in the reply"
+    try:
+        verdicts = tuple(json.loads(found[-1]))
+    except json.JSONDecodeError:
+        return f"unparsable: {found[-1][:40]!r} is no list"
+    if any(verdict not in (0, 1) for verdict in verdicts):
+        return f"unparsable: {found[-1][:40]!r} holds more than 0 and 1"
+    if len(verdicts) != steps:
+        return f"unparsable: {len(verdicts)} verdicts for {steps} steps"
+    return verdicts
+
+
+def read_verdict(text: str) -> int | str:
+    """Yes or no in the last box; a reply that is that one word needs no box. Anything else is a reason."""
+    boxes = _BOX.findall(text)
+    word = (boxes[-1] if boxes else text.strip().strip(".!*").strip()).lower()
+    if word in _GOOD:
+        return int(_GOOD[word])
+    return "unparsable: no \\boxed{Yes} or \\boxed{No} in the reply"
+
+
+def vote(verdicts: Sequence[Sequence[int]], tie: Tie = "wrong") -> list[int | None]:
+    """The majority at each step. A tie is wrong, or leaves the step without a label."""
+    labels: list[int | None] = []
+    for said in zip(*verdicts, strict=True):
+        good = sum(said)
+        bad = len(said) - good
+        labels.append(int(good > bad) if good != bad else 0 if tie == "wrong" else None)
+    return labels
+
+
+def cut_after_error(labels: Sequence[int | None]) -> list[int | None]:
+    """What is built on a wrong step is wrong too: all labels after the first 0 become 0."""
+    if 0 not in labels:
+        return list(labels)
+    error = list(labels).index(0)
+    return [*labels[:error], *[0] * (len(labels) - error)]
+
+
+_TIED = Unjudged(Reason.UNDECIDED, "the votes are tied")
 
 Form = Literal["trace", "step", "first-error"]
 """What is asked: a verdict on each step of a trace at once, on one step at a time, or where the first bad one is."""
@@ -283,3 +349,28 @@ def prompted(
     heat = (0.0 if n == 1 else 1.0) if temperature is None else temperature
     params = SamplingParams(heat, max_tokens=max_tokens, seed=seed)
     return PromptedJudge(policy, form, names, n, reference, meta, tie, cut, params)
+
+
+_LINE = "\n\nReference answer: "
+
+
+def reference_view(problem: Problem, shown: bool = True) -> Problem:
+    """The problem with the reference answer behind its question; without one, or not `shown`, with the fixed sentence."""
+    line = _LINE + (problem.answer if shown and problem.answer is not None else NO_REFERENCE)
+    if isinstance(problem.prompt, str):
+        return replace(problem, prompt=problem.prompt + line)
+    if not problem.prompt:
+        return replace(problem, prompt=(Message("user", line.strip()),))
+    *before, last = problem.prompt
+    return replace(problem, prompt=(*before, replace(last, content=last.content + line)))
+
+
+def both_views(rows: Sequence[Judged]) -> list[Judged]:
+    """Each row with its reference in view and without: the same steps, the same labels, two inputs."""
+    views = []
+    for trajectory, judgement in rows:
+        for shown in (True, False):
+            name = f"{trajectory.id}/{'with' if shown else 'without'}-reference"
+            seen = replace(trajectory, id=name, problem=reference_view(trajectory.problem, shown))
+            views.append(Judged(seen, None if judgement is None else replace(judgement, trajectory_id=name)))
+    return views

@@ -21,8 +21,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 
-__all__ = ["RelativeProgress", "progress_differences", "progress_ratios", "relative_progress", "rollouts_for"]
-
 
 def progress_ratios(start: float, values: Sequence[float]) -> list[float]:
     """P_t = MC_t / MC_(t-1), 0 from the first MC of 0 on."""

@@ -23,8 +23,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key
 
-__all__ = ["Noise", "SelfDenoising", "balanced", "denoised", "label_noise", "scan"]
-
 
 def denoised(success_rates: Sequence[float], confidence: float, window: int = 2) -> list[float]:
     """Labels up to and including the first success rate of 0; the rest is cut off. Without a 0 there is no label."""

@@ -12,8 +12,6 @@ from typing import Literal
 
 from footfall.types import Trajectory, content_key
 
-__all__ = ["Rest", "convincing_wrong", "pick_by_problem"]
-
 Rest = Literal["convincing", "random"]
 
 

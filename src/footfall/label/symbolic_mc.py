@@ -23,8 +23,6 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judged
 
-__all__ = ["fit_for_sft", "parse_verdict", "preference_pairs", "react_steps", "symbolic_mc", "trajectory_score"]
-
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]")
 _VERDICTS = {"true": "A", "yes": "A", "a": "A", "false": "B", "no": "B", "b": "B"}
 

@@ -12,8 +12,6 @@ from typing import TypeAlias
 from footfall.types import Judged, Trajectory
 from footfall.worlds.multilingual import same_numbers, translate
 
-__all__ = ["Translator", "is_faithful", "translate_rows"]
-
 Translator: TypeAlias = Callable[[Trajectory, str], Trajectory]
 """A trace and a language to the trace in that language."""
 

@@ -23,15 +23,10 @@ import numpy as np
 from footfall.drive.probing import Done, Plan, Probe, Prober, Rollout, together
 from footfall.drive.tally import drawn, finished, of_answered
 from footfall.judging import Traits
-from footfall.label.binary_search import bisect
+from footfall.label.omegaprm import bisect
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
-
-__all__ = [
-    "Uncertain", "choose_traces", "probe_order", "rollout_budget", "step_uncertainty", "trace_uncertainty", "unprm",
-    "weighted_value",
-]  # fmt: skip
 
 Measure = Literal["entropy", "log-sum"]
 Order = Literal["uncertainty", "delta", "sequential", "binary"]

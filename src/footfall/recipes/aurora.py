@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.label.critic import ScriptedCritic
-from footfall.label.prompted import PromptedJudge, prompted
-from footfall.label.votes import cut_after_error
+from footfall.label.prompted import PromptedJudge, cut_after_error, prompted
 from footfall.types import Cost, Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 

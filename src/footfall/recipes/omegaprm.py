@@ -17,9 +17,8 @@ from collections import defaultdict
 from footfall.drive.trees import tree_of
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import hits, known, spent
-from footfall.label.binary_search import BinarySearch
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.omegaprm import OmegaPRM
+from footfall.label.omegaprm import BinarySearch, OmegaPRM
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Cost
 

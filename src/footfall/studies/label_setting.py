@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from footfall.label.consensus import Consensus
 from footfall.label.critic import ScriptedCritic
-from footfall.label.grounded import Grounded
-from footfall.label.grounded_tree import GroundedTrees
+from footfall.label.grounded import Grounded, GroundedTrees
 from footfall.label.prompted import PROMPTS, PromptedJudge, prompted
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import create
