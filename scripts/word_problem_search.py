@@ -11,7 +11,7 @@ from footfall.formats import write_parquet
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.registry import create
 from footfall.search import Searcher
-from footfall.search.method import Method
+from footfall.search.state import Method
 from footfall.types import Cost, content_key
 from scripts.word_problem_data import SEPARATOR, Parts, spread
 from scripts.word_problem_models import Facts, drawing, keep, open_policy, open_prm, tell

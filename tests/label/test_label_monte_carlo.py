@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.drive.tally import Tally
+from footfall.drive.rollouts import Tally
 from footfall.label.monte_carlo import (
     MonteCarlo,
     hard_estimate,

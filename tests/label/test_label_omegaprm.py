@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.drive.probing import Probe, Prober, Rollout
+from footfall.drive.rollouts import Estimate, Plan, Probe, Rollout, RolloutCache, graded, run_plans
 from footfall.drive.stored_policy import StoredPolicy
-from footfall.drive.tally import graded
 from footfall.drive.trees import leaf_rows, node_rows, tree_of, trees_of, value_trees
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import (
@@ -167,17 +166,27 @@ def test_binary_search_agrees_with_step_by_step_labels_for_fewer_rollouts() -> N
     assert few.rollouts < 0.75 * many.rollouts
 
 
+def asked(cache: RolloutCache, *probes: Probe) -> list[tuple[Estimate, Cost]]:
+    """Each probe by a plan of its own: what it is sent, and what it pays."""
+
+    def plan(probe: Probe) -> Plan[Estimate]:
+        (estimate,) = yield [probe]
+        return estimate
+
+    return [(done.result, done.cost) for done in run_plans([plan(probe) for probe in probes], cache)]
+
+
 def test_rollouts_of_one_prefix_are_shared_and_topped_up() -> None:
     policy = Scripted(lambda k, index: "right" if index % 2 else "wrong")
-    prober = Prober(policy)
+    cache = RolloutCache(policy)
     prefix = FOUR_STEPS.prefix(1)
-    (first, cost), (again, free) = prober.ask([Probe(prefix, 2), Probe(prefix, 3)])
+    (first, cost), (again, free) = asked(cache, Probe(prefix, 2), Probe(prefix, 3))
     assert first is again and first.value == pytest.approx(1 / 3) and (cost.calls, free.calls) == (3, 0)
-    ((more, cost),) = prober.ask([Probe(prefix, 4)])
+    ((more, cost),) = asked(cache, Probe(prefix, 4))
     assert more.value == 0.5 and cost.calls == 1 and [i for _, i in policy.asked] == [0, 1, 2, 3]
     assert [rollout.correct for rollout in more.rollouts] == [False, True, False, True]
     with pytest.raises(ValueError, match="until='end'"):
-        Prober(policy, SamplingParams(until="step"))
+        RolloutCache(policy, SamplingParams(until="step"))
 
 
 def test_traces_that_begin_alike_share_nodes_and_every_node_is_valued_in_one_batch() -> None:
@@ -186,7 +195,7 @@ def test_traces_that_begin_alike_share_nodes_and_every_node_is_valued_in_one_bat
     trees = trees_of([graded(t) for t in (a, other, b)])
     assert [len(tree.nodes) for tree in trees] == [5, 1]
     policy = lost_from(1)
-    cost = value_trees(trees, Prober(policy), rollouts=2)
+    cost = value_trees(trees, RolloutCache(policy), rollouts=2)
     tree = trees[0]
     assert [(node.step.text, node.value, node.terminal) for node in tree.nodes] == [
         ("One.", 1.0, False), ("Two.", 0.0, False), ("The answer is 7.", 1.0, True), ("Other.", 0.0, False),
@@ -204,7 +213,7 @@ def test_traces_that_begin_alike_share_nodes_and_every_node_is_valued_in_one_bat
 
 def test_a_node_whose_calls_fail_has_a_reason_and_no_value() -> None:
     (tree,) = trees_of([trace("One.", "Two.")])
-    value_trees([tree], Prober(Scripted(lambda k, i: "error: gone" if k == 2 else "right")), rollouts=2)
+    value_trees([tree], RolloutCache(Scripted(lambda k, i: "error: gone" if k == 2 else "right")), rollouts=2)
     ((_, judgement),) = leaf_rows(tree, "mc")
     assert judgement is not None and judgement.values == (1.0, None)
     assert judgement.failures == (None, "all 2 rollouts failed: gone")

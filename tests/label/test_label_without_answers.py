@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from footfall import cli
-from footfall.drive.probing import Prober
+from footfall.drive.rollouts import RolloutCache
 from footfall.drive.trees import tree_of, value_trees
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.counting import Rehearsal
@@ -84,7 +84,7 @@ def test_trees_of_such_problems_stay_empty_and_cost_nothing() -> None:
 
 def test_a_given_tree_keeps_the_reason_in_its_nodes() -> None:
     policy, tree = completer(), tree_of([BLIND])
-    assert value_trees([tree], Prober(policy)) == Cost() and not policy.asked
+    assert value_trees([tree], RolloutCache(policy)) == Cost() and not policy.asked
     assert {(node.value, node.meta["failure"]) for node in tree.nodes} == {(None, REASON)}
 
 

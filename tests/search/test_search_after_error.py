@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from footfall.drive.after_error import carried
+from footfall.drive.driver import carried
 from footfall.types import AFTER_ERROR, Judgement, Reason, Unjudged
 
 AFTER = AFTER_ERROR

@@ -11,7 +11,7 @@ import pytest
 from footfall import registry
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.search import BestOfN, curve
-from footfall.search.best_of_n import Rule
+from footfall.search.votes import Rule
 from footfall.types import Cost, Judge, Judgement, Problem, SearchResult, Step, Trajectory
 
 # The samples of the card's check 1: answer and step values.

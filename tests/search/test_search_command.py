@@ -13,7 +13,7 @@ from footfall import cli
 from footfall.formats import read_parquet
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.registry import create, parts
-from footfall.search.method import draws_independently
+from footfall.search.state import draws_independently
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticPolicy
 

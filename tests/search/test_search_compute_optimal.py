@@ -7,7 +7,7 @@ import pytest
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BeamSearch, BestOf, Budget, ComputeOptimal, Searcher, SelfConsistency, best_by_difficulty
 from footfall.search.compute_optimal import method_of
-from footfall.search.method import Method
+from footfall.search.state import Method
 from footfall.simulate.blurred import Blurred
 from footfall.types import SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates

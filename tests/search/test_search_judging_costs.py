@@ -10,15 +10,15 @@ from random import Random
 import pytest
 
 from footfall.drive.budget import GROWTH, Account, Load, Readings, tokens_of
+from footfall.drive.requests import ROOT
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
-from footfall.search.board import Board
 from footfall.search.decisions import replay
-from footfall.search.method import ROOT, Choice, Course
-from footfall.search.priced import Priced, Reader
+from footfall.search.state import Choice, Course, SearchState
 from footfall.simulate.noisy import Noisy
+from footfall.simulate.priced import Priced, Reader
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.search.coins import Coins, SeesCoins, problems
@@ -302,10 +302,10 @@ class Picky:
     name: str = "picky"
     judged: bool = False
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         if not self.even:
             raise ValueError("n must be even")
-        yield from board.expand([ROOT])
+        yield from state.expand([ROOT])
         return Choice(None)
 
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from footfall.drive.budget import Account
+from footfall.drive.requests import ROOT
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.search import HGS, MCTS, PATS, BestOf, Budget, Method, RStar, Searcher
-from footfall.search._visits import Stat, Visits, priors, puct, scheduled, uct
-from footfall.search.board import Board
-from footfall.search.method import ROOT
+from footfall.search.state import SearchState
+from footfall.search.visits import Stat, Visits, priors, puct, scheduled, uct
 from footfall.types import Judgement, Reason, SearchResult, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge
 from tests.search.coins import Coins, SeesCoins, problems, right
@@ -34,8 +34,8 @@ def arithmetic(method: Method, n: int = 6) -> list[SearchResult]:
     return searcher.solve(WORLD.problems(n, seed=2, split="test"))
 
 
-def empty_board() -> Board:
-    return Board(problems(1)[0], "\n", Account(Budget()), seed=0, judged=True)
+def empty_state() -> SearchState:
+    return SearchState(problems(1)[0], "\n", Account(Budget()), seed=0, judged=True)
 
 
 # -- card check 1 and 2: the scores
@@ -48,7 +48,7 @@ def test_card_check_1_puct_takes_the_unvisited_child() -> None:
 
 
 def test_card_check_1_in_a_tree_of_counts() -> None:
-    tree = Visits(empty_board())
+    tree = Visits(empty_state())
     tree.stats = {
         ROOT: Stat(ROOT, 0, visits=10, children=[0, 1, 2]),
         0: Stat(ROOT, 1, prior=0.5, visits=3, total=2.1),

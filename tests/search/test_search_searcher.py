@@ -15,13 +15,13 @@ from footfall.search import (
     ROOT,
     BeamSearch,
     BestOf,
-    Board,
     Budget,
     BudgetSpent,
     Choice,
     Course,
     Method,
     Searcher,
+    SearchState,
     described,
 )  # fmt: skip
 from footfall.search.decisions import replay, told
@@ -178,10 +178,10 @@ class Careless:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         while True:
             try:
-                yield from board.expand([ROOT], 1, "end", score=True)
+                yield from state.expand([ROOT], 1, "end", score=True)
             except BudgetSpent:
                 if not self.stubborn:
                     raise
@@ -206,16 +206,16 @@ class Refining:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         critic = Trajectory("critique", Problem("critique", "What is wrong?"), separator="\n")
-        [[said]] = yield from board.ask([critic], policy="critic", until="step")
-        node = board.add(ROOT, [Step(f"refined after {said.steps[0].text}")])
-        [[child]] = yield from board.expand([node], 1, "end", policy="large")
-        [fragment] = yield from board.score([Trajectory("f", board.problem, (Step("wro"),))], partial=True)
-        assert fragment is not None and fragment.values == (1.0,) and board.judgement(child) is None
-        yield from board.score([child], judge="second")
-        assert board.judgement(child) is None and board.fold(child, judge="second") is not None
-        return Choice(child, [child], [board.fold(child, judge="second")])
+        [[said]] = yield from state.ask([critic], policy="critic", until="step")
+        node = state.add(ROOT, [Step(f"refined after {said.steps[0].text}")])
+        [[child]] = yield from state.expand([node], 1, "end", policy="large")
+        [fragment] = yield from state.score([Trajectory("f", state.problem, (Step("wro"),))], partial=True)
+        assert fragment is not None and fragment.values == (1.0,) and state.judgement(child) is None
+        yield from state.score([child], judge="second")
+        assert state.judgement(child) is None and state.aggregate(child, judge="second") is not None
+        return Choice(child, [child], [state.aggregate(child, judge="second")])
 
 
 def test_a_method_may_ask_others_and_write_a_step_itself() -> None:

@@ -16,7 +16,7 @@ from footfall.policy.protocol import SamplingParams
 from footfall.recipes import early_rejection
 from footfall.registry import create, parts
 from footfall.search import BestOf, Searcher
-from footfall.search.priced import Priced, Reader, tokens_of_text
+from footfall.simulate.priced import Priced, Reader, tokens_of_text
 from footfall.store import Run
 from footfall.studies import search_judges
 from footfall.studies.frontier import cheapest_as_good

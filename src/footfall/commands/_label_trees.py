@@ -18,7 +18,7 @@ import numpy as np
 from footfall.commands._judges import without_seconds
 from footfall.commands._options import PolicyOptions
 from footfall.commands._parts import call_factory, open_policy, served_tokenizer
-from footfall.drive.tally import drawn, ungradable
+from footfall.drive.rollouts import drawn, ungradable
 from footfall.drive.trees import Harvest, charged
 from footfall.label.counting import CountingPolicy
 from footfall.label.edu_prm import EntropyTrees

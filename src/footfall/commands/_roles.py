@@ -11,7 +11,7 @@ from footfall.commands._options import PolicyOptions, policy_in_words
 from footfall.commands._output import note
 from footfall.commands._parts import settings
 from footfall.policy.protocol import Policy
-from footfall.search.method import Method
+from footfall.search.state import Method
 from footfall.types import Judge
 
 __all__ = ["Wanted", "by_role", "check_roles", "helpers_of", "judges_of", "with_helper", "wanted"]

@@ -30,8 +30,8 @@ from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
 from footfall.registry import load
 from footfall.search.aggregate import Aggregation
-from footfall.search.method import Method, draws_independently
 from footfall.search.searcher import Searcher
+from footfall.search.state import Method, draws_independently
 from footfall.store import Run
 from footfall.types import Judge, Problem, SearchResult, content_key
 

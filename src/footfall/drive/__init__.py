@@ -1,7 +1,15 @@
 """The driver of labellers and searches: what they ask for, batches across problems, budgets, trees, the rollout store."""
 
-from footfall.drive.budget import Budget
+from footfall.drive.budget import Account, Budget, Pace
+from footfall.drive.driver import Driver
+from footfall.drive.requests import ROOT, BudgetSpent, Score, Write
 from footfall.drive.rollout_store import RolloutStore
+from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, Tally, run_plans
 from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.task import Task
+from footfall.drive.trees import GrowingTree
 
-__all__ = ["Budget", "RolloutStore", "StoredPolicy"]
+__all__ = [
+    "ROOT", "Account", "Budget", "BudgetSpent", "Driver", "Estimate", "GrowingTree", "Pace", "Plan", "Probe",
+    "RolloutCache", "RolloutStore", "Score", "StoredPolicy", "Tally", "Task", "Write", "run_plans",
+]  # fmt: skip

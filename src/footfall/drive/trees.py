@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
-from footfall.drive.probing import Estimate, Plan, Probe, Prober, together
-from footfall.drive.tally import finished, graded, ungradable
+from footfall.drive.requests import ROOT
+from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, finished, graded, run_plans, ungradable
 from footfall.types import (
     Cost,
     Json,
@@ -59,23 +60,54 @@ def charged(rows: Sequence[Judged], cost: Cost) -> list[Judged]:
     return [*first, *rows[1:]]
 
 
-class TreeBuilder:
-    """Grows a tree; a step that stands at a place already is found there, not added again."""
+@dataclass(eq=False)
+class GrowingTree:
+    """The tree of one problem while it grows, for labelling and for search. Nodes are named by their index in `tree`."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self._places = {_place(node.parent, node.step): i for i, node in enumerate(tree.nodes)}
+    tree: Tree
+    _prefixes: dict[int, Trajectory] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _keys: dict[int, str] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._prefixes[ROOT] = top_of(self.tree)
+
+    @cached_property
+    def _places(self) -> dict[tuple[object, ...], int]:
+        return {_place(node.parent, node.step): i for i, node in enumerate(self.tree.nodes)}
+
+    def add_step(self, parent: int, step: Step, **given: Any) -> int:
+        """A new node below `parent`, whether or not the step stands there already."""
+        node = self.tree.add(parent, step, **given)
+        if "_places" in self.__dict__:
+            self._places.setdefault(_place(parent, step), node)
+        return node
 
     def path(self, parent: int, steps: Iterable[Step]) -> list[int]:
-        """The nodes of these steps, one below the other, from `parent` (-1: the top) on."""
+        """The nodes of these steps, one below the other, from `parent` on; a step that stands there already is found there."""
         nodes = []
         for step in steps:
-            place = _place(parent, step)
-            if place not in self._places:
-                self._places[place] = self.tree.add(parent, step)
-            parent = self._places[place]
+            known = self._places.get(_place(parent, step))
+            parent = self.add_step(parent, step) if known is None else known
             nodes.append(parent)
         return nodes
+
+    def prefix(self, node: int) -> Trajectory:
+        """The path to `node` as a prefix to write on from or to judge."""
+        if node not in self._prefixes:
+            self._prefixes[node] = self.tree.trajectory(node)
+        return self._prefixes[node]
+
+    def key(self, node: int) -> str:
+        """The content address of that prefix."""
+        if node not in self._keys:
+            self._keys[node] = self.prefix(node).key
+        return self._keys[node]
+
+    def rewrite(self, node: int, step: Step, **changes: Any) -> None:
+        """Put another step in the place of a leaf's."""
+        self._prefixes.pop(node, None)
+        self._keys.pop(node, None)
+        self.tree.update(node, step=step, **changes)
 
 
 def _place(parent: int, step: Step) -> tuple[object, ...]:
@@ -91,19 +123,14 @@ def _place(parent: int, step: Step) -> tuple[object, ...]:
 
 
 @dataclass
-class Growing:
+class RolledOutTree(GrowingTree):
     """The tree of one problem while it grows by rollouts of its nodes, and what was counted on the way."""
 
-    tree: Tree
     rollouts: int = 0
     unfinished: int = 0
     """So many of them were cut at max_tokens."""
     silence: str | None = None
     """Why the rollouts of the problem itself say nothing, if they do."""
-
-    @cached_property
-    def builder(self) -> TreeBuilder:
-        return TreeBuilder(self.tree)
 
     def count(self, node: int, estimate: Estimate) -> None:
         """Count the rollouts of a node (-1: the top) in."""
@@ -125,13 +152,13 @@ def tree_of(trajectories: Sequence[Trajectory]) -> Tree:
     first = trajectories[0]
     shared = first.tokenizer if len({t.tokenizer for t in trajectories}) == 1 else None
     tree = Tree(first.problem, separator=first.separator, tokenizer=shared)
-    builder = TreeBuilder(tree)
+    growing = GrowingTree(tree)
     for trajectory in trajectories:
         if (trajectory.problem.id, trajectory.separator) != (first.problem.id, first.separator):
             raise ValueError(
                 f"trajectories {first.id!r} and {trajectory.id!r} cannot share a tree: they differ in problem or separator"
             )
-        path = builder.path(-1, trajectory.steps if shared else map(_without_ids, trajectory.steps))
+        path = growing.path(ROOT, trajectory.steps if shared else map(_without_ids, trajectory.steps))
         if finished(trajectory) and trajectory.correct is not None:
             tree.update(path[-1], terminal=True, value=float(trajectory.correct))
     return tree
@@ -154,13 +181,13 @@ def top_of(tree: Tree) -> Trajectory:
     return Trajectory(tree.problem.id, tree.problem, separator=tree.separator, tokenizer=tree.tokenizer)
 
 
-def value_trees(trees: Sequence[Tree], prober: Prober, rollouts: int = 8) -> Cost:
+def value_trees(trees: Sequence[Tree], cache: RolloutCache, rollouts: int = 8) -> Cost:
     """Per-step Monte Carlo on trees: the top and every node that is not terminal get MC of `rollouts` completions.
 
     All nodes of all trees are one batch. A node whose calls all failed, or whose problem has no
     reference answer, keeps no value; its meta holds the reason.
     """
-    done = together([_value_all(tree, rollouts) for tree in trees], prober)
+    done = run_plans([_value_all(tree, rollouts) for tree in trees], cache)
     return Cost.total(each.cost for each in done)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from footfall.drive.tally import unlabelled
+from footfall.drive.rollouts import unlabelled
 from footfall.judging import Traits
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.render import Tokenizer

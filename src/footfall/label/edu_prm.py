@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from footfall.answers import grade
-from footfall.drive.tally import ungradable
-from footfall.drive.trees import TreeBuilder, leaf_rows, score_nodes, tree_of
+from footfall.drive.rollouts import ungradable
+from footfall.drive.trees import GrowingTree, leaf_rows, score_nodes, tree_of
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.segment.tokens import is_symbol
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
@@ -230,7 +230,7 @@ class EntropyTrees:
         tree = tree_of(fragments)
         for fragment, ended in zip(fragments, growing.ended, strict=True):
             if not ended:
-                tree.update(TreeBuilder(tree).path(-1, fragment.steps)[-1], meta={"cut": True})
+                tree.update(GrowingTree(tree).path(-1, fragment.steps)[-1], meta={"cut": True})
         score_fragments(tree)
         return Grown(tree, tuple(map(self.writer.in_lines, fragments)), growing.cost)
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
-from footfall.drive.tally import unlabelled
+from footfall.drive.rollouts import unlabelled
 from footfall.label.mutation import Variant, VariantKind, normal, variants
 from footfall.registry import register
 from footfall.tools import Sandbox

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from footfall.answers import grade
-from footfall.drive.tally import unlabelled
+from footfall.drive.rollouts import unlabelled
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 

@@ -36,9 +36,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from footfall.drive.probing import Estimate, Plan, Probe, Prober, Rollout, together
-from footfall.drive.tally import Tally, counts, drawn, finished, graded, of_answered, ungradable
-from footfall.drive.trees import Growing, Harvest, top_of
+from footfall.drive.rollouts import (
+    Estimate,
+    Plan,
+    Probe,
+    Rollout,
+    RolloutCache,
+    Tally,
+    counts,
+    drawn,
+    finished,
+    graded,
+    of_answered,
+    run_plans,
+    ungradable,
+)
+from footfall.drive.trees import Harvest, RolledOutTree, top_of
 from footfall.label.formal import Formal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
@@ -81,21 +94,19 @@ class Grounded:
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Label every step; all rollouts are one batch, and so is what the tool is asked."""
-        prober = Prober(self.policy, self.params)
-        sizes = [len(trace.steps) - finished(trace) for trace in trajectories]
-        probes = [
-            Probe(t.prefix(k), self.rollouts) for t, n in zip(trajectories, sizes, strict=True) for k in range(1, n + 1)
-        ]
-        answered = iter(prober.ask(probes))
+        done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         verified = self.tool.judge(trajectories)
-        found = []
-        for trace, n, said in zip(trajectories, sizes, verified, strict=True):
-            own = [next(answered) for _ in range(n)]
-            spent = Cost.total((said.cost, *(cost for _, cost in own)))
-            found.append(self._judgement(trace, [estimate for estimate, _ in own], said, spent))
-        return found
+        return [
+            self._judgement(trace, each.result, said, said.cost + each.cost)
+            for trace, each, said in zip(trajectories, done, verified, strict=True)
+        ]
 
-    def _judgement(self, trace: Trajectory, estimates: list[Estimate], said: Judgement, cost: Cost) -> Judgement:
+    def _plan(self, trace: Trajectory) -> Plan[Sequence[Estimate]]:
+        """All prefixes, but for the whole of a finished trace, whose value is its outcome."""
+        sizes = range(1, len(trace.steps) - finished(trace) + 1)
+        return (yield [Probe(trace.prefix(k), self.rollouts) for k in sizes])
+
+    def _judgement(self, trace: Trajectory, estimates: Sequence[Estimate], said: Judgement, cost: Cost) -> Judgement:
         rewards, tool_cost = self._rewards(estimates)
         outcomes = len(trace.steps) - len(estimates)  # 1 if the last step has its outcome instead of rollouts
         tallies: list[Tally | None] = [*(estimate.tally for estimate in estimates), *[None] * outcomes]
@@ -200,7 +211,7 @@ def rationale(evidence: str | None, verdict: float, right: bool) -> str:
 
 
 @dataclass
-class GroundedTree(Growing):
+class GroundedTree(RolledOutTree):
     """The tree of one problem. Of each node: the sum of rewards, and what the tool said. -1 is the top."""
 
     expanded: set[int] = field(default_factory=set)
@@ -259,7 +270,9 @@ class GroundedTrees:
 
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[GroundedTree]:
         """One tree a problem; those of all problems advance together. Without a reference answer it stays empty."""
-        done = together([self._plan(Tree(p, separator=separator)) for p in problems], Prober(self.policy, self.params))
+        done = run_plans(
+            [self._plan(Tree(p, separator=separator)) for p in problems], RolloutCache(self.policy, self.params)
+        )
         return [replace(each.result, cost=each.result.cost + each.cost) for each in done]
 
     def collect(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Judged]:
@@ -317,7 +330,7 @@ class GroundedTrees:
         grown.cost += said.cost
         start = len(prefix.steps)
         known = len(grown.tree.nodes)
-        path = grown.builder.path(node, rollout.completion.steps)
+        path = grown.path(node, rollout.completion.steps)
         outcome = 1.0 if rollout.correct else -1.0
         verdicts = [*signs(said.values[start:-1]), outcome]
         told = said.rationales[start:] or (None,) * len(path)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from footfall.answers import grade
-from footfall.drive.tally import ungradable
+from footfall.drive.rollouts import ungradable
 from footfall.drive.trees import ELSEWHERE, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged

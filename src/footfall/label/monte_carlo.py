@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.drive.tally import Tally, counts, drawn, finished, of_answered
+from footfall.drive.rollouts import Tally, counts, drawn, finished, of_answered
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged, failures_of

@@ -25,9 +25,22 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from footfall.drive.probing import Done, Estimate, Plan, Probe, Prober, Rollout, together
-from footfall.drive.tally import counts, drawn, finished, graded, of_answered, ungradable
-from footfall.drive.trees import Growing, Harvest, node_rows, note_value, top_of
+from footfall.drive.rollouts import (
+    Done,
+    Estimate,
+    Plan,
+    Probe,
+    Rollout,
+    RolloutCache,
+    counts,
+    drawn,
+    finished,
+    graded,
+    of_answered,
+    run_plans,
+    ungradable,
+)
+from footfall.drive.trees import Harvest, RolledOutTree, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import (
@@ -120,8 +133,7 @@ class BinarySearch:
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """All traces are searched side by side; equal prefixes share their rollouts."""
-        prober = Prober(self.policy, self.params)
-        done = together([self._plan(trace) for trace in trajectories], prober)
+        done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         return [self._judgement(t, each.result, each.cost) for t, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[Searched]:
@@ -209,7 +221,7 @@ class Candidates:
 
 
 @dataclass
-class _Growth(Growing):
+class _Growth(RolledOutTree):
     """The tree of one problem while it grows, with the states to search from."""
 
     states: dict[int, Candidates] = field(default_factory=dict)
@@ -282,7 +294,7 @@ class OmegaPRM:
 
     def _grown(self, problems: Sequence[Problem], separator: str) -> list[Done[_Growth]]:
         plans = [self._plan(Tree(problem, separator=separator)) for problem in problems]
-        return together(plans, Prober(self.policy, self.params))
+        return run_plans(plans, RolloutCache(self.policy, self.params))
 
     def _plan(self, tree: Tree) -> Plan[_Growth]:
         growth = _Growth(tree, silence=ungradable(tree.problem))
@@ -321,7 +333,7 @@ class OmegaPRM:
         whole = rollout.completion.after(state.prefix, self.policy.name)
         found = yield from search(whole, self.rollouts, before=len(state.prefix.steps))
         first_error = found.recoverable + (found.failure is None)
-        nodes = growth.builder.path(-1, whole.steps[: max(first_error, *found.estimates, 0)])
+        nodes = growth.path(-1, whole.steps[: max(first_error, *found.estimates, 0)])
         for size, estimate in found.estimates.items():
             if nodes[size - 1] not in growth.states:
                 note_value(tree, nodes[size - 1], estimate)
@@ -345,5 +357,5 @@ class OmegaPRM:
         growth.states[node] = Candidates(node, estimate.prefix, mc or 0.0, wrong if searchable else [])
         right = next((rollout for rollout in rollouts if rollout.correct), None)
         if self.leaves and right is not None:
-            leaf = growth.builder.path(node, right.completion.steps)[-1]
+            leaf = growth.path(node, right.completion.steps)[-1]
             growth.tree.update(leaf, terminal=True, value=1.0)

@@ -20,8 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from footfall.drive.probing import Estimate, Plan, Probe, Prober, together
-from footfall.drive.tally import drawn, finished, of_answered
+from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
@@ -133,13 +132,13 @@ class StepAdvantage:
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Advantages as values; Q of policy and prover and the effective reward as aspects."""
-        own = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
+        own = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         if self.prover is None:
             proved = [_Values([None if q is None else best_of_k(q, self.k) for q in each.result.values],
                               each.result.failures) for each in own]  # fmt: skip
             costs = [each.cost for each in own]
         else:
-            others = together([self._plan(trace) for trace in trajectories], Prober(self.prover, self.params))
+            others = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.prover, self.params))
             proved = [each.result for each in others]
             costs = [mine.cost + other.cost for mine, other in zip(own, others, strict=True)]
         return [

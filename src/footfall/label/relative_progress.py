@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.drive.probing import Done, Estimate, Plan, Probe, Prober, together
-from footfall.drive.tally import drawn, finished, of_answered
+from footfall.drive.rollouts import Done, Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
@@ -82,7 +81,7 @@ class RelativeProgress:
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        done = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
+        done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[list[Estimate]]:

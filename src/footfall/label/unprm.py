@@ -20,8 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from footfall.drive.probing import Done, Plan, Probe, Prober, Rollout, together
-from footfall.drive.tally import drawn, finished, of_answered
+from footfall.drive.rollouts import Done, Plan, Probe, Rollout, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.judging import Traits
 from footfall.label.omegaprm import bisect
 from footfall.policy.protocol import Policy, SamplingParams
@@ -150,7 +149,7 @@ class Uncertain:
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        done = together([self._plan(trace) for trace in trajectories], Prober(self.policy, self.params))
+        done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
     def _plan(self, trace: Trajectory) -> Plan[_Found]:

@@ -16,14 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.search.beam import best_indices
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
-
-__all__ = ["AdaptiveBeam", "AdaptiveBestOf", "beams_needed", "expansions_needed", "low", "needed"]
+from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.votes import Rule, check_rule
 
 _EDGE = 1e-4
 
@@ -49,9 +47,9 @@ def _ratio(p: float, confidence: float) -> float:
     return math.log(1 - confidence) / math.log(1 - min(max(p, _EDGE), 1 - _EDGE))
 
 
-def low(board: Board, node: int, aspect: str) -> float | None:
+def low(state: SearchState, node: int, aspect: str) -> float | None:
     """The judge's cautious word on the path to `node`: that aspect, or its value if it has no such aspect."""
-    said = board.judgement(node)
+    said = state.judgement(node)
     column = () if said is None else said.aspects.get(aspect, said.values)
     return column[-1] if column else None
 
@@ -85,35 +83,35 @@ class AdaptiveBestOf:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """First steps, the number that follows from them, whole solutions, the choice."""
         ended: list[int] = []
         with suppress(BudgetSpent):
-            [begun] = yield from board.expand([ROOT], self.pilot, score=True)
-            n = self._number(board, begun)
+            [begun] = yield from state.expand([ROOT], self.pilot, score=True)
+            n = self._number(state, begun)
             kept = begun[:n]
-            board.prune(begun[n:], f"{n} samples are enough")
-            ended += [node for node in kept if board.ended(node)]
-            going = [node for node in kept if not board.ended(node)]
-            ended += yield from _finished(board, going)
-            ended += yield from _finished(board, [ROOT] * (n - len(kept)))
-        return board.choose(ended or board.ends(), self.rule, self.aggregation, with_lost=True)
+            state.prune(begun[n:], f"{n} samples are enough")
+            ended += [node for node in kept if state.ended(node)]
+            going = [node for node in kept if not state.ended(node)]
+            ended += yield from _finished(state, going)
+            ended += yield from _finished(state, [ROOT] * (n - len(kept)))
+        return state.choose(ended or state.ends(), self.rule, self.aggregation, with_lost=True)
 
-    def _number(self, board: Board, begun: Sequence[int]) -> int:
-        lows = [p for node in begun if (p := low(board, node, self.aspect)) is not None]
+    def _number(self, state: SearchState, begun: Sequence[int]) -> int:
+        lows = [p for node in begun if (p := low(state, node, self.aspect)) is not None]
         p = sum(lows) / len(lows) if lows else 0.0
         n = min(needed(p, self.confidence), self.n)
-        board.note(
-            "allotted", begun, f"{n} of {self.n} samples for p = {p:.3f}", [low(board, b, self.aspect) for b in begun]
+        state.note(
+            "allotted", begun, f"{n} of {self.n} samples for p = {p:.3f}", [low(state, b, self.aspect) for b in begun]
         )
         return n
 
 
-def _finished(board: Board, nodes: Sequence[int]) -> Wish[list[int]]:
+def _finished(state: SearchState, nodes: Sequence[int]) -> Requests[list[int]]:
     """One whole solution from each."""
     if not nodes:
         return []
-    found = yield from board.expand(nodes, 1, "end", score=True)
+    found = yield from state.expand(nodes, 1, "end", score=True)
     return [node for children in found for node in children]
 
 
@@ -154,36 +152,36 @@ class AdaptiveBeam:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Grow, decide now and then, until all beams have ended, the iterations are over or the budget is spent."""
         ended: list[int] = []
         live, samples = [ROOT], self.n
         with suppress(BudgetSpent):
             for i in range(1, self.iterations + 1):
                 last = i == self.iterations
-                found = yield from board.expand(live, samples, "end" if last else "step", score=True)
+                found = yield from state.expand(live, samples, "end" if last else "step", score=True)
                 grown = list(dict.fromkeys(node for children in found for node in children))
-                ended += [node for node in grown if board.ended(node)]
-                live, samples = [node for node in grown if not board.ended(node)], 1
+                ended += [node for node in grown if state.ended(node)]
+                live, samples = [node for node in grown if not state.ended(node)], 1
                 if i % self.every == 0:
-                    live, samples = self._decide(board, live)
+                    live, samples = self._decide(state, live)
                 if not live:
                     break
-        return board.choose(ended, self.rule, self.aggregation)
+        return state.choose(ended, self.rule, self.aggregation)
 
-    def _decide(self, board: Board, going: Sequence[int]) -> tuple[list[int], int]:
+    def _decide(self, state: SearchState, going: Sequence[int]) -> tuple[list[int], int]:
         """The beams that go on, the best by value, and how many samples each gets."""
         most, samples = self.n // self.expansions, self.expansions
-        scores = [board.fold(node, self.aggregation) for node in going]
+        scores = [state.aggregate(node, self.aggregation) for node in going]
         ranked = sorted(best_indices(scores, most), key=lambda i: -(scores[i] or 0.0))
-        lows = [low(board, going[i], self.aspect) or 0.0 for i in ranked]
+        lows = [low(state, going[i], self.aspect) or 0.0 for i in ranked]
         if lows and self.spare == "beams":
             ranked = ranked[: beams_needed(lows, samples, most, self.confidence)]
         elif lows:
             samples = expansions_needed(lows, most, samples, self.confidence)
         kept = [going[i] for i in ranked]
         why = f"{len(kept)} of {most} beams, {samples} of {self.expansions} samples each"
-        board.keep(kept, why, [scores[i] for i in ranked])
+        state.keep(kept, why, [scores[i] for i in ranked])
         rest = [i for i in range(len(going)) if i not in ranked]
-        board.prune([going[i] for i in rest], "not among those kept", [scores[i] for i in rest])
+        state.prune([going[i] for i in rest], "not among those kept", [scores[i] for i in rest])
         return kept, samples

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-__all__ = ["AGGREGATIONS", "Aggregation", "Neutral", "aggregate", "chances_ok", "length_aware", "mean_of_readings"]
-
 Aggregation = Literal["min", "prod", "mean", "last", "max", "sum", "length-aware"]
 Neutral = Literal["positive", "negative"]
 """What a step that is neither right nor wrong counts as."""
@@ -45,7 +43,7 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def aggregate(values: Sequence[float | None], how: Aggregation | str = "min") -> float | None:
-    """The step values folded into one score; `None` if there are none or one of them was not judged.
+    """The step values aggregated into one score; `None` if there are none or one of them was not judged.
 
     A candidate that cannot be scored is not a zero: the caller leaves it out and says so.
     """

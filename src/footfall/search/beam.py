@@ -1,7 +1,7 @@
 """Beam search by a judge, with lookahead (card: beam-search).
 
-N partial solutions grow step by step. After each step all of them are scored, S = fold of the step values, the best N/M are
-kept, and each is copied M times for the next step. With lookahead k a step's score is that of its text with k greedy steps
+N partial solutions grow step by step. After each step all of them are scored, S = aggregate of the step values, the best N/M
+are kept, and each is copied M times for the next step. With lookahead k a step's score is that of its text with k greedy steps
 more; those steps are judged and then thrown away.
 """
 
@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.lookahead import look_ahead
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
-
-__all__ = ["BeamSearch", "best_indices", "keep_best", "rounds", "spread"]
+from footfall.search.state import Choice, Course, Requests, SearchState, described
+from footfall.search.votes import Rule, check_rule
 
 
 @register("searcher", "beam-search")
@@ -52,36 +49,36 @@ class BeamSearch:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""
         ended: dict[int, float | None] = {}
         with suppress(BudgetSpent):
-            yield from rounds(self.iterations, lambda live, last: self._iterate(board, live, ended, last))
-        return self._choice(board, ended)
+            yield from rounds(self.iterations, lambda live, last: self._iterate(state, live, ended, last))
+        return self._choice(state, ended)
 
     def _iterate(
-        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
-    ) -> Wish[list[int]]:
+        self, state: SearchState, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Requests[list[int]]:
         """One step from each of N beams; the survivors. Those that ended go to `ended` with their score."""
         beams = spread(live, self.n)
         plain = self.lookahead == 0 or last
-        found = yield from board.expand(beams, until="end" if last else "step", score=plain)
+        found = yield from state.expand(beams, until="end" if last else "step", score=plain)
         grown = [child for children in found for child in children]
-        scores = yield from look_ahead(board, grown, 0 if plain else self.lookahead, self.aggregation)
+        scores = yield from state.look_ahead(grown, 0 if plain else self.lookahead, self.aggregation)
         scored = dict(zip(grown, scores, strict=True))
-        done = [node for node in scored if board.ended(node)]
+        done = [node for node in scored if state.ended(node)]
         ended.update({node: scored[node] for node in done})
-        going = [node for node in scored if not board.ended(node)]
+        going = [node for node in scored if not state.ended(node)]
         if self.distinct:
-            going = _distinct(board, going)
-        return keep_best(board, {node: scored[node] for node in going}, self.n // self.expansions)
+            going = _distinct(state, going)
+        return keep_best(state, {node: scored[node] for node in going}, self.n // self.expansions)
 
-    def _choice(self, board: Board, ended: dict[int, float | None]) -> Choice:
+    def _choice(self, state: SearchState, ended: dict[int, float | None]) -> Choice:
         """The rule's choice among the beams that ended, in the order in which they did."""
-        return board.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
+        return state.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
 
 
-def rounds(iterations: int, iterate: Callable[[list[int], bool], Wish[list[int]]]) -> Wish[None]:
+def rounds(iterations: int, iterate: Callable[[list[int], bool], Requests[list[int]]]) -> Requests[None]:
     """From the beams that live to those that live on, beginning with the root; `iterate` is told which round is the last."""
     live = [ROOT]
     for i in range(iterations):
@@ -90,13 +87,13 @@ def rounds(iterations: int, iterate: Callable[[list[int], bool], Wish[list[int]]
             return
 
 
-def keep_best(board: Board, scored: dict[int, float | None], k: int) -> list[int]:
+def keep_best(state: SearchState, scored: dict[int, float | None], k: int) -> list[int]:
     """The `k` highest-scored open nodes, in their order; the others are pruned."""
     nodes = list(scored)
     best = [nodes[i] for i in best_indices(list(scored.values()), k)]
-    board.keep(best, f"the {len(best)} best of {len(nodes)} open", [scored[node] for node in best])
+    state.keep(best, f"the {len(best)} best of {len(nodes)} open", [scored[node] for node in best])
     rest = [node for node in nodes if node not in best]
-    board.prune(rest, f"not among the {len(best)} best", [scored[node] for node in rest])
+    state.prune(rest, f"not among the {len(best)} best", [scored[node] for node in rest])
     return best
 
 
@@ -111,11 +108,11 @@ def best_indices(scores: Sequence[float | None], k: int) -> list[int]:
     return sorted(i for _, i in ranked[:k])
 
 
-def _distinct(board: Board, nodes: Sequence[int]) -> list[int]:
+def _distinct(state: SearchState, nodes: Sequence[int]) -> list[int]:
     """The first of each text; the others are pruned."""
     first: dict[str, int] = {}
     for node in nodes:
-        first.setdefault(board.prefix(node).text, node)
+        first.setdefault(state.prefix(node).text, node)
     kept = list(first.values())
-    board.prune([node for node in nodes if node not in kept], "the same text as another beam")
+    state.prune([node for node in nodes if node not in kept], "the same text as another beam")
     return kept

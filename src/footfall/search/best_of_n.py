@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from footfall.drive.budget import Budget
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule, choose
-from footfall.search.method import ROOT, BudgetSpent, Course, described
 from footfall.search.searcher import Searcher
+from footfall.search.state import Course, SearchState, described
+from footfall.search.votes import Rule, check_rule
 from footfall.types import Judge, Problem, SearchResult
-
-__all__ = ["BestOf", "BestOfN", "Rule", "best_of_n", "choose", "majority_vote", "weighted_vote"]
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,12 @@ class BestOf:
     def judged(self) -> bool:
         return self.rule != "majority"
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Draw, judge if the rule asks for scores, choose."""
         drawn: list[list[int]] = [[]]
         with suppress(BudgetSpent):
-            drawn = yield from board.expand([ROOT], self.n, "end", score=self.judged)
-        return board.choose(drawn[0], self.rule, self.aggregation, with_lost=True)
+            drawn = yield from state.expand([ROOT], self.n, "end", score=self.judged)
+        return state.choose(drawn[0], self.rule, self.aggregation, with_lost=True)
 
 
 @dataclass(frozen=True)

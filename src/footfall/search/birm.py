@@ -12,20 +12,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from footfall.drive.requests import BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation, aggregate
 from footfall.search.beam import keep_best, rounds, spread
-from footfall.search.board import Board
-from footfall.search.choosing import check_rule
-from footfall.search.method import BudgetSpent, Course, Wish, described
-
-__all__ = ["BiRM", "both_ways"]
+from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.votes import check_rule
 
 
 def both_ways(
     values: Sequence[float | None], rewards: Sequence[float | None], beta: float, how: Aggregation = "mean"
 ) -> float | None:
-    """V_last + beta · fold(R). With beta 0 only the value counts; `None` if the value or a reward is missing.
+    """V_last + beta · aggregate(R). With beta 0 only the value counts; `None` if the value or a reward is missing.
 
     A prefix without steps says nothing: 0.
     """
@@ -68,28 +66,28 @@ class BiRM:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""
         ended: dict[int, float | None] = {}
         with suppress(BudgetSpent):
-            yield from rounds(self.iterations, lambda live, last: self._iterate(board, live, ended, last))
-        return board.choose(list(ended), scores=list(ended.values()))
+            yield from rounds(self.iterations, lambda live, last: self._iterate(state, live, ended, last))
+        return state.choose(list(ended), scores=list(ended.values()))
 
     def _iterate(
-        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
-    ) -> Wish[list[int]]:
-        found = yield from board.expand(spread(live, self.n), until="end" if last else "step", score=True)
+        self, state: SearchState, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Requests[list[int]]:
+        found = yield from state.expand(spread(live, self.n), until="end" if last else "step", score=True)
         grown = list(dict.fromkeys(child for children in found for child in children))
-        unread = [node for node in grown if board.judgement(node, self.reward) is None]
+        unread = [node for node in grown if state.judgement(node, self.reward) is None]
         if unread and self.reward != "judge":
-            yield from board.score(unread, judge=self.reward)
-        scored = {node: self.score(board, node) for node in grown}
-        ended.update({node: score for node, score in scored.items() if board.ended(node)})
-        return keep_best(board, {node: scored[node] for node in grown if not board.ended(node)}, self.beams)
+            yield from state.score(unread, judge=self.reward)
+        scored = {node: self.score(state, node) for node in grown}
+        ended.update({node: score for node, score in scored.items() if state.ended(node)})
+        return keep_best(state, {node: scored[node] for node in grown if not state.ended(node)}, self.beams)
 
-    def score(self, board: Board, node: int) -> float | None:
+    def score(self, state: SearchState, node: int) -> float | None:
         """The rule's score of the path to `node`."""
-        said, steps = board.judgement(node), board.judgement(node, self.reward)
+        said, steps = state.judgement(node), state.judgement(node, self.reward)
         if said is None or steps is None:
             return None
         return both_ways(said.values, steps.aspects.get("reward", steps.values), self.beta, self.aggregation)

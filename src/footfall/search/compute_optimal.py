@@ -15,14 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import load, register
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Method, described
-from footfall.search.votes import majority
-
-__all__ = ["ComputeOptimal", "best_by_difficulty", "easiness", "method_of"]
+from footfall.search.state import Choice, Course, Method, SearchState, described
+from footfall.search.votes import Rule, check_rule, majority
 
 
 def method_of(text: str) -> Method:
@@ -84,33 +81,33 @@ class ComputeOptimal:
     def judged(self) -> bool:
         return self.rule != "majority" or any(method is not None and method.judged for method in self.bins)
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Pilot, bin, the bin's method, one choice among all."""
         pilot: list[int] = []
         found = Choice(None)
         try:
-            [pilot] = yield from board.expand([ROOT], self.pilot, "end", score=board.judged)
-            ease = easiness(board, pilot, self.aggregation)
+            [pilot] = yield from state.expand([ROOT], self.pilot, "end", score=state.judged)
+            ease = easiness(state, pilot, self.aggregation)
             at = bisect_right(self.cuts, ease)
             method = self.bins[at]
             what = "nothing more" if method is None else method.name
-            board.note("estimated", pilot, f"easiness {ease:.3f}, bin {at + 1} of {len(self.bins)}: {what}")
+            state.note("estimated", pilot, f"easiness {ease:.3f}, bin {at + 1} of {len(self.bins)}: {what}")
             if method is not None:
-                found = yield from method.search(board)
-            if board.judged and self.rule != "majority":
-                yield from board.score([node for node in found.candidates if board.judgement(node) is None])
+                found = yield from method.search(state)
+            if state.judged and self.rule != "majority":
+                yield from state.score([node for node in found.candidates if state.judgement(node) is None])
         except BudgetSpent:
             pass
         candidates = list(dict.fromkeys([*pilot, *found.candidates]))
-        return board.choose(candidates, self.rule, self.aggregation, with_lost=True)
+        return state.choose(candidates, self.rule, self.aggregation, with_lost=True)
 
 
-def easiness(board: Board, pilot: Sequence[int], aggregation: str) -> float:
+def easiness(state: SearchState, pilot: Sequence[int], aggregation: str) -> float:
     """The mean score of the pilot's solutions; without a judge, the share of the commonest answer. 0 if there is none."""
-    if board.judged:
-        scores = [score for node in pilot if (score := board.fold(node, aggregation)) is not None]
+    if state.judged:
+        scores = [score for node in pilot if (score := state.aggregate(node, aggregation)) is not None]
         return sum(scores) / len(scores) if scores else 0.0
-    vote = majority([board.trace(node).answer for node in pilot], board.problem.domain)
+    vote = majority([state.trace(node).answer for node in pilot], state.problem.domain)
     return max(vote.weights.values(), default=0.0) / max(len(pilot), 1)
 
 

@@ -12,8 +12,6 @@ from footfall.search.aggregate import aggregate
 from footfall.search.votes import best, group, leader, oracle, tally
 from footfall.types import SearchResult
 
-__all__ = ["CURVE_RULES", "Curve", "curve"]
-
 CURVE_RULES = ("single", "majority", "best", "weighted", "oracle")
 """`single` is the mean accuracy of one sample, `oracle` whether any of them is right."""
 

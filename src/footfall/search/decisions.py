@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from footfall.types import Decision, SearchResult, Tree
 
-__all__ = ["Scene", "replay", "told"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scene:

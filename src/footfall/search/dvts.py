@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.lookahead import look_ahead
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
-from footfall.search.votes import best
-
-__all__ = ["DVTS", "Subtree"]
+from footfall.search.state import Choice, Course, Requests, SearchState, described
+from footfall.search.votes import Rule, best, check_rule
 
 
 @dataclass(slots=True)
@@ -56,7 +52,7 @@ class DVTS:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """All subtrees step by step together, until all are closed, the iterations are over or the budget is spent."""
         subtrees = [Subtree() for _ in range(self.n // self.expansions)]
         try:
@@ -64,22 +60,22 @@ class DVTS:
                 going = [subtree for subtree in subtrees if not subtree.closed]
                 if not going:
                     break
-                yield from self._iterate(board, going, last=i == self.iterations - 1)
+                yield from self._iterate(state, going, last=i == self.iterations - 1)
         except BudgetSpent:
             pass
-        return self._choice(board, subtrees)
+        return self._choice(state, subtrees)
 
-    def _iterate(self, board: Board, going: list[Subtree], last: bool) -> Wish[None]:
+    def _iterate(self, state: SearchState, going: list[Subtree], last: bool) -> Requests[None]:
         plain = self.lookahead == 0 or last
         tips = [subtree.tip for subtree in going]
-        found = yield from board.expand(tips, self.expansions, "end" if last else "step", score=plain)
+        found = yield from state.expand(tips, self.expansions, "end" if last else "step", score=plain)
         grown = [node for children in found for node in children]
-        scores = yield from look_ahead(board, grown, 0 if plain else self.lookahead, self.aggregation)
+        scores = yield from state.look_ahead(grown, 0 if plain else self.lookahead, self.aggregation)
         each = iter(scores)
         for subtree, children in zip(going, found, strict=True):
-            self._descend(board, subtree, children, [next(each) for _ in children])
+            self._descend(state, subtree, children, [next(each) for _ in children])
 
-    def _descend(self, board: Board, subtree: Subtree, children: list[int], scores: list[float | None]) -> None:
+    def _descend(self, state: SearchState, subtree: Subtree, children: list[int], scores: list[float | None]) -> None:
         """Go to the best child; close the subtree where it ends or gets too few children."""
         if children:
             subtree.siblings, subtree.scores = children, scores
@@ -88,12 +84,12 @@ class DVTS:
         if winner is None:
             return
         subtree.tip = children[winner]
-        subtree.closed = subtree.closed or board.ended(subtree.tip)
-        board.keep([subtree.tip], f"the best of {len(children)} in its subtree", [scores[winner]])
+        subtree.closed = subtree.closed or state.ended(subtree.tip)
+        state.keep([subtree.tip], f"the best of {len(children)} in its subtree", [scores[winner]])
         rest = [i for i, child in enumerate(children) if child != subtree.tip]
-        board.prune([children[i] for i in rest], "not the best of its subtree", [scores[i] for i in rest])
+        state.prune([children[i] for i in rest], "not the best of its subtree", [scores[i] for i in rest])
 
-    def _choice(self, board: Board, subtrees: list[Subtree]) -> Choice:
+    def _choice(self, state: SearchState, subtrees: list[Subtree]) -> Choice:
         candidates = [node for subtree in subtrees for node in subtree.siblings]
         scores = [score for subtree in subtrees for score in subtree.scores]
-        return board.choose(candidates, self.rule, self.aggregation, scores=scores)
+        return state.choose(candidates, self.rule, self.aggregation, scores=scores)

@@ -18,17 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from footfall.drive.requests import BudgetSpent
 from footfall.policy.resuming import unfinished
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.search.beam import keep_best, rounds, spread
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import BudgetSpent, Course, Wish, described
-
-__all__ = [
-    "EarlyRejection", "agreement", "expected_correlation", "fragment_needed", "rejection_bound", "tokens_a_step",
-]  # fmt: skip
+from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.votes import Rule, check_rule
 
 _RESUMING = "resuming"
 """The searcher's own policy as one that can go on in mid-step."""
@@ -67,55 +63,57 @@ class EarlyRejection:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Begin, judge, keep the best, finish, until all beams have ended, the iterations are over or the budget is spent."""
         ended: dict[int, float | None] = {}
         with suppress(BudgetSpent):
-            yield from rounds(self.iterations, lambda live, last: self._iterate(board, live, ended, last))
+            yield from rounds(self.iterations, lambda live, last: self._iterate(state, live, ended, last))
             if self.rescore:
-                yield from board.score(list(ended))
-                ended = {node: board.fold(node, self.aggregation) for node in ended}
-        return board.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
+                yield from state.score(list(ended))
+                ended = {node: state.aggregate(node, self.aggregation) for node in ended}
+        return state.choose(list(ended), self.rule, self.aggregation, scores=list(ended.values()))
 
     def _iterate(
-        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
-    ) -> Wish[list[int]]:
-        going = yield from self._begin(board, live, ended, last)
-        best = keep_best(board, going, self.n // self.expansions)
-        return (yield from self._finish(board, {node: going[node] for node in best}, ended))
+        self, state: SearchState, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Requests[list[int]]:
+        going = yield from self._begin(state, live, ended, last)
+        best = keep_best(state, going, self.n // self.expansions)
+        return (yield from self._finish(state, {node: going[node] for node in best}, ended))
 
     def _begin(
-        self, board: Board, live: Sequence[int], ended: dict[int, float | None], last: bool
-    ) -> Wish[dict[int, float | None]]:
+        self, state: SearchState, live: Sequence[int], ended: dict[int, float | None], last: bool
+    ) -> Requests[dict[int, float | None]]:
         """The beginnings of N steps with their scores; those that came to an end within it go to `ended`."""
         beams = spread(live, self.n)
         if last:
-            found = yield from board.expand(beams, until="end")
+            found = yield from state.expand(beams, until="end")
         else:
-            found = yield from board.expand(beams, policy=_RESUMING, max_tokens=self.tokens)
+            found = yield from state.expand(beams, policy=_RESUMING, max_tokens=self.tokens)
         grown = list(dict.fromkeys(node for children in found for node in children))
-        cut = [] if last else [node for node in grown if board.finish(node) == "length"]
+        cut = [] if last else [node for node in grown if state.finish(node) == "length"]
         whole = [node for node in grown if node not in cut]
         if whole:
-            yield from board.score(whole)
+            yield from state.score(whole)
         if cut:
-            yield from board.score(cut, partial=True)
-        scored = {node: board.fold(node, self.aggregation) for node in grown}
-        ended.update({node: scored.pop(node) for node in whole if board.ended(node)})
+            yield from state.score(cut, partial=True)
+        scored = {node: state.aggregate(node, self.aggregation) for node in grown}
+        ended.update({node: scored.pop(node) for node in whole if state.ended(node)})
         return scored
 
-    def _finish(self, board: Board, kept: dict[int, float | None], ended: dict[int, float | None]) -> Wish[list[int]]:
+    def _finish(
+        self, state: SearchState, kept: dict[int, float | None], ended: dict[int, float | None]
+    ) -> Requests[list[int]]:
         """Write the rest of the kept steps; the beams that can go on. Copies of a text are finished differently."""
-        cut = [node for node in kept if board.finish(node) == "length"]
+        cut = [node for node in kept if state.finish(node) == "length"]
         rows = []
         if cut:
-            prefixes = [unfinished(board.prefix(node)) for node in cut]
-            rows = yield from board.ask(prefixes, 1, "step", policy=_RESUMING, max_tokens=self.rest)
-        written = {node: board.made_whole(node, row[0]) for node, row in zip(cut, rows, strict=True) if row}
+            prefixes = [unfinished(state.prefix(node)) for node in cut]
+            rows = yield from state.ask(prefixes, 1, "step", policy=_RESUMING, max_tokens=self.rest)
+        written = {node: state.made_whole(node, row[0]) for node, row in zip(cut, rows, strict=True) if row}
         live = []
         for node, score in kept.items():
             tip = written.get(node) if node in cut else node
-            if tip is not None and board.ended(tip):
+            if tip is not None and state.ended(tip):
                 ended[tip] = score
             elif tip is not None:
                 live.append(tip)

@@ -18,13 +18,11 @@ from itertools import accumulate
 
 import numpy as np
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
-
-__all__ = ["GFlowNet", "balance_gaps", "balance_loss", "proportions"]
+from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.votes import Rule, check_rule
 
 
 def proportions(rewards: Sequence[float], temperature: float = 1.0, floor: float = 1e-6) -> list[float]:
@@ -97,43 +95,43 @@ class GFlowNet:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """All solutions side by side, a step at a time; the last iteration writes what is open to the end."""
         tips: list[int] = [ROOT] * self.n
         done: list[int] = []
         try:
             for i in range(self.iterations):
-                tips = yield from self._advance(board, tips, done, last=i == self.iterations - 1)
+                tips = yield from self._advance(state, tips, done, last=i == self.iterations - 1)
                 if not tips:
                     break
         except BudgetSpent:
             pass
-        return board.choose(done, self.rule, self.aggregation)
+        return state.choose(done, self.rule, self.aggregation)
 
-    def _advance(self, board: Board, tips: Sequence[int], done: list[int], last: bool) -> Wish[list[int]]:
+    def _advance(self, state: SearchState, tips: Sequence[int], done: list[int], last: bool) -> Requests[list[int]]:
         """Every open solution gets one step; the tips that are still open. A tip without a scored proposal is dropped."""
-        found = yield from board.expand(tips, self.m, "end" if last else "step", score=True)
-        drawn = [self._draw(board, tip, children) for tip, children in zip(tips, found, strict=True)]
+        found = yield from state.expand(tips, self.m, "end" if last else "step", score=True)
+        drawn = [self._draw(state, tip, children) for tip, children in zip(tips, found, strict=True)]
         taken = [node for node in drawn if node is not None]
-        done += [node for node in taken if board.ended(node)]
-        return [node for node in taken if not board.ended(node)]
+        done += [node for node in taken if state.ended(node)]
+        return [node for node in taken if not state.ended(node)]
 
-    def _draw(self, board: Board, tip: int, children: Sequence[int]) -> int | None:
+    def _draw(self, state: SearchState, tip: int, children: Sequence[int]) -> int | None:
         """One of the proposed steps, in proportion to its reward; the tip itself is among them if the writer may end."""
-        rewards = {node: r for node in children if (r := board.fold(node, "last")) is not None}
-        nodes = self._distinct(board, list(rewards)) if self.distinct else list(rewards)
+        rewards = {node: r for node in children if (r := state.aggregate(node, "last")) is not None}
+        nodes = self._distinct(state, list(rewards)) if self.distinct else list(rewards)
         if not nodes:
             return None
         chances = proportions([rewards[node] for node in nodes], self.temperature, self.floor)
-        drawn = nodes[int(np.searchsorted(np.cumsum(chances)[:-1], board.rng.random(), side="right"))]
-        board.note("drawn", nodes, f"in proportion to reward: {drawn}", chances)
-        board.keep([drawn], "drawn", [rewards[drawn]])
-        board.prune([node for node in children if node not in (drawn, tip)], "another one was drawn")
+        drawn = nodes[int(np.searchsorted(np.cumsum(chances)[:-1], state.rng.random(), side="right"))]
+        state.note("drawn", nodes, f"in proportion to reward: {drawn}", chances)
+        state.keep([drawn], "drawn", [rewards[drawn]])
+        state.prune([node for node in children if node not in (drawn, tip)], "another one was drawn")
         return drawn
 
-    def _distinct(self, board: Board, nodes: Sequence[int]) -> list[int]:
+    def _distinct(self, state: SearchState, nodes: Sequence[int]) -> list[int]:
         """The first of each text."""
         first: dict[str, int] = {}
         for node in nodes:
-            first.setdefault(board.prefix(node).text, node)
+            first.setdefault(state.prefix(node).text, node)
         return list(first.values())

@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from footfall.drive.requests import ROOT
 from footfall.registry import register
-from footfall.search.board import Board
-from footfall.search.method import ROOT, Choice, Course, Wish, described
+from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import best
 from footfall.types import Judgement
-
-__all__ = ["HGS", "StepClass", "class_of"]
 
 StepClass = Literal["positive", "neutral", "negative"]
 _CLASSES: tuple[StepClass, ...] = ("positive", "neutral", "negative")
@@ -74,76 +72,76 @@ class HGS:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Down on positive steps, back from dead ends; plain writing from the deepest path where that leads nowhere."""
         path, deepest = [_Place(ROOT)], ROOT
         left = self.iterations
-        while path and not board.ended(path[-1].node):
+        while path and not state.ended(path[-1].node):
             if path[-1].attempts >= self.attempts:
-                self._fall_back(board, path)
+                self._fall_back(state, path)
             elif left:
                 left -= 1
-                yield from self._try(board, path)
+                yield from self._try(state, path)
             else:
                 break
-            if len(path) > 1 + len(board.tree.path(deepest)):
+            if len(path) > 1 + len(state.tree.path(deepest)):
                 deepest = path[-1].node
-        if path and board.ended(path[-1].node):
-            return _chosen(board, path[-1].node)
-        return (yield from self._unguided(board, path[-1].node if path else deepest))
+        if path and state.ended(path[-1].node):
+            return _chosen(state, path[-1].node)
+        return (yield from self._unguided(state, path[-1].node if path else deepest))
 
-    def _try(self, board: Board, path: list[_Place]) -> Wish[None]:
+    def _try(self, state: SearchState, path: list[_Place]) -> Requests[None]:
         """Sample one step at the end of the path, and do with it what its class says."""
         place = path[-1]
         place.attempts += 1
-        [children] = yield from board.expand([place.node])
+        [children] = yield from state.expand([place.node])
         if not children or children[0] == place.node:
             return
         child = children[0]
-        text = board.tree.nodes[child].step.written
+        text = state.tree.nodes[child].step.written
         if text in place.refused:
-            board.prune([child], "refused here before")
+            state.prune([child], "refused here before")
             return
-        yield from board.score([child])
-        value = board.values(child)[-1:]
-        found = class_of(board.judgement(child), self.good, self.bad)
+        yield from state.score([child])
+        value = state.values(child)[-1:]
+        found = class_of(state.judgement(child), self.good, self.bad)
         if found == "positive":
-            self._descend(board, path, child, "positive")
+            self._descend(state, path, child, "positive")
         elif found == "neutral":
             place.neutral.append(child)
-            board.note("set-aside", [child], "neutral", value)
+            state.note("set-aside", [child], "neutral", value)
         else:
             place.refused.add(text)
-            board.prune([child], "negative", value)
+            state.prune([child], "negative", value)
 
-    def _fall_back(self, board: Board, path: list[_Place]) -> None:
+    def _fall_back(self, state: SearchState, path: list[_Place]) -> None:
         """Nothing positive came: down into the best neutral step, or, without one, back to the parent."""
         place = path[-1]
-        place.neutral = [c for c in place.neutral if board.tree.nodes[c].step.written not in place.refused]
+        place.neutral = [c for c in place.neutral if state.tree.nodes[c].step.written not in place.refused]
         if place.neutral:
-            values = [(board.values(child) or (None,))[-1] for child in place.neutral]
-            self._descend(board, path, place.neutral.pop(best(values) or 0), f"neutral, after {place.attempts} samples")
+            values = [(state.values(child) or (None,))[-1] for child in place.neutral]
+            self._descend(state, path, place.neutral.pop(best(values) or 0), f"neutral, after {place.attempts} samples")
             return
         path.pop()
         if place.node != ROOT:
-            board.prune([place.node], "a dead end: all that was tried after it is negative")
-            board.note("went-back", [board.tree.nodes[place.node].parent])
+            state.prune([place.node], "a dead end: all that was tried after it is negative")
+            state.note("went-back", [state.tree.nodes[place.node].parent])
 
-    def _descend(self, board: Board, path: list[_Place], child: int, why: str) -> None:
+    def _descend(self, state: SearchState, path: list[_Place], child: int, why: str) -> None:
         """Take a step. Its text is not tried here again: if the search comes back, it was a dead end."""
-        path[-1].refused.add(board.tree.nodes[child].step.written)
-        board.keep([child], why, board.values(child)[-1:])
+        path[-1].refused.add(state.tree.nodes[child].step.written)
+        state.keep([child], why, state.values(child)[-1:])
         path.append(_Place(child))
 
-    def _unguided(self, board: Board, node: int) -> Wish[Choice]:
+    def _unguided(self, state: SearchState, node: int) -> Requests[Choice]:
         """Plain writing from the path so far; without an end of it, whatever has ended."""
-        board.note("unguided", [node], "the samples are used up, or all paths are dead")
-        [ends] = yield from board.expand([node], until="end", score=True)
-        if ends and board.trace(ends[0]).answer is not None:
-            return _chosen(board, ends[0])
-        return board.choose(board.ends())
+        state.note("unguided", [node], "the samples are used up, or all paths are dead")
+        [ends] = yield from state.expand([node], until="end", score=True)
+        if ends and state.trace(ends[0]).answer is not None:
+            return _chosen(state, ends[0])
+        return state.choose(state.ends())
 
 
-def _chosen(board: Board, node: int) -> Choice:
+def _chosen(state: SearchState, node: int) -> Choice:
     """The one path that was followed to its end, whether or not the judge had a value for its last step."""
-    return Choice(node, [node], [board.fold(node, "last")])
+    return Choice(node, [node], [state.aggregate(node, "last")])

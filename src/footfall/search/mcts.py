@@ -14,15 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
-from footfall.search._fresh import fresh
-from footfall.search._visits import Schedule, Visits, priors, scheduled
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
-
-__all__ = ["MCTS"]
+from footfall.search.state import Choice, Course, Requests, SearchState, described
+from footfall.search.visits import Schedule, Visits, priors, scheduled
+from footfall.search.votes import Rule, check_rule
 
 
 @register("searcher", "mcts")
@@ -75,22 +72,22 @@ class MCTS:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Path after path until there are enough or the budget is spent; then the rule chooses among their ends."""
-        tree = Visits(board, self.backup)
+        tree = Visits(state, self.backup)
         reached: list[int] = []
         played: int | None = None
         try:
             if self.play:
-                played = yield from self._play(board, tree, reached)
+                played = yield from self._play(state, tree, reached)
             else:
-                yield from self._paths(board, tree, reached, ROOT, self.paths)
+                yield from self._paths(state, tree, reached, ROOT, self.paths)
         except BudgetSpent:
-            if not any(board.ended(leaf) for leaf in reached):
+            if not any(state.ended(leaf) for leaf in reached):
                 raise  # not one path is whole: whatever else has ended is the answer
-        return self._choice(board, tree, reached if played is None else [played])
+        return self._choice(state, tree, reached if played is None else [played])
 
-    def _paths(self, board: Board, tree: Visits, reached: list[int], start: int, n: int) -> Wish[None]:
+    def _paths(self, state: SearchState, tree: Visits, reached: list[int], start: int, n: int) -> Requests[None]:
         """`n` paths from a node, each with its value backed up; fewer if nothing can be written there."""
         for i in range(n):
             weight = scheduled(self.weight, self.schedule, i, n)
@@ -100,54 +97,54 @@ class MCTS:
                     return tree.pick_uct(node, weight)
                 return tree.pick_puct(node, self.c_base, self.c_init)
 
-            leaf = yield from tree.descend(start, self.depth, pick, lambda node: self._expand(board, tree, node))
+            leaf = yield from tree.descend(start, self.depth, pick, lambda node: self._expand(state, tree, node))
             if leaf == ROOT:
                 return
             tree.back_up(leaf, tree[leaf].first, f"path {len(reached) + 1}")
             reached.append(leaf)
 
-    def _expand(self, board: Board, tree: Visits, node: int) -> Wish[None]:
+    def _expand(self, state: SearchState, tree: Visits, node: int) -> Requests[None]:
         """New children with v0 and prior. Repeats, cut steps and steps that the judge could not value are left out."""
-        [found] = yield from board.expand([node], self.width)
-        children = [] if board.ended(node) else fresh(board, found)
+        [found] = yield from state.expand([node], self.width)
+        children = [] if state.ended(node) else state.prune_repeats(found)
         if children:
-            yield from board.score(children)
-        valued = {child: board.fold(child, self.aggregation) for child in children}
-        board.prune([child for child, first in valued.items() if first is None], "could not be judged")
+            yield from state.score(children)
+        valued = {child: state.aggregate(child, self.aggregation) for child in children}
+        state.prune([child for child, first in valued.items() if first is None], "could not be judged")
         firsts = {child: first for child, first in valued.items() if first is not None}
-        chances = priors([board.tree.nodes[child].step.logprobs for child in firsts])
+        chances = priors([state.tree.nodes[child].step.logprobs for child in firsts])
         tree.grow(node, list(firsts), list(firsts.values()), chances)
 
-    def _play(self, board: Board, tree: Visits, reached: list[int]) -> Wish[int | None]:
+    def _play(self, state: SearchState, tree: Visits, reached: list[int]) -> Requests[int | None]:
         """Move by move to an end. Visits of the subtree that is moved into are kept."""
         node = ROOT
-        while not board.ended(node) and tree[node].depth < self.depth:
+        while not state.ended(node) and tree[node].depth < self.depth:
             if tree[node].children is None:
-                yield from self._expand(board, tree, node)
-            self._shake(board, tree, node)
-            yield from self._paths(board, tree, reached, node, self.play)
+                yield from self._expand(state, tree, node)
+            self._shake(state, tree, node)
+            yield from self._paths(state, tree, reached, node, self.play)
             if not tree.children(node):
                 break
-            node = self._move(board, tree, node)
-        return node if board.ended(node) else None
+            node = self._move(state, tree, node)
+        return node if state.ended(node) else None
 
-    def _shake(self, board: Board, tree: Visits, node: int) -> None:
+    def _shake(self, state: SearchState, tree: Visits, node: int) -> None:
         """p <- (1 - eps) p + eps Dir(alpha) at the node to move from, when moves are drawn."""
         children = tree.children(node)
         if self.tau and children:
-            drawn = board.rng.dirichlet([self.alpha] * len(children))
+            drawn = state.rng.dirichlet([self.alpha] * len(children))
             for child, noise in zip(children, drawn, strict=True):
                 tree[child].prior = (1 - self.noise) * tree[child].prior + self.noise * float(noise)
 
-    def _move(self, board: Board, tree: Visits, node: int) -> int:
+    def _move(self, state: SearchState, tree: Visits, node: int) -> int:
         children = tree.children(node)
         visits = [tree[child].visits for child in children]
         at = visits.index(max(visits))
         if self.tau:
             weights = [(n / max(visits)) ** (1 / self.tau) for n in visits]
-            at = int(board.rng.choice(len(children), p=[weight / sum(weights) for weight in weights]))
-        board.keep([children[at]], f"moved to: {visits[at]} of {sum(visits)} visits", [tree.q(children[at])])
+            at = int(state.rng.choice(len(children), p=[weight / sum(weights) for weight in weights]))
+        state.keep([children[at]], f"moved to: {visits[at]} of {sum(visits)} visits", [tree.q(children[at])])
         return children[at]
 
-    def _choice(self, board: Board, tree: Visits, reached: list[int]) -> Choice:
-        return board.choose(reached, self.rule, self.aggregation, scores=[tree[leaf].first for leaf in reached])
+    def _choice(self, state: SearchState, tree: Visits, reached: list[int]) -> Choice:
+        return state.choose(reached, self.rule, self.aggregation, scores=[tree[leaf].first for leaf in reached])

@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from footfall.drive.requests import ROOT
 from footfall.registry import register
-from footfall.search._fresh import fresh
-from footfall.search.board import Board
-from footfall.search.method import ROOT, Course, Wish, described
+from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import best
-
-__all__ = ["PATS", "Mode"]
 
 
 class Mode(NamedTuple):
@@ -69,35 +66,35 @@ class PATS:
             width = min(mode.width + 1, len(self.widths) - 1) if score >= self.v_good else mode.width
         return not refused, Mode(self.initial if self.locked else width, mode.refused + 1 if refused else 0)
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Step by step to an end. Without one, the best of the candidates that did end."""
         node, mode = ROOT, Mode(self.initial)
         for _ in range(self.iterations):
-            node, mode = yield from self._iterate(board, node, mode)
-            if board.ended(node):
-                return board.choose([node])
-        return board.choose(board.ends())
+            node, mode = yield from self._iterate(state, node, mode)
+            if state.ended(node):
+                return state.choose([node])
+        return state.choose(state.ends())
 
-    def _iterate(self, board: Board, node: int, mode: Mode) -> Wish[tuple[int, Mode]]:
+    def _iterate(self, state: SearchState, node: int, mode: Mode) -> Requests[tuple[int, Mode]]:
         """Candidates for the next step, the best of them taken or refused. Texts of the path are not taken again."""
-        [found] = yield from board.expand([node], self.widths[mode.width], meta={"mode": mode.width})
-        if board.ended(node):
+        [found] = yield from state.expand([node], self.widths[mode.width], meta={"mode": mode.width})
+        if state.ended(node):
             return node, mode
-        children = fresh(board, found, {step.written for step in board.prefix(node).steps})
+        children = state.prune_repeats(found, {step.written for step in state.prefix(node).steps})
         if children:
-            yield from board.score(children)
-        scores = [board.fold(child, "last") for child in children]
+            yield from state.score(children)
+        scores = [state.aggregate(child, "last") for child in children]
         winner = best(scores)
         score = None if winner is None else scores[winner]
         if winner is None or score is None:
-            board.note("nothing-new", [node], f"no candidate in mode {mode.width} could be used")
+            state.note("nothing-new", [node], f"no candidate in mode {mode.width} could be used")
             return node, mode
         taken, after = self.switched(mode, score)
         why = f"the best of {len(children)} in mode {mode.width}, then mode {after.width}"
         if not taken:
-            board.prune(children, f"refused: {why}", scores)
+            state.prune(children, f"refused: {why}", scores)
             return node, after
-        board.keep([children[winner]], why, [score])
+        state.keep([children[winner]], why, [score])
         rest = [i for i in range(len(children)) if i != winner]
-        board.prune([children[i] for i in rest], "not the best", [scores[i] for i in rest])
+        state.prune([children[i] for i in rest], "not the best", [scores[i] for i in rest])
         return children[winner], after

@@ -12,18 +12,17 @@ The critic is the helper "critic": a policy that is given a question and replies
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from footfall.policy.protocol import Completion
+from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import register
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
+from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.votes import Rule, check_rule
 from footfall.types import Judgement, Problem, Step, Trajectory
-
-__all__ = ["MARK", "NEUTRAL", "PROMPT", "RefinedBestOf", "correction_of", "critique_score", "question"]
 
 NEUTRAL = 0.5
 """The score of a solution whose critique could not be read."""
@@ -44,6 +43,10 @@ another route, but must not do more than one step. End your reply with one line:
 {critique}"""
 """`{question}`, `{before}`, `{step}` and `{critique}` are filled in."""
 _NOTHING = "(nothing)"
+_ASKED = re.compile(
+    r"\[Question\]\n(?P<question>.*?)\n\n\[Steps before it, which are right\]\n(?P<before>.*?)\n\n\[Wrong step\]\n",
+    re.DOTALL,
+)
 
 
 def critique_score(values: Sequence[float | None], threshold: float = 0.5) -> float:
@@ -109,51 +112,89 @@ class RefinedBestOf:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Sample, correct, go on, choose. Each solution is corrected once at most."""
         pool: list[int] = []
         with suppress(BudgetSpent):
-            [drawn] = yield from board.expand([ROOT], self.n // 2, "end", score=True)
+            [drawn] = yield from state.expand([ROOT], self.n // 2, "end", score=True)
             pool += drawn
-            starts = yield from self._starts(board, drawn)
-            open_ = [node for node in starts if node == ROOT or not board.ended(node)]
+            starts = yield from self._starts(state, drawn)
+            open_ = [node for node in starts if node == ROOT or not state.ended(node)]
             stated = [node for node in starts if node not in open_]
             pool += stated
             if stated:
-                yield from board.score(stated)
-            pool += [node for row in (yield from board.expand(open_, 1, "end", score=True)) for node in row]
-        scores = [critique_score(board.values(node), self.threshold) for node in pool]
-        return board.choose(pool, self.rule, "mean", scores=scores)
+                yield from state.score(stated)
+            pool += [node for row in (yield from state.expand(open_, 1, "end", score=True)) for node in row]
+        scores = [critique_score(state.values(node), self.threshold) for node in pool]
+        return state.choose(pool, self.rule, "mean", scores=scores)
 
-    def _starts(self, board: Board, drawn: Sequence[int]) -> Wish[list[int]]:
+    def _starts(self, state: SearchState, drawn: Sequence[int]) -> Requests[list[int]]:
         """Where each of the other N/2 solutions begins: after a correction, or at the top."""
-        located = [(node, error) for node in drawn if (error := self._error(board, node)) is not None]
-        asked = [question(board.prefix(node), error, _said(board.judgement(node), error)) for node, error in located]
+        located = [(node, error) for node in drawn if (error := self._error(state, node)) is not None]
+        asked = [question(state.prefix(node), error, _said(state.judgement(node), error)) for node, error in located]
         replies: list[list[Completion]] = []
         if asked:
-            replies = yield from board.ask(asked, policy=self.critic, max_tokens=self.reply_tokens)
-        starts = [self._corrected(board, *at, row) for at, row in zip(located, replies, strict=True)]
+            replies = yield from state.ask(asked, policy=self.critic, max_tokens=self.reply_tokens)
+        starts = [self._corrected(state, *at, row) for at, row in zip(located, replies, strict=True)]
         return [ROOT if node is None else node for node in starts] + [ROOT] * (self.n // 2 - len(located))
 
-    def _error(self, board: Board, node: int) -> int | None:
-        said = board.judgement(node)
+    def _error(self, state: SearchState, node: int) -> int | None:
+        said = state.judgement(node)
         found = None if said is None else said.first_below(self.threshold)
         return None if found is None or found < 0 else found
 
-    def _corrected(self, board: Board, node: int, error: int, replies: Sequence[Completion]) -> int | None:
+    def _corrected(self, state: SearchState, node: int, error: int, replies: Sequence[Completion]) -> int | None:
         """The node of the corrected step, beside the wrong one; `None` if the critic's reply holds none."""
-        wrong = board.tree.path(node)[error]
-        text = correction_of(replies[0], board.tree.separator) if replies else None
+        wrong = state.tree.path(node)[error]
+        text = correction_of(replies[0], state.tree.separator) if replies else None
         if text is None:
-            board.note("unread", (wrong,), "the critic's reply holds no corrected step")
+            state.note("unread", (wrong,), "the critic's reply holds no corrected step")
             return None
-        parent = board.tree.nodes[wrong].parent
+        parent = state.tree.nodes[wrong].parent
         meta = {"role": "correction", "parent": node}
-        new = board.add(parent, [Step(text)], author=self.critic, cost=replace(replies[0].cost, seconds=0.0), meta=meta)
-        board.note("corrected", (wrong, new), f"step {error + 1} of {node}")
+        new = state.add(parent, [Step(text)], author=self.critic, cost=replace(replies[0].cost, seconds=0.0), meta=meta)
+        state.note("corrected", (wrong, new), f"step {error + 1} of {node}")
         return new
 
 
 def _said(judgement: Judgement | None, error: int) -> str | None:
     """What the judge wrote of the wrong step."""
     return judgement.rationales[error] if judgement is not None and judgement.rationales else None
+
+
+@dataclass(frozen=True)
+class Reviser:
+    """A critic with a scripted policy's skill, for tests and studies.
+
+    It reads the question that it is asked and writes the step anew as `writer` would: its errors are the writer's.
+    """
+
+    writer: Policy
+    problems: Sequence[Problem]
+    """The problems that it can be asked about."""
+    separator: str = "\n"
+
+    @property
+    def name(self) -> str:
+        return f"reviser({self.writer.name})"
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        known = {problem.text: problem for problem in self.problems}
+        tops = [self._place(prefix.problem.text, known) for prefix in prefixes]
+        rows = self.writer.sample(tops, n, replace(params, until="step"), first)
+        return [[_reply(completion) for completion in row] for row in rows]
+
+    def _place(self, asked: str, known: dict[str, Problem]) -> Trajectory:
+        """The trace as it stands before the wrong step."""
+        found = _ASKED.search(asked)
+        if found is None or found["question"] not in known:
+            raise ValueError(f"the reviser was asked about a problem that it does not know: {asked[:80]!r}")
+        lines = [] if found["before"] == _NOTHING else found["before"].split("\n")
+        problem = known[found["question"]]
+        return Trajectory(problem.id, problem, tuple(map(Step, lines)), separator=self.separator)
+
+
+def _reply(completion: Completion) -> Completion:
+    return replace(completion, steps=tuple(Step(f"{MARK} {step.text}") for step in completion.steps), finish="end")

@@ -14,15 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
-from footfall.search._fresh import fresh
-from footfall.search._visits import Schedule, Visits, scheduled
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish, described
-from footfall.search.votes import group
-
-__all__ = ["RStar"]
+from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.visits import Schedule, Visits, scheduled
+from footfall.search.votes import Rule, check_rule, group
 
 Action = Literal["step", "rest", "subquestion", "reanswer", "rephrase"]
 ACTIONS = ("step", "rest", "subquestion", "reanswer", "rephrase")
@@ -67,59 +63,59 @@ class RStar:
     def judged(self) -> bool:
         return False
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Path after path; the rule then chooses among all ends by their confidence, one vote a path."""
-        tree = Visits(board)
+        tree = Visits(state)
         reached: list[int] = []
         try:
-            yield from self._paths(board, tree, reached)
+            yield from self._paths(state, tree, reached)
         except BudgetSpent:
-            if not any(board.ended(leaf) for leaf in reached):
+            if not any(state.ended(leaf) for leaf in reached):
                 raise  # not one path is whole: what was sampled for it still votes
-        ends = [leaf for leaf in reached if board.ended(leaf)]
-        return board.choose(ends, self.rule, scores=[tree[leaf].first for leaf in ends])
+        ends = [leaf for leaf in reached if state.ended(leaf)]
+        return state.choose(ends, self.rule, scores=[tree[leaf].first for leaf in ends])
 
-    def _paths(self, board: Board, tree: Visits, reached: list[int]) -> Wish[None]:
+    def _paths(self, state: SearchState, tree: Visits, reached: list[int]) -> Requests[None]:
         for i in range(self.paths):
             weight = scheduled(self.weight, self.schedule, i, self.paths)
 
             def pick(node: int, weight: float = weight) -> int:
                 return tree.pick_uct(node, weight)
 
-            leaf = yield from tree.descend(ROOT, self.depth, pick, lambda node: self._expand(board, tree, node))
+            leaf = yield from tree.descend(ROOT, self.depth, pick, lambda node: self._expand(state, tree, node))
             if leaf == ROOT:
                 return
-            tree.back_up(leaf, tree[leaf].first if board.ended(leaf) else 0.0, f"path {i + 1}")
+            tree.back_up(leaf, tree[leaf].first if state.ended(leaf) else 0.0, f"path {i + 1}")
             reached.append(leaf)
 
-    def _expand(self, board: Board, tree: Visits, node: int) -> Wish[None]:
+    def _expand(self, state: SearchState, tree: Visits, node: int) -> Requests[None]:
         """The children of all legal actions, those that end with the confidence of their answer."""
         valued: dict[int, float] = {}
-        for action in self._legal(board, tree, node):
+        for action in self._legal(state, tree, node):
             until: Literal["step", "end"] = "end" if action == "rest" else "step"
             role = "policy" if action in ("step", "rest") else action
             meta = {"action": action}
-            [found] = yield from board.expand([node], self.width, until, policy=role, meta=meta)
-            if board.ended(node):
+            [found] = yield from state.expand([node], self.width, until, policy=role, meta=meta)
+            if state.ended(node):
                 break
-            sure = _confidences(board, found)
-            kept = _leader(board, found, sure) if action == "rest" else fresh(board, found)
+            sure = _confidences(state, found)
+            kept = _leader(state, found, sure) if action == "rest" else state.prune_repeats(found)
             valued.update({child: sure.get(child, 0.0) for child in kept})
         children = list(valued)
         tree.grow(node, children, list(valued.values()), [1 / len(children)] * len(children) if children else [])
 
-    def _legal(self, board: Board, tree: Visits, node: int) -> list[Action]:
+    def _legal(self, state: SearchState, tree: Visits, node: int) -> list[Action]:
         if tree[node].depth == self.depth - 1:
             return ["rest"]
-        before = None if node == ROOT else board.tree.nodes[node].meta.get("action")
+        before = None if node == ROOT else state.tree.nodes[node].meta.get("action")
         barred = {*(("rephrase",) if node != ROOT else ()), *(("reanswer",) if before != "subquestion" else ())}
         return [action for action in self.actions if action not in barred]
 
 
-def _confidences(board: Board, samples: Sequence[int]) -> dict[int, float]:
+def _confidences(state: SearchState, samples: Sequence[int]) -> dict[int, float]:
     """For each sample that gave an answer, the share of that answer among all that did."""
-    ended = [node for node in dict.fromkeys(samples) if board.ended(node)]
-    groups = group([board.trace(node).answer for node in ended], board.problem.domain)
+    ended = [node for node in dict.fromkeys(samples) if state.ended(node)]
+    groups = group([state.trace(node).answer for node in ended], state.problem.domain)
     answered = [first for first in groups if first is not None]
     return {
         node: answered.count(first) / len(answered)
@@ -128,8 +124,8 @@ def _confidences(board: Board, samples: Sequence[int]) -> dict[int, float]:
     }
 
 
-def _leader(board: Board, samples: Sequence[int], sure: dict[int, float]) -> list[int]:
+def _leader(state: SearchState, samples: Sequence[int], sure: dict[int, float]) -> list[int]:
     """Whole solutions become one child: the first with the most frequent answer. The others voted, and are pruned."""
     kept = [max(sure, key=lambda node: sure[node])] if sure else []
-    board.prune([node for node in dict.fromkeys(samples) if node not in kept], "another solution stands for these")
+    state.prune([node for node in dict.fromkeys(samples) if node not in kept], "another solution stands for these")
     return kept

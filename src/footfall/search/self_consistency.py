@@ -17,12 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
-from footfall.search.board import Board
-from footfall.search.method import ROOT, BudgetSpent, Course, described
+from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import group, tally
-
-__all__ = ["SelfConsistency", "Stop", "chance_of_lead"]
 
 Stop = Literal["certain", "beta", "window"]
 
@@ -57,24 +55,24 @@ class SelfConsistency:
     def judged(self) -> bool:
         return False
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Batch after batch, then the vote."""
         drawn: list[int] = []
         asked = 0
         with suppress(BudgetSpent):
             while asked < self.n:
                 size = min(self.batch, self.n - asked)
-                [new] = yield from board.expand([ROOT], size, "end")
+                [new] = yield from state.expand([ROOT], size, "end")
                 drawn, asked = drawn + new, asked + size
-                reason = self._over(board, drawn, new, self.n - asked)
+                reason = self._over(state, drawn, new, self.n - asked)
                 if reason is not None:
-                    board.note("enough", new, reason)
+                    state.note("enough", new, reason)
                     break
-        return board.choose(drawn, "majority", with_lost=True)
+        return state.choose(drawn, "majority", with_lost=True)
 
-    def _over(self, board: Board, drawn: Sequence[int], new: Sequence[int], left: int) -> str | None:
+    def _over(self, state: SearchState, drawn: Sequence[int], new: Sequence[int], left: int) -> str | None:
         """Why no more samples are needed, or nothing."""
-        groups = group([board.trace(node).answer for node in drawn], board.problem.domain)
+        groups = group([state.trace(node).answer for node in drawn], state.problem.domain)
         ranked = sorted(tally(groups, [1.0] * len(groups)).items(), key=lambda item: (-item[1], item[0]))
         if not ranked:
             return None

@@ -15,15 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import register
-from footfall.search.board import Board
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, described
+from footfall.search.state import Choice, Course, SearchState, described
 from footfall.search.votes import Vote, majority
 from footfall.types import Cost, Judgement, Trajectory
-
-__all__ = ["SelfCheck", "SelfPRM", "flawless", "passing", "passing_vote"]
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _FRESH = 1_000_000
@@ -84,21 +82,21 @@ class SelfPRM:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Draw, check, choose among those that pass."""
         drawn: list[list[int]] = [[]]
         with suppress(BudgetSpent):
-            drawn = yield from board.expand([ROOT], self.n, "end", score=True)
+            drawn = yield from state.expand([ROOT], self.n, "end", score=True)
         nodes = drawn[0]
-        rewards = [flawless(board.judgement(node)) for node in nodes]
+        rewards = [flawless(state.judgement(node)) for node in nodes]
         able = passing(rewards)
-        board.keep([nodes[i] for i in able], "found flawless, or nothing is", [rewards[i] for i in able])
-        answers = [board.trace(node).answer for node in nodes]
+        state.keep([nodes[i] for i in able], "found flawless, or nothing is", [rewards[i] for i in able])
+        answers = [state.trace(node).answer for node in nodes]
         answered = [i for i in able if answers[i] is not None]
         if self.pick == "majority" or not answered:
-            winner = passing_vote(answers, rewards, board.problem.domain).winner
+            winner = passing_vote(answers, rewards, state.problem.domain).winner
         else:
-            winner = answered[0] if self.pick == "first" else int(board.rng.choice(answered))
+            winner = answered[0] if self.pick == "first" else int(state.rng.choice(answered))
         return Choice(None if winner is None else nodes[winner], nodes, rewards, with_lost=True)
 
 

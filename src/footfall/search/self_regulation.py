@@ -18,13 +18,11 @@ from dataclasses import dataclass, field, fields
 from graphlib import TopologicalSorter
 from typing import Literal, NamedTuple, TypeAlias
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
-from footfall.search.board import Board
-from footfall.search.method import ROOT, BudgetSpent, Course, Wish
+from footfall.search.state import Course, Requests, SearchState
 from footfall.search.votes import best
 from footfall.types import SearchResult, content_key
-
-__all__ = ["Plan", "SelfRegulation", "State", "Table", "plan", "plan_within", "state_of", "transitions"]
 
 State: TypeAlias = Hashable
 
@@ -150,41 +148,41 @@ class SelfRegulation:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """One step after the other, each by the policy or with help."""
         node, asked = ROOT, 0
         with suppress(BudgetSpent):
             for steps in range(self.iterations):
-                value = None if node == ROOT else board.fold(node, "last")
-                help_ = (self.cap is None or asked < self.cap) and self._asks(board, steps, value)
+                value = None if node == ROOT else state.aggregate(node, "last")
+                help_ = (self.cap is None or asked < self.cap) and self._asks(state, steps, value)
                 asked += help_
-                after = yield from self._act(board, node, help_)
+                after = yield from self._act(state, node, help_)
                 if after is None or after == node:
                     break
                 node = after
-                if board.ended(node):
+                if state.ended(node):
                     break
-        return board.choose([] if node == ROOT else [node])
+        return state.choose([] if node == ROOT else [node])
 
-    def _asks(self, board: Board, steps: int, value: float | None) -> bool:
+    def _asks(self, state: SearchState, steps: int, value: float | None) -> bool:
         """The empty prefix has no value, so a threshold does not ask there."""
         if self.rule == "threshold":
             return value is not None and value < self.below
         if self.rule == "random":
-            return bool(board.rng.random() < self.rate)
+            return bool(state.rng.random() < self.rate)
         planned = self.rule == "plan" and state_of(steps, value, self.bins) in (self.ask or ())
         return planned or self.rule == "always"
 
-    def _act(self, board: Board, node: int, help_: bool) -> Wish[int | None]:
+    def _act(self, state: SearchState, node: int, help_: bool) -> Requests[int | None]:
         role, n = (self.helper, self.width) if help_ else ("policy", 1)
-        [children] = yield from board.expand([node], n, score=True, policy=role, meta={"helped": help_})
+        [children] = yield from state.expand([node], n, score=True, policy=role, meta={"helped": help_})
         if help_:
-            board.note("asked", (node,), f"{role} wrote {len(children)}")
-        scores = [board.fold(child, "last") for child in children]
+            state.note("asked", (node,), f"{role} wrote {len(children)}")
+        scores = [state.aggregate(child, "last") for child in children]
         winner = best(scores)
         if winner is None:
             return children[0] if children else None
-        board.prune([child for child in children if child != children[winner]], "not the best of the help")
+        state.prune([child for child in children if child != children[winner]], "not the best of the help")
         return children[winner]
 
 

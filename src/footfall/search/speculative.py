@@ -21,14 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.search.beam import keep_best
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Course, described
-
-__all__ = ["Speculative", "Verdict", "consistency", "normalised", "verify"]
+from footfall.search.state import Course, SearchState, described
+from footfall.search.votes import Rule, check_rule
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
@@ -108,41 +106,41 @@ class Speculative:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Level by level until nothing is open, the iterations are over or the budget is spent."""
         live, done = [ROOT], list[int]()
         try:
             for i in range(self.iterations):
                 last = i == self.iterations - 1
-                found = yield from board.expand(live, self.width, "end" if last else "step", score=True)
-                grown = [node for children in found for node in self._accepted(board, children)]
-                done += [node for node in grown if board.ended(node)]
-                going = [node for node in grown if not board.ended(node)]
-                live = keep_best(board, {node: board.fold(node, self.aggregation) for node in going}, self.keep)
+                found = yield from state.expand(live, self.width, "end" if last else "step", score=True)
+                grown = [node for children in found for node in self._accepted(state, children)]
+                done += [node for node in grown if state.ended(node)]
+                going = [node for node in grown if not state.ended(node)]
+                live = keep_best(state, {node: state.aggregate(node, self.aggregation) for node in going}, self.keep)
                 if not live:
                     break
         except BudgetSpent:
             pass
-        return board.choose(done, self.rule, self.aggregation)
+        return state.choose(done, self.rule, self.aggregation)
 
-    def _accepted(self, board: Board, children: Sequence[int]) -> list[int]:
+    def _accepted(self, state: SearchState, children: Sequence[int]) -> list[int]:
         """The children of one node that pass the test, those first that the judge likes most beyond the policy."""
-        scored = {node: r for node in children if (r := board.fold(node, "last")) is not None}
+        scored = {node: r for node in children if (r := state.aggregate(node, "last")) is not None}
         if not self.test or not scored:
             return list(scored)
-        nodes, rng = list(scored), board.rng if self.drawn else None
-        verdict = verify([max(r, 0.0) for r in scored.values()], _given(board, nodes), rng, self.tau, self.clip)
+        nodes, rng = list(scored), state.rng if self.drawn else None
+        verdict = verify([max(r, 0.0) for r in scored.values()], _given(state, nodes), rng, self.tau, self.clip)
         passed = [nodes[k] for k in verdict.accepted]
-        board.keep(passed, "accepted, by reward consistency", [verdict.consistency[k] for k in verdict.accepted])
+        state.keep(passed, "accepted, by reward consistency", [verdict.consistency[k] for k in verdict.accepted])
         lost = [k for k in range(len(nodes)) if k not in verdict.accepted]
         rejected, ratios = [nodes[k] for k in lost], [verdict.consistency[k] for k in lost]
-        board.prune(rejected, "rejected: the policy likes it better than the reward model does", ratios)
+        state.prune(rejected, "rejected: the policy likes it better than the reward model does", ratios)
         return passed
 
 
-def _given(board: Board, nodes: Sequence[int]) -> list[float]:
+def _given(state: SearchState, nodes: Sequence[int]) -> list[float]:
     """The weight that the policy gives each candidate."""
-    logprobs = [board.tree.nodes[node].step.logprobs for node in nodes]
+    logprobs = [state.tree.nodes[node].step.logprobs for node in nodes]
     if not all(logprobs):
         return [1.0] * len(nodes)
     return [math.exp(math.fsum(row) / len(row)) for row in logprobs if row]

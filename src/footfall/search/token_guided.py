@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import TypeAlias
 
-__all__ = ["NextTokens", "Score", "guided_decoding", "guided_token"]
-
 NextTokens: TypeAlias = Callable[[Sequence[int]], Sequence[tuple[int, float]]]
 """The likeliest tokens after these ids with their probabilities, likeliest first; at least one, M if there are as many."""
 Score: TypeAlias = Callable[[Sequence[Sequence[int]]], Sequence[float]]

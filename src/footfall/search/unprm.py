@@ -11,14 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
-from footfall.search.board import Board
-from footfall.search.choosing import check_rule
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, described
-from footfall.search.votes import Reducer, Vote, frequency, hybrid
-
-__all__ = ["FrequencyVote", "HybridVote"]
+from footfall.search.state import Choice, Course, SearchState, described
+from footfall.search.votes import Reducer, Vote, check_rule, frequency, hybrid
 
 
 @register("searcher", "hybrid-vote")
@@ -46,9 +43,9 @@ class HybridVote:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Draw, judge, vote."""
-        return (yield from _drawn(self, board))
+        return (yield from _drawn(self, state))
 
     def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
         return hybrid(answers, scores, self.share, self.entropy, domain)
@@ -78,9 +75,9 @@ class FrequencyVote:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Draw, judge, vote."""
-        return (yield from _drawn(self, board))
+        return (yield from _drawn(self, state))
 
     def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
         return frequency(answers, scores, self.mix, self.reducer, domain)
@@ -92,12 +89,12 @@ def _check(n: int, aggregation: str) -> None:
         raise ValueError(f"n = {n}: at least one sample is needed")
 
 
-def _drawn(method: HybridVote | FrequencyVote, board: Board) -> Course:
+def _drawn(method: HybridVote | FrequencyVote, state: SearchState) -> Course:
     """N scored solutions, as many as the budget pays for, and the vote's choice among them."""
     drawn: list[list[int]] = [[]]
     with suppress(BudgetSpent):
-        drawn = yield from board.expand([ROOT], method.n, "end", score=True)
+        drawn = yield from state.expand([ROOT], method.n, "end", score=True)
     nodes = drawn[0]
-    scores = [board.fold(node, method.aggregation) for node in nodes]
-    winner = method.vote([board.trace(node).answer for node in nodes], scores, board.problem.domain).winner
+    scores = [state.aggregate(node, method.aggregation) for node in nodes]
+    winner = method.vote([state.trace(node).answer for node in nodes], scores, state.problem.domain).winner
     return Choice(None if winner is None else nodes[winner], nodes, scores, with_lost=True)

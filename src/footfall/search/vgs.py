@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import register
 from footfall.search.beam import best_indices
-from footfall.search.board import Board
-from footfall.search.choosing import Rule, check_rule
-from footfall.search.method import ROOT, BudgetSpent, Choice, Course, Wish, described
-
-__all__ = ["ValueGuided", "survivors"]
+from footfall.search.state import Choice, Course, Requests, SearchState, described
+from footfall.search.votes import Rule, check_rule
 
 
 def survivors(scores: Sequence[Sequence[float | None]], slots: int) -> list[int]:
@@ -69,7 +67,7 @@ class ValueGuided:
     def judged(self) -> bool:
         return True
 
-    def search(self, board: Board) -> Course:
+    def search(self, state: SearchState) -> Course:
         """Block by block until all beams are finished, the length is reached or the budget is spent."""
         found = [_Beams([ROOT] * (self.n // self.width)) for _ in range(self.searches)]
         rounds = self.length // self.block
@@ -77,34 +75,36 @@ class ValueGuided:
             for i in range(rounds):
                 if not any(beams.open for beams in found):
                     break
-                yield from self._round(board, found, last=i == rounds - 1)
+                yield from self._round(state, found, last=i == rounds - 1)
         except BudgetSpent:
             pass
-        return self._choice(board, found)
+        return self._choice(state, found)
 
-    def _round(self, board: Board, found: Sequence[_Beams], last: bool) -> Wish[None]:
+    def _round(self, state: SearchState, found: Sequence[_Beams], last: bool) -> Requests[None]:
         """One more block for all open beams of all searches, in one batch."""
         parents = [node for beams in found for node in beams.open]
-        rows = iter((yield from board.expand(parents, self.width, "end", score=True, max_tokens=self.block)))
+        rows = iter((yield from state.expand(parents, self.width, "end", score=True, max_tokens=self.block)))
         for beams in found:
-            self._select(board, beams, [next(rows) for _ in beams.open], last)
+            self._select(state, beams, [next(rows) for _ in beams.open], last)
 
-    def _select(self, board: Board, beams: _Beams, rows: Sequence[Sequence[int]], last: bool) -> None:
+    def _select(self, state: SearchState, beams: _Beams, rows: Sequence[Sequence[int]], last: bool) -> None:
         """Fill the open slots with the best candidates. A beam for which nothing was written is finished as it stands."""
         ended = [node for node, row in zip(beams.open, rows, strict=True) if not row and node != ROOT]
         slots = len(beams.open) - len(ended)
         grown = [node for row in rows for node in row]
-        scores = [board.fold(node, "last") for node in grown]
+        scores = [state.aggregate(node, "last") for node in grown]
         kept = [grown[i] for i in survivors([scores], slots)]
-        beams.finished += ended + [node for node in kept if last or board.finish(node) == "end"]
-        beams.open = [node for node in kept if not last and board.finish(node) != "end"]
+        beams.finished += ended + [node for node in kept if last or state.finish(node) == "end"]
+        beams.open = [node for node in kept if not last and state.finish(node) != "end"]
         for node in beams.open:
-            board.tree.update(node, terminal=False)  # a block that is full is not the end
-        board.keep(kept, f"the {len(kept)} best of {len(grown)} blocks", [board.fold(node, "last") for node in kept])
+            state.tree.update(node, terminal=False)  # a block that is full is not the end
+        state.keep(
+            kept, f"the {len(kept)} best of {len(grown)} blocks", [state.aggregate(node, "last") for node in kept]
+        )
         rest = [i for i, node in enumerate(grown) if node not in kept]
-        board.prune([grown[i] for i in rest], f"not among the {slots} best blocks", [scores[i] for i in rest])
+        state.prune([grown[i] for i in rest], f"not among the {slots} best blocks", [scores[i] for i in rest])
 
-    def _choice(self, board: Board, found: Sequence[_Beams]) -> Choice:
+    def _choice(self, state: SearchState, found: Sequence[_Beams]) -> Choice:
         """The rule's choice among all beams; one that was cut has no answer and no vote."""
         pool = [node for beams in found for node in (*beams.finished, *beams.open) if node != ROOT]
-        return board.choose(pool, self.rule, "last")
+        return state.choose(pool, self.rule, "last")

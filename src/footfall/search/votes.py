@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from footfall.answers import canonical, equal
+from footfall.search.aggregate import AGGREGATIONS
+from footfall.types import Trajectory
 
-__all__ = [
-    "Reducer", "Vote", "best", "frequency", "group", "hybrid", "leader", "majority", "oracle", "pass_at_k", "tally",
-    "weighted",
-]  # fmt: skip
-
+Rule = Literal["best", "majority", "weighted"]
+RULES = ("best", "majority", "weighted")
+"""How candidates with scores become one winner."""
 Reducer = Literal["mean", "max"]
 """How the scores of one answer's samples become one."""
 
@@ -177,3 +177,28 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if n - c < k:
         return 1.0
     return 1.0 - math.prod(1.0 - k / j for j in range(n - c + 1, n + 1))
+
+
+def choose(candidates: Sequence[Trajectory], scores: Sequence[float | None], rule: Rule) -> Trajectory | None:
+    """The candidate that the rule takes. Best-of-N passes over samples without an answer while others have one."""
+    winner = chosen_index(candidates, scores, rule)
+    return None if winner is None else candidates[winner]
+
+
+def chosen_index(candidates: Sequence[Trajectory], scores: Sequence[float | None], rule: Rule) -> int | None:
+    """Where that candidate stands."""
+    answers = [t.answer for t in candidates]
+    if rule == "best":
+        answered = [s if t.answer is not None else None for t, s in zip(candidates, scores, strict=True)]
+        winner = best(answered)
+        return best(scores) if winner is None else winner
+    domain = candidates[0].problem.domain if candidates else "math"
+    return (majority(answers, domain) if rule == "majority" else weighted(answers, scores, domain)).winner
+
+
+def check_rule(rule: str, aggregation: str) -> None:
+    """Refuse what is neither a rule nor an aggregation, by name."""
+    if rule not in RULES:
+        raise ValueError(f"no rule is called {rule!r}; there are {', '.join(RULES)}")
+    if aggregation not in AGGREGATIONS:
+        raise ValueError(f"no aggregation is called {aggregation!r}; there are {', '.join(AGGREGATIONS)}")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from footfall.drive.tally import drawn
+from footfall.drive.rollouts import drawn
 from footfall.drive.trees import leaf_rows
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.edu_prm import Grown as Branched

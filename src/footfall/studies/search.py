@@ -18,10 +18,10 @@ from footfall.drive.budget import tokens_of
 from footfall.metrics.intervals import Interval, mean_of_seeds, wilson
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
-from footfall.search.method import Method
-from footfall.search.priced import Priced, Reader
-from footfall.search.revising import Reviser
+from footfall.search.refined_bon import Reviser
 from footfall.search.searcher import Searcher
+from footfall.search.state import Method
+from footfall.simulate.priced import Priced, Reader
 from footfall.studies.frontier import DIGITS, beats
 from footfall.studies.search_judges import AGGREGATIONS, QUALITIES, TRACES, PrmSetting, exact, noisy, quality, trained
 from footfall.studies.search_rows import SINGLE, chosen, make_method, unmeasured

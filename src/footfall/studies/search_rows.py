@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from footfall import study_rows
 from footfall.registry import create, load, parts
-from footfall.search.method import Method
+from footfall.search.state import Method
 from footfall.study_rows import StudyRow
 from footfall.study_rows import search_row as row
 

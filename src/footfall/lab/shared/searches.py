@@ -21,9 +21,9 @@ from footfall.drive.budget import tokens_of
 from footfall.lab.recipe import Trial
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.search import Aggregation, BestOf, Method, Searcher, aggregate, choose
-from footfall.search.choosing import Rule
-from footfall.search.priced import Priced, Reader
+from footfall.search.votes import Rule
 from footfall.simulate.noisy import Noisy
+from footfall.simulate.priced import Priced, Reader
 from footfall.types import Cost, Judge, Judged, Problem, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates, TruthJudge
 

@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from footfall.search.board import Board
-from footfall.search.method import ROOT, Wish
-
-__all__ = ["Schedule", "Stat", "Visits", "priors", "puct", "scheduled", "uct"]
+from footfall.drive.requests import ROOT
+from footfall.search.state import Requests, SearchState
 
 Schedule = Literal["const", "exponential", "linear"]
 
@@ -67,7 +65,7 @@ class Stat:
 class Visits:
     """The counts of one problem's tree. Without `backed_up`, visits are counted but a node's value stays v0."""
 
-    board: Board
+    state: SearchState
     backed_up: bool = True
     stats: dict[int, Stat] = field(default_factory=lambda: {ROOT: Stat(ROOT, 0)})
 
@@ -86,7 +84,7 @@ class Visits:
         self[node].children = list(children)
         for child, first, prior in zip(children, firsts, chances, strict=True):
             self.stats[child] = Stat(node, self[node].depth + 1, first, prior)
-        if not children and not self.board.ended(node):
+        if not children and not self.state.ended(node):
             self[node].first = 0.0
 
     def pick_puct(self, node: int, c_base: float, c_init: float) -> int:
@@ -99,16 +97,16 @@ class Visits:
         """A child that was never visited, at random; if there is none, that with the highest score."""
         unseen = [child for child in self.children(node) if not self[child].visits]
         if unseen:
-            return unseen[int(self.board.rng.integers(len(unseen)))]
+            return unseen[int(self.state.rng.integers(len(unseen)))]
         n = self[node].visits
         return max(self.children(node), key=lambda c: uct(self.q(c), n, self[c].visits, weight))
 
     def descend(
-        self, start: int, depth: int, pick: Callable[[int], int], expand: Callable[[int], Wish[None]]
-    ) -> Wish[int]:
+        self, start: int, depth: int, pick: Callable[[int], int], expand: Callable[[int], Requests[None]]
+    ) -> Requests[int]:
         """One path: every open node met is expanded, until a node has ended, has no children or lies `depth` deep."""
         node = start
-        while not self.board.ended(node) and self[node].depth < depth:
+        while not self.state.ended(node) and self[node].depth < depth:
             if self[node].children is None:
                 yield from expand(node)
             if not self.children(node):
@@ -124,5 +122,5 @@ class Visits:
             stat.visits += 1
             stat.total += value
             shown = stat.total / stat.visits if node == ROOT else self.q(node)
-            self.board.back_up(node, stat.visits, shown, why)
+            self.state.back_up(node, stat.visits, shown, why)
             node, above = stat.parent, node != ROOT

@@ -1,31 +1,56 @@
-"""What a method has in hand for one problem: the tree so far, the ways to grow and judge it, and a record of decisions."""
+"""What a search method is, and what it has in hand for one problem: the tree so far, ways to grow and judge it, decisions.
+
+A method is written for one problem, as a generator: it yields requests, mostly through the helpers of its `SearchState`, is
+sent what came of them, and returns its `Choice`. It never sees another problem, draws random numbers from `state.rng` alone,
+and so grows the same tree however many problems run together (`footfall.search.searcher`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from footfall.answers import extract, grade
 from footfall.drive.budget import Account
+from footfall.drive.requests import ROOT, Request, Score, Until, Write
+from footfall.drive.trees import GrowingTree
 from footfall.policy.protocol import Completion
 from footfall.search.aggregate import aggregate
-from footfall.search.choosing import Rule, chosen_index
-from footfall.search.method import ROOT, Ask, Choice, Expand, Score, Wish
+from footfall.search.votes import Rule, chosen_index
 from footfall.types import Cost, Decision, Judgement, Problem, Step, Trajectory, Tree, content_key
 
-__all__ = ["Board"]
+R = TypeVar("R")
 
 
-class Board:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A method's answer: the node it chose, and the nodes it chose among with their scores."""
+
+    node: int | None
+    candidates: Sequence[int] = ()
+    scores: Sequence[float | None] = ()
+    answer: str | None = None
+    """Only if it is not the one that the chosen trace states."""
+    with_lost: bool = False
+    """Put samples that failed or are empty behind the candidates, so that all that was drawn is there."""
+
+
+Course: TypeAlias = Generator[Request, Any, Choice]
+"""One problem's search."""
+Requests: TypeAlias = Generator[Request, Any, R]
+"""A part of a course, which ends in an R: `children = yield from state.expand([node], 4)`."""
+
+
+class SearchState(GrowingTree):
     """One problem's search as its method sees it. Nodes are named by their index in `tree`; `ROOT` is the empty prefix."""
 
     def __init__(self, problem: Problem, separator: str, account: Account, seed: int, judged: bool) -> None:
+        super().__init__(Tree(problem, separator=separator))
         self.problem, self.account, self.judged = problem, account, judged
         """`judged`: whether there is a judge and the method needs it."""
-        self.tree = Tree(problem, separator=separator)
         self.decisions: list[Decision] = []
         self.rng = np.random.default_rng(int(content_key("search", seed, problem.id, problem.text)[:16], 16))
         """The only randomness that a method may use."""
@@ -34,37 +59,35 @@ class Board:
         self._finish: dict[int, str] = {}
         self._author: dict[int, str] = {}
         self._written: dict[int, Cost] = {}
-        self._prefixes: dict[int, Trajectory] = {ROOT: Trajectory(problem.id, problem, separator=separator)}
-        self._keys: dict[int, str] = {}
         self._graded: dict[int, Trajectory] = {}
         self._judgements: dict[tuple[int, str], Judgement] = {}
 
-    # -- wishes: `children = yield from board.expand([node], 4)`
+    # -- requests: `children = yield from state.expand([node], 4)`
 
     def expand(
         self,
         nodes: Sequence[int],
         n: int = 1,
-        until: Literal["step", "end"] = "step",
+        until: Until = "step",
         *,
         score: bool = False,
         policy: str = "policy",
         judge: str = "judge",
         meta: Mapping[str, Any] | None = None,
         **params: Any,
-    ) -> Wish[list[list[int]]]:
+    ) -> Requests[list[list[int]]]:
         """For each node its new children, `n` of them unless calls failed or the budget ran out on the way.
 
         With `until="end"` a child is the last node of a chain. A child that is the node itself says that the writer had
         nothing to add: the node has ended. When the budget is half spent and nothing has ended, a step may come as a whole
-        solution (`footfall.search._running`). Further keywords are sampling parameters (`temperature=0`).
+        solution (`footfall.search.searcher`). Further keywords are sampling parameters (`temperature=0`).
         """
-        found: list[list[int]] = yield Expand(nodes, n, until, score, params, policy, judge, meta or {})
+        found: list[list[int]] = yield Write(nodes, n, until, score, params, policy, judge, meta or {})
         return found
 
     def score(
         self, items: Sequence[int | Trajectory], *, partial: bool = False, judge: str = "judge"
-    ) -> Wish[list[Judgement | None]]:
+    ) -> Requests[list[Judgement | None]]:
         """One judgement an item; `None` where the budget ran out on the way. Those of nodes are remembered."""
         found: list[Judgement | None] = yield Score(items, partial, judge)
         return found
@@ -73,28 +96,36 @@ class Board:
         self,
         prefixes: Sequence[Trajectory],
         n: int = 1,
-        until: Literal["step", "end"] = "end",
+        until: Until = "end",
         *,
         policy: str = "policy",
         **params: Any,
-    ) -> Wish[list[list[Completion]]]:
+    ) -> Requests[list[list[Completion]]]:
         """For each prefix its completions, outside the tree; failed ones are among them, with their reason."""
-        found: list[list[Completion]] = yield Ask(prefixes, n, until, params, policy)
+        found: list[list[Completion]] = yield Write(prefixes, n, until, params=params, policy=policy)
         return found
 
+    def look_ahead(self, nodes: Sequence[int], steps: int, aggregation: str) -> Requests[list[float | None]]:
+        """A score for each node: that of the path to it and up to `steps` greedy steps more, aggregated.
+
+        The further steps are really judged, and given up. With `steps` = 0 the score is that of the path itself. Paths that are
+        judged already are not judged again.
+        """
+        tips = list(nodes)
+        for _ in range(steps):
+            open_ = [i for i, tip in enumerate(tips) if not self.ended(tip)]
+            found = yield from self.expand([tips[i] for i in open_], meta={"role": "lookahead"}, temperature=0)
+            for i, children in zip(open_, found, strict=True):
+                tips[i] = children[0] if children else tips[i]
+        unread = sorted({tip for tip in tips if self.judgement(tip) is None})
+        if unread:
+            yield from self.score(unread)
+        scores = [self.aggregate(tip, aggregation) for tip in tips]
+        if steps:
+            self.note("looked-ahead", nodes, f"scored {steps} greedy steps further", scores)
+        return scores
+
     # -- what is known of a node
-
-    def prefix(self, node: int) -> Trajectory:
-        """The path to `node` as a prefix to write on from or to judge."""
-        if node not in self._prefixes:
-            self._prefixes[node] = self.tree.trajectory(node)
-        return self._prefixes[node]
-
-    def key(self, node: int) -> str:
-        """The content address of that prefix."""
-        if node not in self._keys:
-            self._keys[node] = self.prefix(node).key
-        return self._keys[node]
 
     def trace(self, node: int) -> Trajectory:
         """The path to `node` as a graded trace, with what writing it has cost."""
@@ -132,7 +163,7 @@ class Board:
         said = self.judgement(node, judge)
         return () if said is None else said.values
 
-    def fold(self, node: int, how: str = "last", judge: str = "judge") -> float | None:
+    def aggregate(self, node: int, how: str = "last", judge: str = "judge") -> float | None:
         """The step values of the path to `node` as one score; `None` if any is missing."""
         return aggregate(self.values(node, judge), how)
 
@@ -155,6 +186,24 @@ class Board:
             for node in nodes:
                 self.tree.update(node, pruned=True)
             self.note("pruned", nodes, why, values)
+
+    def prune_repeats(self, children: Sequence[int], taken: Collection[str] = ()) -> list[int]:
+        """The first child of each text that is not `taken`; the others, and those cut at the length limit, are pruned.
+
+        So nobody pays for judging them.
+        """
+        first: dict[str, int] = {}
+        cut: list[int] = []
+        for child in dict.fromkeys(children):
+            text = self.tree.nodes[child].step.written
+            if self.finish(child) == "length":
+                cut.append(child)
+            elif text not in taken:
+                first.setdefault(text, child)
+        kept = list(first.values())
+        self.prune(cut, "cut at the length limit")
+        self.prune([c for c in dict.fromkeys(children) if c not in kept and c not in cut], "the text is there already")
+        return kept
 
     def restore(self, node: int, why: str) -> None:
         """Take up again what was given up on the path to `node`, which is chosen after all."""
@@ -180,8 +229,8 @@ class Board:
         scores: Sequence[float | None] | None = None,
         with_lost: bool = False,
     ) -> Choice:
-        """The choice that the rule makes among nodes; scores are folded step values unless they are given."""
-        found = [self.fold(node, aggregation) for node in candidates] if scores is None else list(scores)
+        """The choice that the rule makes among nodes; scores are aggregated step values unless they are given."""
+        found = [self.aggregate(node, aggregation) for node in candidates] if scores is None else list(scores)
         winner = chosen_index([self.trace(node) for node in candidates], found, rule)
         node = None if winner is None else candidates[winner]
         return Choice(node, candidates, found, with_lost=with_lost)
@@ -206,7 +255,7 @@ class Board:
         node = parent
         for step in steps:
             own = step.without_ids() if foreign else step
-            node = self.tree.add(node, own, meta=dict(meta or {}))
+            node = self.add_step(node, own, meta=dict(meta or {}))
             self._author[node] = author
         if finish == "step" and extract(self.tree.nodes[node].step.solution, self.problem.domain) is not None:
             finish = "end"
@@ -247,15 +296,14 @@ class Board:
             self.note("failed", (node,), completion.error or "nothing was written")
             return None
         whole, *more = completion.steps
-        for known in (self._prefixes, self._keys, self._graded):
-            known.pop(node, None)
+        self._graded.pop(node, None)
         self._written[node] = self._written.get(node, Cost()) + completion.cost
         finish: str = "step" if more else completion.finish
         if finish == "step" and extract(whole.solution, self.problem.domain) is not None:
             finish = "end"
         self._finish[node] = finish
         cost = self.tree.nodes[node].cost + completion.cost
-        self.tree.update(node, step=whole, cost=cost, terminal=finish != "step")
+        self.rewrite(node, whole, cost=cost, terminal=finish != "step")
         self.note("finished", (node,), "the rest of its step was written")
         if not more or finish == "end":
             return node
@@ -269,3 +317,35 @@ class Board:
                 self.tree.update(i, value=value)
         if node != ROOT:
             self.tree.update(node, cost=self.tree.nodes[node].cost + said.cost)
+
+
+class Method(Protocol):
+    """A way to search; its settings are its fields. Registered as `@register("searcher", NAME)`."""
+
+    @property
+    def name(self) -> str:
+        """The method with its settings: two of one name search alike."""
+        ...
+
+    @property
+    def judged(self) -> bool:
+        """Whether it needs a judge. If not, none is asked, though there be one."""
+        ...
+
+    def search(self, state: SearchState) -> Course:
+        """The search for one problem."""
+        ...
+
+
+def draws_independently(method: Method) -> bool:
+    """Whether its candidates are independent samples of the policy, as many as it was told to draw, none selected.
+
+    A method says so by an attribute `independent` that is true. One that steers, refines, or stops by what it has seen does not
+    have it: the mean over its candidates is not the accuracy of one sample.
+    """
+    return bool(getattr(method, "independent", False))
+
+
+def described(word: str, method: Any) -> str:
+    """`beam-search(n=16,expansions=4)`: a name made of a dataclass's fields, for `Method.name`."""
+    return f"{word}({','.join(f'{f.name}={getattr(method, f.name)}' for f in fields(method))})"
