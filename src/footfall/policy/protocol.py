@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from footfall.answers import grade
 from footfall.types import Cost, Step, Trajectory, content_key
@@ -82,7 +82,6 @@ class Policy(Protocol):
         ...
 
 
-@runtime_checkable
 class Chooser(Protocol):
     """A policy that can also say how likely given texts are to come next."""
 
@@ -114,7 +113,6 @@ class Run(NamedTuple):
         return range(self.first, self.first + self.n)
 
 
-@runtime_checkable
 class RunSampler(Protocol):
     """A policy that takes runs of different indices in one batch."""
 
@@ -123,9 +121,18 @@ class RunSampler(Protocol):
         ...
 
 
+def can_choose(policy: object) -> TypeGuard[Chooser]:
+    """Whether it has `choices`, be it by passing them on: `isinstance` does not see that from Python 3.12 on."""
+    return hasattr(policy, "choices")
+
+
+def _takes_runs(policy: object) -> TypeGuard[RunSampler]:
+    return hasattr(policy, "sample_runs")
+
+
 def sample_runs(policy: Policy, runs: Sequence[Run], params: SamplingParams) -> list[list[Completion]]:
     """In one call if the policy can, otherwise in one call for each kind of run."""
-    if isinstance(policy, RunSampler):
+    if _takes_runs(policy):
         return policy.sample_runs(runs, params)
     return kind_by_kind(policy.sample, runs, params)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from footfall.policy.http import HttpPolicy
-from footfall.policy.protocol import Chooser, Completion, Policy, SamplingParams
+from footfall.policy.protocol import Completion, Policy, SamplingParams, can_choose
 from footfall.render import Template, dialogue_text
 from footfall.types import Cost, Message, Problem, Reason, Step, Trajectory, Unjudged
 
@@ -81,7 +81,7 @@ class Asker:
 
     def choose(self, requests: Sequence[Request], options: Sequence[str]) -> list[tuple[float | None, ...]]:
         """Log-probabilities of the options right after each opening; `None` if the policy cannot tell."""
-        if not requests or not isinstance(self._policy, Chooser):
+        if not requests or not can_choose(self._policy):
             return [(None,) * len(options) for _ in requests]
         return self._policy.choices([self._prefix(request) for request in requests], options)
 
