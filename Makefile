@@ -23,7 +23,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
 help:
 	@echo "make demo       the whole loop on this machine, in minutes; then open $(OUT)/report.html"
-	@echo "make test       ruff, mypy and the test suite"
+	@echo "make test       ruff, mypy and the tests that take seconds"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make lint       ruff and mypy only"
 	@echo "make docs       the documentation site, in site/"
@@ -38,7 +38,7 @@ test: lint
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS)
 
 test-long: $(DEV)
-	$(TEST_ENV) $(BIN)/python -m pytest -m "long and not cuda"
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "long and not cuda"
 
 lint: $(DEV)
 	$(BIN)/ruff check .

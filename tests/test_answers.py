@@ -115,6 +115,7 @@ DIFFERENT = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("a", "b"), EQUAL)
 def test_equal_as_mathematics(a: str, b: str) -> None:
     assert equal(a, b)
@@ -170,6 +171,7 @@ def helper(module: str = "footfall._answers_worker", cpu_seconds: float = 3.0) -
     return HelperProcess(module, cpu_seconds, "run it")
 
 
+@pytest.mark.long
 def test_a_hostile_power_costs_its_time_limit_and_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "_worker", helper(cpu_seconds=0.3))
     # Simplifying this is one big-integer call that no signal handler can interrupt.
@@ -192,6 +194,7 @@ def test_answers_are_compared_in_threads_too() -> None:
     assert said == [True] * 6
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="needs fork")
 def test_a_forked_child_asks_a_process_of_its_own() -> None:
     assert equal("\\sqrt{75}", "5\\sqrt{3}")
@@ -202,6 +205,7 @@ def test_a_forked_child_asks_a_process_of_its_own() -> None:
     assert equal("\\sqrt{27}", "3\\sqrt{3}")
 
 
+@pytest.mark.long
 def test_a_folder_with_a_types_module_does_not_break_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

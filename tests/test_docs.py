@@ -81,6 +81,7 @@ def prose(page: Path) -> str:
 RUNNABLE = [page for page in PAGES if marked(page)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", RUNNABLE, ids=page_name)
 def test_blocks_marked_runnable_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -262,6 +263,7 @@ def test_the_constraints_pin_every_requirement_and_no_build_of_torch() -> None:
     assert not [version for version in pins.values() if "+" in version]
 
 
+@pytest.mark.long
 def test_tables_that_come_from_the_code_are_up_to_date() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "scripts.write_tables", "--check"], cwd=ROOT, capture_output=True, text=True

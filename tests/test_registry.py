@@ -50,6 +50,7 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", OWN_PARTS, ids=lambda part: f"{part.kind}:{part.name}")
 def test_every_part_of_the_package_can_be_imported_and_says_what_it_is(part: Part) -> None:
     factory = load(part.kind, part.name)

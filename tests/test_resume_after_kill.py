@@ -128,6 +128,7 @@ def check_nothing_finished_was_done_again(killed: Job, undisturbed: Job) -> None
         assert len(own) == len(set(own)), "no process samples a rollout twice"
 
 
+@pytest.mark.long
 def test_twenty_kills_change_no_byte_and_repeat_no_finished_rollout(tmp_path: Path) -> None:
     traces = traces_of(ArithmeticPolicy(), 90)
     options = ["--policy", "scripted-arithmetic", "--rollouts", "4", "--until", "first-error", "--seed", "5"]
@@ -143,6 +144,7 @@ def test_twenty_kills_change_no_byte_and_repeat_no_finished_rollout(tmp_path: Pa
     check_nothing_finished_was_done_again(killed, undisturbed)
 
 
+@pytest.mark.long
 def test_half_a_shard_is_no_shard(tmp_path: Path) -> None:
     traces = traces_of(ArithmeticPolicy(), 6)
     options = ["--policy", "scripted-arithmetic", "--rollouts", "2", "--store", "none"]

@@ -42,6 +42,7 @@ def here(loop: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield loop
 
 
+@pytest.mark.long
 def test_figures_before_and_after_are_of_problems_that_were_held_out(here: Path) -> None:
     result = json.loads((here / "c" / "result.json").read_text())
     held, fitted = result["held_out"], result["fitted"]

@@ -136,6 +136,7 @@ def test_every_labeller_is_tried_here() -> None:
     assert parts("labeller").keys() | SYSTEMS.keys() <= CASES.keys(), "a new labeller needs a line in CASES"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", CASES)
 def test_a_labeller_labels_a_file_of_traces(method: str, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES[method]
@@ -359,6 +360,7 @@ def test_rollouts_that_were_cut_are_counted_in_the_summary(server: Server, capsy
     assert "cut_rollouts" not in label(capsys, server)
 
 
+@pytest.mark.long
 def test_a_server_that_dies_and_returns_costs_nothing_but_time(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -473,6 +475,7 @@ class LabelJob(Job):
         return sum(len(read_parquet(shard, "trajectory")) for shard in shards)
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_to_the_same_bytes_and_repeats_no_rollout_that_was_kept(
     server: Server, tmp_path: Path
 ) -> None:

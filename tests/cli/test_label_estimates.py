@@ -46,6 +46,7 @@ def within(estimate: dict[str, Any], cost: dict[str, Any]) -> bool:
     return low["calls"] <= paid["calls"] and all(paid[name] <= high[name] for name in paid)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [
@@ -71,6 +72,7 @@ def test_what_trees_cost_is_bounded_before_anything_runs(
     assert "--probe labels some of the given traces" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_trees_of_a_model_in_this_process_are_bounded_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +109,7 @@ def test_what_critiques_cost_is_bounded_without_a_probe(
     assert estimate["low"]["calls"] <= calls <= estimate["high"]["calls"] and calls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [

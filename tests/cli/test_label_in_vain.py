@@ -56,6 +56,7 @@ def rows(found: dict[str, Any]) -> dict[str, list[tuple[float | None, str | None
 # Steps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["monte-carlo", "grounded", "grounded-prm", "er-prm", "symbolic-mc"])
 def test_a_step_whose_rollouts_stall_has_the_reason_and_no_label(
     method: str, server: Server, capsys: pytest.CaptureFixture[str]

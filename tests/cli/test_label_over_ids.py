@@ -44,6 +44,7 @@ def sampled(capsys: pytest.CaptureFixture[str], server: Server, *words: str) -> 
     return str(told(capsys, "sample", "--problems", "problems.jsonl", "--n", "2", *over(server), *words)["file"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--step-end", "none")])
 def test_adaptive_steps_go_on_from_exactly_their_ids(
     words: tuple[str, ...], server: Server, tokenizer: Any, capsys: pytest.CaptureFixture[str]

@@ -121,6 +121,7 @@ def test_what_a_system_lacks_is_said_in_one_line(
     assert said in line
 
 
+@pytest.mark.long
 def test_adaptive_steps_are_cut_where_the_writer_was_unsure_and_rolled_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def test_the_same_command_again_finds_all_rollouts_in_the_store(data: str, capsy
     assert {**again, "store": 0, "seconds": 0} == {**first, "store": 0, "seconds": 0}
 
 
+@pytest.mark.long
 def test_trees_that_branch_where_the_writer_is_unsure(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     from footfall.policy.embedded import embedded
 

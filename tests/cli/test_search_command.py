@@ -118,6 +118,7 @@ def test_every_searcher_is_tried_here() -> None:
     assert parts("searcher").keys() == CASES.keys(), "a new searcher needs a line in CASES"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", CASES)
 def test_a_searcher_answers_problems_over_a_server(
     method: str, server: Server, capsys: pytest.CaptureFixture[str]
@@ -452,6 +453,7 @@ def test_answers_that_were_found_although_calls_failed_are_counted(
     assert f"{len(lossy)} answered although a call failed" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_server_that_dies_and_returns_costs_nothing_but_time(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -513,6 +515,7 @@ class SearchJob(Job):
         return sum(len(read_parquet(shard, "trajectory")) for shard in shards)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["weighted-vote", "beam-search"])
 def test_a_killed_search_goes_on_to_the_same_bytes_and_repeats_no_finished_problem(
     method: str, server: Server, tmp_path: Path

@@ -84,6 +84,7 @@ def test_every_node_is_there_once_with_value_cost_and_state() -> None:
     assert page.count('<ol class="told">') == 1 and all(f"{k}. " in page for k in range(1, len(result.decisions) + 1))
 
 
+@pytest.mark.long
 def test_hostile_text_stays_text() -> None:
     problem = Problem(HOSTILE, HOSTILE, HOSTILE)
     tree = Tree(problem)

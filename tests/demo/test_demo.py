@@ -52,6 +52,7 @@ def test_the_same_seed_gives_the_same_report_but_for_times(finished: Path, tmp_p
     assert without_times(again) == without_times(first)
 
 
+@pytest.mark.long
 def test_another_seed_gives_another_report(finished: Path, tmp_path: Path) -> None:
     first = json.loads((finished / "report.json").read_text())
     other = run_demo(tmp_path / "other", "--seed", "5")

@@ -140,6 +140,7 @@ def there_and_back(rows: list[Judged], format: str, tmp_path: Path) -> list[Judg
     return formats.read(path, format)
 
 
+@pytest.mark.long
 @quick
 @given(st.lists(judged(), max_size=3).map(distinct))
 def test_jsonl_keeps_every_field_of_every_row(tmp_path: Path, rows: list[Judged]) -> None:

@@ -174,6 +174,7 @@ def test_constant_judges_get_no_f1(traces: list[Trajectory]) -> None:
     assert figures(processbench.measure, cases, always_right().judge(traces))["world"]["f1"] == 0.0
 
 
+@pytest.mark.long
 def test_models_and_pools_are_made_once_and_found_again(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     made = prms.judged_pool(trial, "truth")
     assert len(made) == len(prms.pool(trial)) == 4 * prms.POOL

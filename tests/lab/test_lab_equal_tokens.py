@@ -60,6 +60,7 @@ def grid() -> Compared:
     return compared(TRIAL, "beam", lambda n, m: BeamSearch(n, m, AGGREGATION), searches.problems(TRIAL, 4))
 
 
+@pytest.mark.long
 def test_every_width_and_judge_is_there_and_an_arm_without_a_width_is_their_mean(grid: Compared) -> None:
     for judge in JUDGES:
         for reading in READINGS:

@@ -38,6 +38,7 @@ def test_recording_replaces_the_rows_of_that_name_and_keeps_the_others(tmp_path:
     assert [r["effect"] for r in rows] == [-0.05, -0.07, -0.05]
 
 
+@pytest.mark.long
 def test_a_claim_is_stale_when_its_version_differs_and_not_run_without_a_row() -> None:
     shown = lines(catalogue(), [row(version="0.1.0+000000000000"), row(claim=1)])
     by_claim = {(line.entry.recipe.name, line.claim.claim): line for line in shown}
@@ -78,6 +79,7 @@ def test_pages_link_recipe_and_paper_and_show_effect_and_verdict(tmp_path: Path)
     assert "| holds; holds |" in papers
 
 
+@pytest.mark.long
 def test_the_check_finds_edited_pages_but_forgives_stale_marks(tmp_path: Path) -> None:
     ledger, page = tmp_path / "ledger.json", tmp_path / "ledger.md"
     assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 1
@@ -131,6 +133,7 @@ def test_costs_are_told_briefly() -> None:
     assert brief_cost(Cost(generated_tokens=2_000, scored_tokens=500, seconds=150)) == "2.5k tokens, 2 min"
 
 
+@pytest.mark.long
 def test_the_committed_pages_are_what_the_committed_ledger_gives() -> None:
     ledger = checkout_ledger()
     if ledger is None or not ledger.exists():

@@ -48,6 +48,7 @@ def test_labels_that_name_no_first_error_are_left_out_of_their_noise(pool: list[
     assert [row.trajectory for row in with_first_error(wrong, said)] == wrong[1:]
 
 
+@pytest.mark.long
 def test_an_arm_is_trained_once_for_the_same_rows_and_loss(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     trial = Trial(0, True, tmp_path)

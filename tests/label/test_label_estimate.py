@@ -84,6 +84,7 @@ ASKING = {"prompted", "consensus"}
 """Those that put questions to a language model; they are checked below."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "settings"), [(name, each) for name, all in ROLLED.items() for each in all])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bounds_hold_and_the_mean_is_near(name: str, settings: dict[str, Any], seed: int) -> None:
@@ -99,6 +100,7 @@ def test_bounds_hold_and_the_mean_is_near(name: str, settings: dict[str, Any], s
     assert plan.low.calls <= plan.expected.calls <= plan.high.calls
 
 
+@pytest.mark.long
 def test_every_labeller_can_be_rehearsed() -> None:
     for name in parts("labeller").keys() - ASKING:
         world = name.removeprefix("truth-") if name.startswith("truth-") else "arithmetic"

@@ -71,6 +71,7 @@ def test_clauses_that_have_no_known_form_are_not_read() -> None:
     assert read_clause("the weather was rather nice on Sunday") is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("world", "policy"), [(LogicWorld(), LogicPolicy()), (AlgebraWorld(), AlgebraPolicy())], ids=["logic", "algebra"]
 )
@@ -163,6 +164,7 @@ def test_an_equation_that_may_go_on_from_what_stands_before_it_is_left_open(step
     assert labels(trace("How many?", step)) == (None,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step",
     [
@@ -244,6 +246,7 @@ def test_an_unknown_may_name_what_a_chain_computes_whatever_its_letter(name: str
         assert labels(trace("How many?", chain.format(name))) == (label,), chain
 
 
+@pytest.mark.long
 def test_what_a_chain_computes_is_known_by_its_name_from_then_on() -> None:
     assert labels(trace("How many?", "A = 3 + 4 = 7", "A + 2 = 9", "A + 2 = 10")) == (1.0, 1.0, None)
     assert labels(trace("How many?", "A = 3 + 4 = 7", "A = 5 + 6 = 11")) == (1.0, None), "another A, or an error"
@@ -288,6 +291,7 @@ def test_the_final_answer_is_compared_with_the_reference() -> None:
     assert labels(trace("How many?", *steps)) == (1.0, None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("said", "reference", "label"),
     [

@@ -37,6 +37,7 @@ def test_an_index_that_names_no_step_is_no_label() -> None:
     assert isinstance(read_index("\\boxed{5}", 5), str)
 
 
+@pytest.mark.long
 def test_the_votes_of_the_card() -> None:
     answers, scores = ["A", "A", "B", "C"], [0.8, 0.5, 0.9, 0.4]
     winners = majority(answers).winner, best(scores), weighted(answers, scores).winner

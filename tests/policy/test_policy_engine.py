@@ -25,6 +25,7 @@ def requests(prompts: list[tuple[int, ...]], n: int = 1, new: int = 20, shared: 
     return [Request(ids, 100 * i + j, new, shared) for i, ids in enumerate(prompts) for j in range(n)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_tokens_equal_those_of_generate(architecture: str, device: str) -> None:
@@ -47,6 +48,7 @@ def test_logprobs_are_those_of_a_plain_forward_pass() -> None:
     torch.testing.assert_close(torch.tensor(written.logprobs), expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_a_sequence_does_not_depend_on_what_else_is_in_the_batch() -> None:
     prompts = random_prompts([4, 17, 9, 40, 23])
     alone = [Engine(tiny_model("llama"), []).generate([r], SamplingParams())[0].tokens for r in requests(prompts, 3)]
@@ -108,6 +110,7 @@ def test_a_full_prefix_cache_costs_time_but_changes_nothing() -> None:
     assert written[0] == written[1]
 
 
+@pytest.mark.long
 def test_prefixes_that_do_not_fit_the_cache_together_are_still_read_once_each() -> None:
     """Forty prefixes of 50 tokens in a cache for six; two samples of each, and a shorter prefix within each."""
     longer = random_prompts([51] * 40)
@@ -163,6 +166,7 @@ def test_out_of_memory_costs_rows_but_changes_nothing(monkeypatch: pytest.Monkey
     )
 
 
+@pytest.mark.long
 def test_a_cache_that_holds_one_prefix_still_does_after_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with_memory_for(2, monkeypatch)
     room = 100 * Slots.row_bytes(tiny_model("llama"), 1)
@@ -200,6 +204,7 @@ def test_out_of_memory_while_prefixes_are_read_makes_smaller_passes(monkeypatch:
     assert passes[:2] == [12, 6] and max(passes[2:]) <= 4
 
 
+@pytest.mark.long
 def test_what_can_never_fit_does_not_cost_the_next_call_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(tiny_model("llama"), [], rows=16, cache_bytes=1 << 20)
     with monkeypatch.context() as patched:
@@ -225,6 +230,7 @@ def test_an_error_of_another_kind_is_not_tried_again(monkeypatch: pytest.MonkeyP
     assert len(calls) == 1
 
 
+@pytest.mark.long
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=12), rows=st.integers(1, 6), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_rows_that_are_moved_together_go_on_where_they_were(lengths: list[int], rows: int, seed: int) -> None:

@@ -299,6 +299,7 @@ def test_impossible_settings_are_refused_when_the_policy_is_made(options: dict[s
 # When the server misbehaves
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["500", "429", "drop", "truncated", "wrong-n", "nan", "close"])
 def test_what_fails_twice_is_asked_again_and_nothing_is_lost_or_doubled(loopback: Loopback, kind: str) -> None:
     calm = [texts(row) for row in loopback.policy().sample(PREFIXES, n=2)]
@@ -333,6 +334,7 @@ def test_a_request_that_never_works_is_an_error_with_its_reason_and_the_others_c
     assert [texts(row) for row in written] == [texts(row) for k, row in enumerate(calm) if k != 7]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["stall", "drip"])
 def test_a_stalled_request_times_out_and_the_others_come_back(loopback: Loopback, kind: str) -> None:
     loopback.behave(faults=[{"kind": kind, "match": "3 plus"}, {"kind": kind, "match": "4 plus", "times": 1}])

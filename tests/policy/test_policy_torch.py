@@ -53,6 +53,7 @@ def essence(completion: Completion) -> tuple[object, ...]:
 
 
 class TestSamples:
+    @pytest.mark.long
     def test_sample_i_is_the_same_however_many_are_asked_for(self) -> None:
         four = policy().sample(PREFIXES, 4, DRAWN)
         two = policy().sample(PREFIXES, 2, DRAWN)
@@ -66,6 +67,7 @@ class TestSamples:
         (ours,), (others,) = (policy().sample(PREFIXES[:1], 4, replace(DRAWN, seed=s)) for s in (3, 4))
         assert list(map(essence, ours)) != list(map(essence, others))
 
+    @pytest.mark.long
     def test_a_new_process_or_a_forgotten_cache_gives_the_same_to_the_bit(self) -> None:
         ours = policy()
         ours.sample(PREFIXES, 2, replace(DRAWN, seed=99))
@@ -97,6 +99,7 @@ class TestSteps:
             assert step.text and "\n" not in step.text
             assert policy().tokenizer.decode(list(step.token_ids or ())) == step.text + "\n"
 
+    @pytest.mark.long
     def test_step_by_step_is_the_same_as_in_one_go_when_greedy(self) -> None:
         for prefix, (whole,) in zip(PREFIXES, policy().sample(PREFIXES, 1, GREEDY), strict=True):
             trace = prefix
@@ -191,6 +194,7 @@ class TestEmbeddedModel:
         assert 1_000_000 <= policy().engine.model.num_parameters() <= 3_000_000
         assert sum(path.stat().st_size for path in EMBEDDED.iterdir()) <= 6_000_000
 
+    @pytest.mark.long
     def test_it_solves_about_half_of_the_held_out_problems(self) -> None:
         prefixes = [WORLD.prefix(problem) for problem in WORLD.problems(300, seed=17, split="test")]
         solved = 0
@@ -199,6 +203,7 @@ class TestEmbeddedModel:
         error = math.sqrt(0.25 / len(prefixes))
         assert 0.40 - 2 * error < solved / len(prefixes) < 0.60 + 2 * error
 
+    @pytest.mark.long
     def test_asked_to_check_each_step_it_corrects_itself_and_solves_far_more(self) -> None:
         careful = TorchPolicy.load(EMBEDDED, "cpu", template=CHECKING)
         prefixes = [WORLD.prefix(problem) for problem in WORLD.problems(100, seed=17, split="test")]

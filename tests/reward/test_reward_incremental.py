@@ -213,6 +213,7 @@ STEP = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 CALLS = st.lists(st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=1, max_size=3), min_size=1, max_size=4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cache_tokens", [0, 1000])
 def test_out_of_memory_costs_smaller_batches_but_changes_nothing(
     cache_tokens: int, monkeypatch: pytest.MonkeyPatch

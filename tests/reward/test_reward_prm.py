@@ -61,6 +61,7 @@ def test_a_folder_of_the_first_version_says_the_same_under_the_same_name(kind: s
     assert values(loaded) == values(PRMJudge(model))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ONE_PASS)
 def test_every_family_is_saved_with_its_layout_head_and_readout(name: str, tmp_path: Path) -> None:
     folder = folder_of(name)

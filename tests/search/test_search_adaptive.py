@@ -75,6 +75,7 @@ def test_a_cautious_aspect_gets_more_samples_than_a_trusting_one() -> None:
     assert spent[0] < spent[1]
 
 
+@pytest.mark.long
 def test_confidence_is_kept_with_fewer_tokens_than_best_of_n() -> None:
     adaptive, full = solve(AdaptiveBestOf(32), 300, p=0.8), solve(BestOf(32, "best"), 300, p=0.8)
     assert accuracy(adaptive) >= 0.96 and accuracy(full) == 1.0
@@ -87,6 +88,7 @@ def test_without_the_aspect_the_value_itself_is_used() -> None:
     assert all(1 <= len(r.candidates) <= 8 for r in searcher.solve(problems(10)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spare", ["beams", "expansions"])
 def test_a_sparing_beam_search_keeps_accuracy_with_fewer_tokens(spare: str) -> None:
     full = solve(AdaptiveBeam(16, 4, confidence=1 - 1e-15), 100, p=0.8)

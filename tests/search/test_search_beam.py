@@ -35,6 +35,7 @@ def test_beams_without_a_score_do_not_survive_and_ties_go_to_the_first() -> None
     assert best_indices([None, None], 2) == []
 
 
+@pytest.mark.long
 def test_card_check_2_with_one_expansion_nothing_is_pruned() -> None:
     results = solve(BeamSearch(4, 1), 600)
     assert all(len(r.candidates) == 4 and not any(n.pruned for n in r.tree.nodes) for r in results if r.tree)
@@ -47,6 +48,7 @@ def test_card_check_2_with_as_many_expansions_as_beams_one_survives() -> None:
     assert [len(nodes) for nodes in kept] == [1, 1, 0]
 
 
+@pytest.mark.long
 def test_card_check_3_success_by_hand() -> None:
     beam, sampled = solve(BeamSearch(4, 4), 1000), solve(BestOf(4, "best"), 1000)
     assert accuracy(beam) == pytest.approx(0.8240, abs=4 * 0.012)
@@ -74,6 +76,7 @@ class OnlyLate(SeesCoins):
         return Judgement(trajectory.id, (1.0,) * len(trajectory.steps), self.name)
 
 
+@pytest.mark.long
 def test_lookahead_helps_with_a_judge_that_sees_errors_late() -> None:
     """A wrong first or second step is seen only two steps or one step later."""
     plain = accuracy(solve(BeamSearch(4, 4), 300, judge=OnlyLate()))

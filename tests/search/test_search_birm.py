@@ -61,6 +61,7 @@ def test_beta_0_searches_like_beam_search_by_the_last_value() -> None:
     assert [r.answer for r in mine] == [r.answer for r in beam]
 
 
+@pytest.mark.long
 def test_with_as_many_beams_as_candidates_it_succeeds_like_best_of_n() -> None:
     mine, plain = solve(BiRM(4, 4), 600), solve(BestOf(4, "best"), 600)
     rate = [sum(right(r.chosen) for r in results) / 600 for results in (mine, plain)]

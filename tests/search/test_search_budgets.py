@@ -173,6 +173,7 @@ def test_a_method_whose_answer_needs_no_judge_asks_none(method: Method) -> None:
     assert judge.batches == [] and with_ == without
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BREADTH)
 @pytest.mark.parametrize(("tokens", "price"), [(200, 0), (100, 0), (30, 0), (200, 5)])
 def test_a_search_finishes_solutions_though_its_budget_pays_for_no_more_than_beginnings(

@@ -91,6 +91,7 @@ def test_bins_and_cuts_must_fit() -> None:
         ComputeOptimal(";;", cuts=(0.8, 0.2))
 
 
+@pytest.mark.long
 def test_on_a_world_it_is_as_accurate_as_fixed_methods_that_cost_more() -> None:
     """The effect that it is for. A pilot of four solutions is enough for easy problems, hard ones get a beam besides.
 

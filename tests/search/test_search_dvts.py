@@ -25,6 +25,7 @@ def test_card_check_1_outputs_are_the_last_siblings_subtree_by_subtree() -> None
     assert parents == [parents[0]] * 4 + [parents[4]] * 4 and parents[0] != parents[4]
 
 
+@pytest.mark.long
 def test_card_check_2_with_one_expansion_it_is_best_of_n() -> None:
     results = solve(DVTS(4, 1), 600, p=0.5)
     assert all(len(r.candidates) == 4 for r in results)
@@ -36,6 +37,7 @@ def test_card_check_2_with_as_many_expansions_as_samples_it_is_one_greedy_path()
     assert [len(d.nodes) for d in result.decisions if d.what == "kept"] == [1, 1, 1]
 
 
+@pytest.mark.long
 def test_card_check_3_subtrees_succeed_independently() -> None:
     results = solve(DVTS(16, 4), 800)
     each = np.array([[any(right(t) for t, _ in r.candidates[g : g + 4]) for g in (0, 4, 8, 12)] for r in results])

@@ -92,6 +92,7 @@ def test_a_search_writes_as_many_tokens_as_the_formula_says() -> None:
     assert result.tree is not None and sum((node.cost for node in result.tree.nodes), Cost()) == result.cost
 
 
+@pytest.mark.long
 def test_where_the_fragment_tells_all_the_answers_are_those_of_beam_search() -> None:
     vanilla, early = solve(BeamSearch(8, 4), 200), solve(EarlyRejection(8, 4, tokens=2), 200)
     share = sum(right(r.chosen) for r in early) / 200

@@ -89,12 +89,14 @@ def routes(method: Method, n: int = 40) -> Counter[str]:
     return Counter(t.steps[0].text for r in results for t, _ in r.candidates)
 
 
+@pytest.mark.long
 def test_with_many_proposals_steps_are_drawn_in_proportion_to_reward_whatever_the_policy_prefers() -> None:
     found = routes(GFlowNet(n=8, m=16))
     shares = [found[letter] / found.total() for letter in "abc"]
     assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.08)
 
 
+@pytest.mark.long
 def test_counting_alike_proposals_weighs_reward_by_the_policy() -> None:
     found = routes(GFlowNet(n=8, m=16, distinct=False))
     expected = [0.5 * 0.6, 0.25 * 0.2, 0.25 * 0.2]

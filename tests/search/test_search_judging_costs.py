@@ -162,6 +162,7 @@ class LateChoice(Late):
 STEERED = [BestOf(32, "best"), BeamSearch(16, 4), *(load("searcher", name)() for name in ("dvts", "mcts", "pats"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("judge", [Babbles, SaysHowMuch, lambda: SaysHowMuch(per_step=True), Late, LateChoice])
 @pytest.mark.parametrize("method", STEERED)
 def test_a_judge_that_writes_as_it_likes_exceeds_a_budget_by_one_judgement_at_most(
@@ -181,6 +182,7 @@ class CallsForSteps(Reads):
         return replace(super()._one(trace), cost=cost)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("judge", "most"), [(CallsForSteps, DEPTH), (lambda: Late(then=Cost(calls=20)), 20), (Babbles, 1)]
 )

@@ -92,6 +92,7 @@ class BlamesTheFirst:
         return [Judgement(t.id, (float(bool(t.correct)),) * len(t.steps), self.name) for t in trajectories]
 
 
+@pytest.mark.long
 def test_card_check_3_with_a_correction_that_makes_it_solvable() -> None:
     def share(method: Method) -> float:
         searcher = Searcher(Tries(), BlamesTheFirst(), method, params=PARAMS, separator="\n",

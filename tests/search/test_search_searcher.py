@@ -237,6 +237,7 @@ def test_a_method_that_needs_a_judge_says_so() -> None:
         Searcher(Coins(), None, DVTS())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
 @pytest.mark.parametrize("exact", [True, False])
 def test_with_a_judge_that_knows_search_reaches_what_can_be_reached(method: Method, exact: bool) -> None:

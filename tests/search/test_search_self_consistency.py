@@ -42,6 +42,7 @@ def test_equal_answers_stop_after_four() -> None:
     assert {len(r.candidates) for r in solve(SelfConsistency(40, 1), 5, p=1.0)} == {4}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", ["beta", "window"])
 def test_most_answers_stay_with_a_fraction_of_the_samples(stop: str) -> None:
     full = solve(BestOf(40, "majority"), 100, 0.9)

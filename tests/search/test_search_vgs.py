@@ -71,6 +71,7 @@ def test_the_label_of_a_rollout_is_how_it_ended() -> None:
         assert ending_of(given) is ending
 
 
+@pytest.mark.long
 def test_blocks_of_one_step_prune_early_what_whole_solutions_cannot() -> None:
     blocks, whole = ValueGuided(4, 4, block=10, length=40), ValueGuided(4, 4, block=40, length=40)
     each = 1 - 0.5**4

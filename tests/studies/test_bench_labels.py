@@ -343,6 +343,7 @@ def test_figures_that_mean_something_else_now_are_measured_anew(
     assert len(list(tmp_path.rglob("*-freeprm-*.json"))) == 2
 
 
+@pytest.mark.long
 def test_other_processes_find_the_same(tmp_path: Path, costs: LabelCosts) -> None:
     plan = replace(SMALL, methods=("freeprm", "omegaprm", "unprm"))
     with Run(tmp_path / "run", "bench-labels", {}) as run:
@@ -409,6 +410,7 @@ def test_grounded_labels_on_given_traces_and_on_its_own() -> None:
     assert own["tokens"] == pytest.approx(spent / len(rows))
 
 
+@pytest.mark.long
 def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     docs, out = tmp_path / "docs", tmp_path / "run"
     docs.mkdir()
@@ -477,6 +479,7 @@ def test_every_world_has_its_truth_by_name(world: str) -> None:
     assert [j.cost.generated_tokens for j in exact] == [7 * len(t.steps) for t in traces]
 
 
+@pytest.mark.long
 def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     stored = write_tables.label_costs()
     text = (ROOT / "docs" / "label_costs.md").read_text(encoding="utf-8")

@@ -307,6 +307,7 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: SearchCost
     )
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_it_stopped_and_other_processes_give_the_same(tmp_path: Path, costs: SearchCosts) -> None:
     folder = tmp_path / "run"
     with Run(folder, "bench-search", {}) as run:
@@ -319,6 +320,7 @@ def test_a_run_goes_on_where_it_stopped_and_other_processes_give_the_same(tmp_pa
     assert units[0].exists() and kept == {unit: unit.stat().st_mtime_ns for unit in units[1:]}
 
 
+@pytest.mark.long
 def test_the_trained_judge_is_the_same_after_a_stop_and_its_quality_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +339,7 @@ def test_the_trained_judge_is_the_same_after_a_stop_and_its_quality_is_told(
     assert {p.method for p in before.of("arithmetic", "prm") if p.judged} == {"best-of-n", "early-rejection"}
 
 
+@pytest.mark.long
 def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     docs, out = tmp_path / "docs", tmp_path / "run"
     docs.mkdir()
@@ -388,6 +391,7 @@ def test_every_row_makes_its_method_at_each_place_and_it_searches(row: StudyRow)
         assert (min(figures["judge_tokens"]) > 0) == figures["judged"]
 
 
+@pytest.mark.long
 def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     stored = write_tables.search_costs()
     text = (ROOT / "docs" / "search_costs.md").read_text(encoding="utf-8")

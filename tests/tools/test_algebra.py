@@ -154,6 +154,7 @@ def test_an_error_names_the_place() -> None:
         parse_expression("2x +")
 
 
+@pytest.mark.long
 def test_a_question_that_needs_too_much_is_not_known_and_the_next_one_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

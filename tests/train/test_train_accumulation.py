@@ -68,6 +68,7 @@ def updated(objective: Objective, folder: Path, batch_size: int, accumulation: i
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_two_unequal_batches_make_the_update_of_one_batch_that_holds_both(name: str, tmp_path: Path) -> None:
     objective = OBJECTIVES[name]

@@ -117,6 +117,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CONFIG = TrainConfig(heads=3, lr=3e-3, epochs=1, eval_share=0, device="cpu", batch_size=8)
 
 
+@pytest.mark.long
 def test_the_loop_labels_the_first_round_whole_and_then_what_is_kept(base: Path, tmp_path: Path) -> None:
     teacher = Teacher()
     result = train_actively(pool(), base, teacher, CONFIG, tmp_path, select=MostUncertain(0.25), rounds=4, chunk=8)
@@ -127,6 +128,7 @@ def test_the_loop_labels_the_first_round_whole_and_then_what_is_kept(base: Path,
     assert more.labelled == 32 and more.folder != result.folder
 
 
+@pytest.mark.long
 def test_a_killed_loop_goes_on_at_its_round_and_ends_with_the_same_model(base: Path, tmp_path: Path) -> None:
     given = {"select": MostUncertain(0.5), "rounds": 4, "chunk": 4}
     whole = train_actively(pool(), base, Teacher(), CONFIG, tmp_path / "whole", **given)  # type: ignore[arg-type]
@@ -141,6 +143,7 @@ def test_a_killed_loop_goes_on_at_its_round_and_ends_with_the_same_model(base: P
         train_actively(pool(), base, rest, CONFIG, tmp_path / "cut", select=AtRandom(), rounds=4)
 
 
+@pytest.mark.long
 def test_rows_of_one_label_wait_for_the_next_round(base: Path, tmp_path: Path) -> None:
     traces = sorted(pool(16), key=lambda t: "wrong" in t.text)
     result = train_actively(traces, base, Teacher(), CONFIG, tmp_path, rounds=4)

@@ -113,6 +113,7 @@ def fitted(outputs: int, updates: int) -> Tensor:
     return logits.softmax(-1) if outputs == 3 else torch.cat([logits.sigmoid(), 1 - logits.sigmoid()], -1)
 
 
+@pytest.mark.long
 def test_the_buffer_model_thinks_less_ill_of_good_steps_in_wrong_traces_while_it_learns() -> None:
     """At the optimum the buffer is empty and both models are the same one: what it absorbs, it absorbs on the way."""
     _, targets, wrong = toy()
@@ -132,6 +133,7 @@ def test_a_factor_of_one_gives_pseudo_labels_no_say() -> None:
         assert float(2 * loss - last) == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.long
 def test_the_last_steps_keep_the_buffer_from_saturating() -> None:
     """The outcome term has no buffer, and the head is shared: p_b stays away from 1 where traces are right."""
     _, targets, _ = toy()

@@ -119,6 +119,7 @@ def test_held_out_pairs_are_measured_whole_however_batches_are_packed() -> None:
     assert small["loss"] == pytest.approx(large["loss"], abs=1e-5)
 
 
+@pytest.mark.long
 def test_a_preference_is_learned_by_the_same_trainer(tmp_path: Path) -> None:
     rows = [row for i in range(40) for row in pair(i, chosen_first=i % 3 > 0)]
     result = train_prm(rows, backbone_folder(tmp_path / "lm"), PAIRS, tmp_path / "run")

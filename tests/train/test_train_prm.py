@@ -63,6 +63,7 @@ def stop_at(update: int) -> Callable[[int, int], None]:
     return progress
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -87,6 +88,7 @@ def test_a_learnable_signal_is_learned_and_the_saved_model_judges_by_it(
     assert (facts["labels_by"], facts["seed"]) == (["toy"], 0)
 
 
+@pytest.mark.long
 def test_two_runs_with_one_seed_agree_to_the_bit(base: Path, tmp_path: Path) -> None:
     a, b = (train_prm(toy_rows(), base, QUICK, tmp_path / name) for name in "ab")
     assert difference(a, b) == 0.0
@@ -95,6 +97,7 @@ def test_two_runs_with_one_seed_agree_to_the_bit(base: Path, tmp_path: Path) -> 
     assert difference(a, c) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change", [{}, {"lora_rank": 4}, {"accumulation": 2, "save_every": 1}], ids=["full", "lora", "accumulated"]
 )
@@ -114,6 +117,7 @@ def test_a_run_that_was_killed_and_started_again_ends_where_the_undisturbed_one_
     assert resumed.cost.scored_tokens == whole.cost.scored_tokens
 
 
+@pytest.mark.long
 def test_a_run_killed_between_its_last_checkpoint_and_the_saved_model_is_finished(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_checkpoint_cut_short_by_the_kill_is_passed_over(tmp_path: Path) -> No
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-3"
 
 
+@pytest.mark.long
 def test_a_finished_run_is_not_repeated_and_another_one_does_not_overwrite_it(base: Path, tmp_path: Path) -> None:
     first = train_prm(toy_rows(), base, QUICK, tmp_path)
     again = train_prm(toy_rows(), base, QUICK, tmp_path, progress=stop_at(1))
@@ -161,6 +166,7 @@ def test_a_finished_run_is_not_repeated_and_another_one_does_not_overwrite_it(ba
     assert train_prm(toy_rows(), base, replace(QUICK, seed=5), tmp_path, resume=False).updates == first.updates
 
 
+@pytest.mark.long
 def test_accumulation_weighs_every_labelled_step_alike(base: Path, tmp_path: Path) -> None:
     config = replace(QUICK, epochs=1, eval_share=0, batch_size=48, warmup=0.0)
     one = train_prm(toy_rows(unlabelled=True), base, config, tmp_path / "one")
@@ -169,6 +175,7 @@ def test_accumulation_weighs_every_labelled_step_alike(base: Path, tmp_path: Pat
     assert two.curve[0][1] == pytest.approx(one.curve[0][1], abs=1e-5)
 
 
+@pytest.mark.long
 def test_early_stopping_keeps_the_best_epoch(base: Path, tmp_path: Path) -> None:
     config = replace(QUICK, lr=0.5, epochs=6, patience=1, max_grad_norm=1e9)
     result = train_prm(toy_rows(), base, config, tmp_path)
@@ -176,6 +183,7 @@ def test_early_stopping_keeps_the_best_epoch(base: Path, tmp_path: Path) -> None
     PRM.load(result.folder, device="cpu")
 
 
+@pytest.mark.long
 def test_a_trained_model_can_be_trained_further(base: Path, tmp_path: Path) -> None:
     first = train_prm(toy_rows(), base, replace(QUICK, lora_rank=4), tmp_path / "first")
     more = train_prm(toy_rows(), first.folder, QUICK, tmp_path / "more")

@@ -51,6 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
 probability, one sequence a prefix, and adapters."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", CASES)
 def test_a_published_prm_is_trained_as_it_is_read(family: str, tmp_path: Path) -> None:
     folder = folder_of(family)
@@ -69,6 +70,7 @@ def test_a_published_prm_is_trained_as_it_is_read(family: str, tmp_path: Path) -
     assert good.values[0] is not None and bad.values[0] is not None and good.values[0] > bad.values[0]
 
 
+@pytest.mark.long
 def test_training_goes_on_from_a_fine_tuned_one_and_its_outputs_may_become_quantiles(tmp_path: Path) -> None:
     config = replace(QUICK, objective="ce")
     first = train_prm(toy_rows(), folder_of("qwen2.5-math-prm"), config, tmp_path / "first")

@@ -108,6 +108,7 @@ def test_the_loop_ends_when_no_more_is_kept() -> None:
     assert len(self_training([0], fit, lambda number, model: [], rounds=3)) == 1
 
 
+@pytest.mark.long
 def test_a_prm_teaches_itself_and_a_killed_loop_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

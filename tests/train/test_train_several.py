@@ -114,6 +114,7 @@ def test_only_a_single_logit_can_be_repeated() -> None:
         many.widen(("q50", "q10"))
 
 
+@pytest.mark.long
 def test_quantiles_are_trained_from_a_prm_on_saved_and_read_in_order(base: Path, tmp_path: Path) -> None:
     rows = toy_rows()
     prm = train_prm(rows, base, QUICK, tmp_path / "prm")
@@ -128,6 +129,7 @@ def test_quantiles_are_trained_from_a_prm_on_saved_and_read_in_order(base: Path,
     assert high[~fine].mean() < low[fine].mean(), "none of them succeeds"
 
 
+@pytest.mark.long
 def test_value_and_reward_learn_different_things_of_the_same_step(base: Path, tmp_path: Path) -> None:
     rows = toy_rows(96, reward=True)
     config = replace(QUICK, objective="value-and-reward", epochs=10)
@@ -146,6 +148,7 @@ def test_value_and_reward_learn_different_things_of_the_same_step(base: Path, tm
     assert min(reward["ok!"], reward["no!"]) > max(reward["ok"], reward["no"]) + 0.2
 
 
+@pytest.mark.long
 def test_a_reward_label_that_is_missing_is_masked_and_one_that_is_nowhere_is_an_error(
     base: Path, tmp_path: Path
 ) -> None:

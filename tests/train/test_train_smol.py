@@ -173,6 +173,7 @@ def public_data(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("full", [False, True], ids=["lora", "full"])
 def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
     monkeypatch.setattr(script, "load_gguf", lambda file, **given: (decoder(context=2048), byte_tokenizer()))

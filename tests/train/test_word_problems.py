@@ -69,6 +69,7 @@ def test_the_real_split_shares_no_problem_between_parts() -> None:
     assert not find_overlaps([item.problem for item in parts.label], [item.problem for item in parts.imitate])
 
 
+@pytest.mark.long
 def test_every_stage_runs_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "load_gguf", lambda file, **given: (decoder(context=2048), byte_tokenizer()))
     common = [

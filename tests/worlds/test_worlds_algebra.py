@@ -150,6 +150,7 @@ def test_an_equation_is_read_as_sympy_reads_it_and_has_the_same_roots(left: str,
             assert {sympy.Rational(root.numerator, root.denominator) for root in roots} == rational
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(-3, 3), min_size=6, max_size=6))
 @settings(deadline=None, max_examples=50)
 def test_two_equations_mean_the_same_if_sympy_finds_the_same_solutions(numbers: list[int]) -> None:
@@ -162,6 +163,7 @@ def test_two_equations_mean_the_same_if_sympy_finds_the_same_solutions(numbers: 
     assert (keys[0] == keys[1]) == (solutions[0] == solutions[1])
 
 
+@pytest.mark.long
 def test_sympy_agrees_with_the_answers() -> None:
     x, y = sympy.symbols("x y")
     for each in WORLD.problems(40, seed=2):
@@ -180,6 +182,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.sampled_from([LINEAR, SYSTEM, QUADRATIC]), st.lists(STEPS, max_size=5))
 @settings(deadline=None)
 def test_any_text_has_a_class_or_a_reason_whatever_comes_after(of: Problem, lines: list[str]) -> None:
@@ -207,6 +210,7 @@ def test_the_same_seed_gives_the_same_problems_however_many_are_asked_for() -> N
     assert json.loads(json.dumps([p.meta for p in problems])) == [p.meta for p in problems]
 
 
+@pytest.mark.long
 def test_train_and_test_share_no_equations() -> None:
     small = AlgebraWorld(kinds=("linear",), max_root=4, max_coefficient=3)
     train, test = (

@@ -33,12 +33,14 @@ def test_it_is_a_policy_and_a_named_part() -> None:
         AlgebraPolicy(recover=-0.1)
 
 
+@pytest.mark.long
 def test_without_error_rates_every_step_is_right() -> None:
     for _, trajectory in WORLD.traces(FAULTLESS, 40, seed=1):
         assert set(WORLD.check(trajectory)) == {StepTruth.RIGHT} and trajectory.correct
         assert FAULTLESS.value(trajectory.prefix(0)) == 1
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=25)
 def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(seed: int) -> None:
@@ -62,6 +64,7 @@ def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(se
     assert all(WORLD.check(trajectory)[i] is StepTruth.WRONG for i in errors)
 
 
+@pytest.mark.long
 def test_default_difficulty_is_as_documented() -> None:
     values: dict[str, list[float]] = {}
     for problem in WORLD.problems(40, seed=7, split="test"):
@@ -71,6 +74,7 @@ def test_default_difficulty_is_as_documented() -> None:
     assert means["system"] > 0.45 and means["quadratic"] < 0.8
 
 
+@pytest.mark.long
 def test_it_makes_every_kind_of_error_it_names() -> None:
     kinds: set[str] = set()
     rng = Random(0)

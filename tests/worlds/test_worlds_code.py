@@ -260,12 +260,14 @@ def test_every_family_has_passing_references_and_a_small_grammar(family: str) ->
         json.dumps(problem.meta)
 
 
+@pytest.mark.long
 def test_all_kinds_of_mistakes_occur() -> None:
     slots = [slot for problem in WORLD.problems(60, seed=2) for slot in task_of(problem).slots]
     found = {kind for slot in slots for kind in slot.wrong} | {"missing" for slot in slots if slot.omittable}
     assert found == set(KINDS)
 
 
+@pytest.mark.long
 def test_traces_come_graded_and_the_common_grader_agrees() -> None:
     policy = CodePolicy()
     pairs = list(WORLD.traces(policy, 70, seed=5))

@@ -46,6 +46,7 @@ def test_it_is_a_policy_and_a_named_part() -> None:
     assert policy.name != POLICY.name and "recover=0.5" in policy.name
 
 
+@pytest.mark.long
 def test_without_mistakes_every_line_is_the_reference() -> None:
     for problem, trajectory in WORLD.traces(FAULTLESS, 40, seed=1):
         assert [step.text for step in trajectory.steps[:-1]] == problem.meta["program"]
@@ -85,6 +86,7 @@ def test_a_trap_is_one_mistake_that_most_writers_make() -> None:
     assert policy.value(WORLD.prefix(SUM)) == 1
 
 
+@pytest.mark.long
 def test_in_some_problems_the_vote_is_wrong_and_only_where_there_is_a_trap() -> None:
     problems = CodeWorld(trap_rate=0.5).problems(40, seed=1)
     trapped = CodePolicy(0, 0, 0, 0, 0, trap=0.65)  # nothing else goes wrong: few programs to run
@@ -112,6 +114,7 @@ def recursive(policy: CodePolicy, problem: Problem, state: State) -> float:
     return sum(p * recursive(policy, problem, then) for p, then in after)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("problem", [SUM, DIGITS])
 def test_the_value_is_the_mean_over_the_moves_as_the_reader_places_them(problem: Problem) -> None:
     assert CLUMSY.value(WORLD.prefix(problem)) == pytest.approx(recursive(CLUMSY, problem, START), abs=1e-12)
@@ -130,6 +133,7 @@ PREFIXES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PREFIXES)
 def test_the_value_agrees_with_sampled_text(name: str) -> None:
     problem, lines = PREFIXES[name]
@@ -141,6 +145,7 @@ def test_the_value_agrees_with_sampled_text(name: str) -> None:
     assert abs(hits - 1500 * value) < 5 * math.sqrt(1500 * value * (1 - value))
 
 
+@pytest.mark.long
 def test_the_mean_value_of_empty_prefixes_is_the_mean_outcome() -> None:
     pairs = list(WORLD.traces(POLICY, 50, seed=11))
     values = [POLICY.value(WORLD.prefix(problem)) for problem, _ in pairs]
@@ -149,6 +154,7 @@ def test_the_mean_value_of_empty_prefixes_is_the_mean_outcome() -> None:
     assert 0.4 < sum(values) / len(values) < 0.65 and min(values) < 0.3 and max(values) > 0.75
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000))
 @example(1671)
 @settings(deadline=None, max_examples=25)
@@ -180,6 +186,7 @@ def test_a_right_line_is_the_error_where_only_another_mistake_could_have_mended_
     assert WORLD.first_error(prefix(problem, *lines)) == 3
 
 
+@pytest.mark.long
 def test_after_the_answer_the_value_is_the_outcome() -> None:
     for _, trajectory in WORLD.traces(CLUMSY, 30, seed=2):
         assert CLUMSY.value(trajectory) == float(trajectory.correct is True)
@@ -234,6 +241,7 @@ def test_broken_text_is_worth_nothing_and_the_writer_still_ends() -> None:
     assert POLICY.answers(start) == pytest.approx({"[error, error, error]": 1.0})
 
 
+@pytest.mark.long
 def test_monte_carlo_estimates_the_exact_values() -> None:
     traces = [trajectory for _, trajectory in WORLD.traces(CLUMSY, 4, seed=4)]
     labels = MonteCarlo(CLUMSY, 200, params=SamplingParams(seed=1)).judge(traces)

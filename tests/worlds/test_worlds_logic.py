@@ -133,6 +133,7 @@ def as_z3(literal: Literal) -> z3.BoolRef:
     return atom if literal.positive else z3.Not(atom)
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000), st.data())
 @settings(deadline=None, max_examples=25)
 def test_what_follows_is_what_z3_says_follows(seed: int, data: st.DataObject) -> None:
@@ -149,6 +150,7 @@ def test_what_follows_is_what_z3_says_follows(seed: int, data: st.DataObject) ->
             assert knowledge.entails(literal) == (solver.check(z3.Not(as_z3(literal))) == z3.unsat), literal
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_the_answer_is_what_z3_says(seed: int) -> None:
     for problem in WORLD.problems(6, seed):
@@ -175,6 +177,7 @@ def as_formula(rule: Rule) -> Formula:
     return formula
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_rule_follows_if_it_follows_in_first_order_logic(seed: int) -> None:
     theory, _ = logic_of(LogicWorld(max_depth=2, max_distractors=2).problems(1, seed)[0])
@@ -189,6 +192,7 @@ def test_a_rule_follows_if_it_follows_in_first_order_logic(seed: int) -> None:
     assert True in verdicts.values() and False in verdicts.values()
 
 
+@pytest.mark.long
 def test_every_wording_of_a_rule_is_read_as_that_rule() -> None:
     for problem in WORLD.problems(30, seed=1):
         for rule in logic_of(problem)[0].rules:
@@ -202,6 +206,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(STEPS, max_size=6))
 @settings(deadline=None)
 def test_any_text_has_a_class_or_a_reason_whatever_comes_after(lines: list[str]) -> None:
@@ -238,6 +243,7 @@ def test_the_same_seed_gives_the_same_problems_however_many_are_asked_for() -> N
     assert kinds == {"true", "false", "unknown", "choose"}
 
 
+@pytest.mark.long
 def test_train_and_test_share_no_problem() -> None:
     small = LogicWorld(max_depth=2, two_premises=0, max_distractors=2)
     train, test = (
@@ -270,6 +276,7 @@ def test_traces_come_graded_and_by_seed() -> None:
         assert trajectory.correct is (trajectory.answer == problem.answer)
 
 
+@pytest.mark.long
 def test_the_room_is_imported_without_solvers() -> None:
     code = "import sys, footfall.worlds; sys.exit(bool({'torch', 'z3', 'sympy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

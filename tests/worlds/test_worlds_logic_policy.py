@@ -32,12 +32,14 @@ def test_it_is_a_policy_and_a_named_part() -> None:
         LogicPolicy(recover=-0.1)
 
 
+@pytest.mark.long
 def test_without_error_rates_every_step_is_right() -> None:
     for _, trajectory in WORLD.traces(FAULTLESS, 40, seed=1):
         assert set(WORLD.check(trajectory)) == {StepTruth.RIGHT} and trajectory.correct
         assert FAULTLESS.value(trajectory.prefix(0)) == 1
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=30)
 def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(seed: int) -> None:
@@ -60,6 +62,7 @@ def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(se
     assert all(WORLD.check(trajectory)[i] is StepTruth.WRONG for i in errors)
 
 
+@pytest.mark.long
 def test_default_difficulty_is_as_documented() -> None:
     world = LogicWorld()
     values = [POLICY.value(world.prefix(problem)) for problem in world.problems(25, seed=7, split="test")]

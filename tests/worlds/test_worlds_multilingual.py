@@ -177,6 +177,7 @@ def test_numbers_are_compared_with_their_separators_normalised(source: str, targ
     assert same_numbers(source, target) is same
 
 
+@pytest.mark.long
 @given(st.lists(st.text("0123456789 +-*/=.,Antwort ist:\\boxed{}答案是Ответ\n", max_size=30), max_size=4))
 @settings(deadline=None)
 def test_any_text_has_a_class(lines: list[str]) -> None:

@@ -34,6 +34,7 @@ def test_it_is_a_policy_and_a_named_part() -> None:
     assert policy.name != POLICY.name and "recover=0.5" in policy.name
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=40)
 def test_without_error_rates_every_step_is_right(seed: int) -> None:
@@ -72,6 +73,7 @@ def test_each_step_holds_one_equation_and_the_last_one_the_answer() -> None:
         assert re.fullmatch(r"The answer is -?\d+\.", last)
 
 
+@pytest.mark.long
 def test_wordings_vary_and_do_not_depend_on_being_right() -> None:
     traces = [t for _, t in WORLD.traces(CLUMSY, 1500, seed=2)]
     frames: dict[StepTruth, set[str]] = {truth: set() for truth in StepTruth}
@@ -144,6 +146,7 @@ def test_rates_that_are_no_probabilities_are_refused() -> None:
         ArithmeticPolicy(recover=-0.1)
 
 
+@pytest.mark.long
 def test_default_difficulty_is_as_documented() -> None:
     world = ArithmeticWorld()
     problems = world.problems(600, seed=7, split="test")

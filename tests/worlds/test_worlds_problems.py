@@ -120,6 +120,7 @@ def test_the_world_is_a_named_part() -> None:
     assert create("world", "arithmetic", max_ops=3) == ArithmeticWorld(max_ops=3)
 
 
+@pytest.mark.long
 def test_worlds_are_imported_without_torch() -> None:
     code = "import sys, footfall.worlds; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -63,6 +63,7 @@ def simulate(writer: MoveWriter[Any], state: Any, n: int) -> int:
     return hits
 
 
+@pytest.mark.long
 def test_the_value_agrees_with_simulated_completions(kit: Kit) -> None:
     for prefix in kit.prefixes():
         writer = kit.clumsy.writer(prefix.problem)
@@ -70,6 +71,7 @@ def test_the_value_agrees_with_simulated_completions(kit: Kit) -> None:
         assert sigmas(hits, 2000, kit.clumsy.value(prefix)) < 5
 
 
+@pytest.mark.long
 def test_the_value_agrees_with_sampled_text(kit: Kit) -> None:
     for prefix in kit.prefixes()[: kit.sampled]:
         (completions,) = kit.clumsy.sample([prefix], 500)

@@ -83,6 +83,7 @@ def test_the_value_agrees_with_100000_simulated_completions(name: str) -> None:
     assert sigmas(hits, each, POLICY.value(prefix)) < 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PREFIXES)
 def test_the_value_agrees_with_sampled_text(name: str) -> None:
     prefix = prefix_of(name)
@@ -116,6 +117,7 @@ def test_the_value_of_any_state_is_the_mean_over_its_moves(seed: int, value: int
     assert CLUMSY.value(WORLD.prefix(problem)) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.long
 def test_the_value_of_the_empty_prefix_is_the_mean_outcome_over_problems() -> None:
     pairs = list(WORLD.traces(POLICY, 1500, seed=11))
     values = [POLICY.value(WORLD.prefix(problem)) for problem, _ in pairs]
@@ -123,6 +125,7 @@ def test_the_value_of_the_empty_prefix_is_the_mean_outcome_over_problems() -> No
     assert abs(sum(t.correct is True for _, t in pairs) - sum(values)) < 5 * spread
 
 
+@pytest.mark.long
 def test_after_the_answer_the_value_is_the_outcome() -> None:
     for problem, trajectory in WORLD.traces(CLUMSY, 100, seed=1):
         assert CLUMSY.value(trajectory) == float(trajectory.answer == problem.answer)
