@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
+from footfall import formats
 from footfall.images import MOST_BYTES, pinned
 from footfall.types import Problem, Trajectory, image_name
 
@@ -47,3 +49,18 @@ def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:
         stream.truncate(MOST_BYTES + 1)
     with pytest.raises(ValueError, match="at most"):
         pinned("huge.png", tmp_path)
+
+
+def test_readers_name_images_that_lie_beside_the_file_by_their_content(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PIXELS)
+    row = {"problem": {"prompt": "?", "images": ["a.png", "b.png"]}, "steps": [{"text": "x", "images": ["a.png"]}]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    ((trace, _),) = formats.read(tmp_path / "rows.jsonl")
+    assert [image_name(i) for i in trace.problem.images] == [NAME, "b.png"] and image_name(
+        trace.steps[0].images[0]
+    ) == NAME
+    (tmp_path / "problems.jsonl").write_text(json.dumps({"prompt": "?", "images": ["a.png"]}) + "\n")
+    (problem,) = formats.read_problems(tmp_path / "problems.jsonl")
+    assert image_name(problem.images[0]) == NAME
+    formats.write_parquet(tmp_path / "rows.parquet", [trace], "trajectory")
+    assert formats.read(tmp_path / "rows.parquet")[0].trajectory == trace

@@ -20,14 +20,14 @@ MOST_BYTES = 64 << 20
 """Of one image; what is larger is refused."""
 
 
-def pinned(reference: str, folder: str | os.PathLike[str]) -> str:
+def pinned(reference: str, folder: str | os.PathLike[str] | None) -> str:
     """The reference with the content's hash behind it, where the content is at hand: a file under `folder`, or a `data:` URL.
 
-    A path that leads out of the folder is not followed: the data that names it is not trusted.
+    A path that leads out of the folder is not followed: the data that names it is not trusted. `None`: there is no folder.
     """
     if IMAGE_HASH in reference:
         return reference
-    content = _inline(reference) if reference.startswith("data:") else _file(reference, Path(folder))
+    content = _inline(reference) if reference.startswith("data:") else _file(reference, folder)
     return reference if content is None else f"{reference}{IMAGE_HASH}{hashlib.sha256(content).hexdigest()}"
 
 
@@ -43,8 +43,10 @@ def _inline(reference: str) -> bytes | None:
         raise ValueError(f"the image {reference[:40]}… is no base64: {error}") from error
 
 
-def _file(reference: str, folder: Path) -> bytes | None:
-    root = folder.resolve()
+def _file(reference: str, folder: str | os.PathLike[str] | None) -> bytes | None:
+    if folder is None:
+        return None
+    root = Path(folder).resolve()
     try:
         path = (root / reference).resolve()
         if not path.is_relative_to(root) or not path.is_file():

@@ -13,8 +13,9 @@ from footfall.formats.math_aps import read_tree
 from footfall.formats.parquet import parquet_kind, read_parquet
 from footfall.formats.records import Fields, FormatError
 from footfall.formats.rows import Format
+from footfall.images import pinned
 from footfall.registry import create, parts
-from footfall.types import Judged, Problem, Tree
+from footfall.types import Judged, Problem, Trajectory, Tree
 
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
@@ -44,7 +45,29 @@ def iter_read(
         chosen = None if format == "auto" else format_named(format)
         rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad)
     for row in rows:
-        yield names.unique(row)
+        yield names.unique(row._replace(trajectory=_pinned_trace(row.trajectory, source)))
+
+
+def _pinned_trace(trajectory: Trajectory, source: Source) -> Trajectory:
+    """The trace with its images named by their content, where they lie beside the file."""
+    problem = _pinned_problem(trajectory.problem, source)
+    if not any(step.images for step in trajectory.steps):
+        return trajectory if problem is trajectory.problem else replace(trajectory, problem=problem)
+    steps = tuple(replace(step, images=_pinned(step.images, source)) for step in trajectory.steps)
+    return replace(trajectory, problem=problem, steps=steps)
+
+
+def _pinned_problem(problem: Problem, source: Source) -> Problem:
+    return replace(problem, images=_pinned(problem.images, source)) if problem.images else problem
+
+
+def _pinned(images: Iterable[str], source: Source) -> tuple[str, ...]:
+    named = isinstance(source, str | os.PathLike) and source != "-"
+    folder = Path(source).parent if named else None  # type: ignore[arg-type]
+    try:
+        return tuple(pinned(reference, folder) for reference in images)
+    except ValueError as error:
+        raise FormatError(str(source), "an image", got=str(error)) from error
 
 
 def _rows(
@@ -163,7 +186,7 @@ def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecor
     else:
         found = [row.trajectory.problem for row in _rows(source, _problem_format, line_limit, bad)]
     known: dict[str, Problem] = {}
-    for problem in found:
+    for problem in (_pinned_problem(each, source) for each in found):
         name, number = problem.id, 1
         while name in known and known[name] != replace(problem, id=name):
             number += 1
