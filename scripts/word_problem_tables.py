@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from footfall.studies.tables import markdown
+from footfall.studies.report import markdown
 from scripts.word_problem_data import SETS
 from scripts.word_problem_search import METHODS
 from scripts.word_problems import LABELS

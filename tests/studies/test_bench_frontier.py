@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.studies.frontier import advised, beats, cheapest_as_good, clearly_better, ties
-from footfall.studies.tables import equals, folded, how_sure
+from footfall.studies.report import equals, folded, how_sure
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,20 +21,9 @@ from footfall.registry import create
 from footfall.simulate.noisy import noisy
 from footfall.store import Run
 from footfall.studies import labels
-from footfall.studies.frontier import clearly_better, picks_of
-from footfall.studies.label_figures import FIGURES, Known, measure, measure_own, per_1000
-from footfall.studies.label_report import (
-    LABELS,
-    LEVELS,
-    advice,
-    better_critics,
-    chart,
-    charts,
-    checkers,
-    costs_page,
-    rows,
-)
-from footfall.studies.label_report import measured as measured_points
+from footfall.studies.frontier import clearly_better, frontier, picks_of
+from footfall.studies.frontier import measured as measured_points
+from footfall.studies.label_report import LABELS, LEVELS, advice, better_critics, chart, checkers
 from footfall.studies.label_rows import ROWS, chosen, known_rows, lacks, unmeasured
 from footfall.studies.label_setting import (
     Critiqued,
@@ -46,7 +35,7 @@ from footfall.studies.label_setting import (
     grounded_trees,
     in_turn,
 )
-from footfall.studies.labels import LabelCosts, Plan, Point, World, frontier
+from footfall.studies.labels import FIGURES, Known, LabelCosts, Plan, Point, World, measure, measure_own, per_1000
 from footfall.study_rows import StudyRow
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
@@ -237,7 +226,7 @@ def test_every_method_is_in_a_chart_what_is_free_as_a_dashed_level() -> None:
         point("grounded-tree", 30, 0.7, 0.7, kind="own traces"),
         point("hrm-tree", 60, 0.7, 0.7, kind="own traces"),
     ]
-    found = charts(
+    found = LABELS.charts(
         on_worlds(w=[point("paid", 20, 0.6, 0.6), *free, *trees, point("critic", 9, 0.5, 0.5, kind="stand-in")])
     )
     assert list(found) == ["label_costs-w.svg", "label_costs-w-critics.svg", "label_costs-w-own.svg"]
@@ -249,9 +238,9 @@ def test_every_method_is_in_a_chart_what_is_free_as_a_dashed_level() -> None:
 def test_a_chart_draws_what_there_is() -> None:
     trees = point("grounded-tree", 30, 0.7, 0.7, kind="own traces")
     assert "grounded-tree" in names_in(chart(on_worlds(w=[trees]), "w"))
-    assert list(charts(on_worlds(w=[trees]))) == ["label_costs-w-own.svg"]
+    assert list(LABELS.charts(on_worlds(w=[trees]))) == ["label_costs-w-own.svg"]
     assert "formal" in names_in(chart(on_worlds(w=[point("formal", 0, 1.0, 1.0, kind="reference")]), "w"))
-    assert "hrm-tree" in costs_page(on_worlds(w=[replace(trees, method="hrm-tree")]))
+    assert "hrm-tree" in LABELS.page(on_worlds(w=[replace(trees, method="hrm-tree")]))
 
 
 @pytest.fixture(scope="module")
@@ -303,14 +292,14 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts
     assert json.loads(json.dumps(again.to_dict())) == written
     ElementTree.fromstring(chart(again, "arithmetic"))
     assert chart(again, "arithmetic") == chart(LabelCosts.from_dict(written), "arithmetic")
-    assert list(charts(again)) == ["label_costs-arithmetic.svg", "label_costs-arithmetic-critics.svg"]
+    assert list(LABELS.charts(again)) == ["label_costs-arithmetic.svg", "label_costs-arithmetic-critics.svg"]
     critics = ElementTree.tostring(
-        ElementTree.fromstring(charts(again)["label_costs-arithmetic-critics.svg"]), "unicode"
+        ElementTree.fromstring(LABELS.charts(again)["label_costs-arithmetic-critics.svg"]), "unicode"
     )
     assert "critic-10" in critics and "best measured" in critics and "monte-carlo" not in critics
-    page = costs_page(again)
+    page = LABELS.page(again)
     assert "omegaprm" in page and "does not apply" in page
-    assert len(rows(again.points)) == len(again.points)
+    assert len(LABELS.rows(again.points)) == len(again.points)
     said = advice(again)
     assert "\n" not in said and all(level in said for level in LEVELS)
 
@@ -485,7 +474,7 @@ def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     text = (ROOT / "docs" / "label_costs.md").read_text(encoding="utf-8")
     assert write_tables.written(text) == text, "run: python -m scripts.write_tables"
     assert advice(stored) in text
-    for file, drawn in charts(stored).items():
+    for file, drawn in LABELS.charts(stored).items():
         told = "run: python -m scripts.write_tables"
         assert (ROOT / "docs" / file).read_text(encoding="utf-8") == drawn + "\n", told
     for one in stored.points:

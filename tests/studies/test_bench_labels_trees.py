@@ -11,7 +11,6 @@ from footfall.label.edu_prm import EntropyTrees, TokenWriter
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.store import Run
-from footfall.studies.label_figures import Known, measure_own
 from footfall.studies.label_report import LABELS
 from footfall.studies.label_rows import known_rows, make_labeller
 from footfall.studies.label_setting import Setting
@@ -24,7 +23,7 @@ from footfall.studies.label_trees import (
     full_trees,
     search_trees,
 )
-from footfall.studies.labels import Plan
+from footfall.studies.labels import Known, Plan, measure_own
 from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.likelihood import next_steps, word_logprobs

@@ -19,10 +19,10 @@ from footfall.search import BestOf, Searcher
 from footfall.simulate.priced import Priced, Reader, tokens_of_text
 from footfall.store import Run
 from footfall.studies import search_judges
-from footfall.studies.frontier import cheapest_as_good
-from footfall.studies.search import Plan, Point, SearchCosts, SearchSite, World, frontier
+from footfall.studies.frontier import cheapest_as_good, frontier
+from footfall.studies.search import Plan, Point, SearchCosts, SearchSite, World
 from footfall.studies.search_judges import NOISE, WAYS, Finished, PrmSetting, exact, noisy, solution_auc, step_auc
-from footfall.studies.search_report import LEVELS, SEARCH, advice, chart, costs_page, pick_rows, picks, prm_rows, rows
+from footfall.studies.search_report import LEVELS, SEARCH, advice, chart, pick_rows, prm_rows
 from footfall.studies.search_rows import ROWS, SINGLE, chosen, make_method, unmeasured
 from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Problem, Step, Trajectory
@@ -165,7 +165,7 @@ def test_the_frontier_and_the_choice_by_rule() -> None:
     assert cheapest_as_good(points, 5) is None
     worlds = {"w/exact": World("scripted", 0.5, 10.0)}
     costs = SearchCosts(replace(SMALL, judges=("exact",)), worlds, points, {}, {})
-    assert [(one.level, one.point.method) for one in picks(costs)] == [
+    assert [(one.level, one.point.method) for one in costs.picks(LEVELS)] == [
         ("low", "noisy"), ("middle", "noisy"), ("high", "noisy"),
     ]  # fmt: skip
     said = advice(costs)
@@ -301,7 +301,7 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: SearchCost
     again = SearchCosts.from_dict(written)
     assert json.loads(json.dumps(again.to_dict())) == written
     ElementTree.fromstring(chart(again, "arithmetic", "exact"))
-    assert "beam-search" in costs_page(again) and len(rows(again.points)) == len(again.points)
+    assert "beam-search" in SEARCH.page(again) and len(SEARCH.rows(again.points)) == len(again.points)
     assert f"{', '.join(map(str, [*LEVELS.values()][:-1]))} or {LEVELS['high']} times one sample's tokens" in advice(
         again
     )
@@ -329,7 +329,7 @@ def test_the_trained_judge_is_the_same_after_a_stop_and_its_quality_is_told(
     with Run(tmp_path, "bench-search", {}) as run:
         before = SEARCH.run(plan, run)
     [told] = before.prms["arithmetic"]
-    assert 0 < told["step_auc"] < 1 and told["training_traces"] == 4 and "AUC of steps" in costs_page(before)
+    assert 0 < told["step_auc"] < 1 and told["training_traces"] == 4 and "AUC of steps" in SEARCH.page(before)
     weights = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model/*")}
     for path in [*tmp_path.rglob("quality.json"), *tmp_path.rglob("*early-rejection*.json")]:
         path.unlink()

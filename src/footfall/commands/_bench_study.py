@@ -18,8 +18,8 @@ from footfall.commands._values import check_values
 from footfall.reports.pages import write_page
 from footfall.store import write_json
 from footfall.studies.label_report import LABELS
+from footfall.studies.report import Study
 from footfall.studies.search_report import SEARCH
-from footfall.studies.study import Study
 
 _STUDIES: dict[str, Study[Any]] = {study.name: study for study in (LABELS, SEARCH)}
 _ELSEWHERE = ("docs", "workers")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
+from footfall.study_rows import Kind
 
 DIGITS = 6
 """Figures are rounded before they are compared: what is stored is what was compared."""
@@ -31,7 +33,39 @@ class Placed(Protocol):
         ...
 
 
+class Point(Placed, Protocol):
+    """A unit of a study over all seeds: a dataclass that also knows where it was measured and of what kind it is."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def setting(self) -> tuple[str, ...]: ...
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def frontier(self) -> bool: ...
+
+
 P = TypeVar("P", bound=Placed)
+Q = TypeVar("Q", bound=Point)
+
+
+def measured(points: Sequence[Q]) -> list[Q]:
+    """Those that may be advised."""
+    return [point for point in points if point.kind == "measured"]
+
+
+def frontier(points: Sequence[Q]) -> list[Q]:
+    """The points of one setting, marked: no measured point is at least as good and at most as dear (and not the same).
+
+    Stand-ins are held against measured methods but beat none of them, for their quality is assumed; references and methods
+    with traces of their own are not on it.
+    """
+    rivals = measured(points)
+    return [
+        replace(point, frontier=point.kind in ("measured", "stand-in") and not any(beats(r, point) for r in rivals))
+        for point in points
+    ]
 
 
 def beats(other: Placed, point: Placed) -> bool:

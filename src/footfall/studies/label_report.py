@@ -1,37 +1,22 @@
-"""Label costs for people: advice by rule, so that it cannot say what the figures do not; charts, tables, page and docs.
+"""Label costs for people: advice by rule, so that it cannot say what the figures do not; charts, and the words of the page.
 
-A budget is a multiple of what the trace itself cost to write, for tokens of one world are not those of another. Within
-a budget the best measured point is that with the highest first-error accuracy; advised is the cheapest point on the
-frontier that is not clearly worse: the 95% interval over seeds of best − point, the same traces for both, reaches zero.
-What a smaller budget has stays unless the best is clearly better, and nothing below its mean takes its place. A checker
-that proves or runs steps comes first, at the budgets where no measured point is clearly better.
+A budget is a multiple of what the trace itself cost to write. A checker that proves or runs steps comes first, at the budgets
+where no measured point is clearly better.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from markupsafe import Markup
 
 from footfall.reports.charts import Series, line_chart
-from footfall.reports.pages import Section, figure, paragraph, report, table
-from footfall.studies.frontier import Pick, clearly_better, picks_of
+from footfall.studies.frontier import Pick, clearly_better
 from footfall.studies.label_rows import known_rows
 from footfall.studies.labels import LabelCosts, LabelSite, Plan, Point, together
-from footfall.studies.study import Study
-from footfall.studies.tables import (
-    all_points,
-    dial_text,
-    frontier_table,
-    how_sure,
-    mark,
-    markdown,
-    percent,
-    pictures,
-    shown,
-    worlds_table,
-)
+from footfall.studies.report import Picture, Study, dial_text, how_sure, mark, markdown, percent, shown, worlds_table
 from footfall.study_rows import Kind
 
 LEVELS = {"low": 4, "middle": 16, "high": 64}
@@ -52,20 +37,6 @@ _VIEWS: dict[Kind, tuple[str, str]] = {
     "own traces": ("-own", "on traces that the method writes itself"),
 }
 """The charts of a world: what the name of the file ends in, and what is drawn. What is free is in the first."""
-
-
-def picks(costs: LabelCosts) -> list[Pick]:
-    """World by world, from the low budget to the high one, among the methods that are measured."""
-    return [
-        one
-        for setting in costs.settings()
-        for one in picks_of(measured(costs.of(*setting)), setting, costs.limits(setting, LEVELS))
-    ]
-
-
-def measured(points: Sequence[Point]) -> list[Point]:
-    """Those that may be advised."""
-    return [point for point in points if point.kind == "measured"]
 
 
 def checkers(costs: LabelCosts, found: Sequence[Pick]) -> dict[str, tuple[Point, list[str]]]:
@@ -92,7 +63,7 @@ def _named(point: Point) -> str:
 
 def advice(costs: LabelCosts) -> str:
     """One paragraph."""
-    found = picks(costs)
+    found = costs.picks(LEVELS)
     said = [*_checked(costs, found), _overall(found)]
     for name, world in costs.worlds.items():
         here = [one for one in found if one.world == name]
@@ -154,13 +125,17 @@ def _critics(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:
     return [f"{price} {what}: {'; '.join(parts)}."]
 
 
-def charts(costs: LabelCosts) -> dict[str, Markup]:
-    """Up to three charts a world by file name, beside `label_costs.json`: measured, assumed, and on traces of its own."""
-    return {_file(w, view): chart(costs, w, view) for w in costs.worlds for view in _drawn(costs, w)}
-
-
-def _file(world: str, view: Kind) -> str:
-    return f"label_costs-{world}{_VIEWS[view][0]}.svg"
+def _pictures(costs: LabelCosts, setting: tuple[str, ...]) -> list[Picture]:
+    """Up to three charts a world: measured, assumed, and on traces of its own."""
+    (world,) = setting
+    return [
+        Picture(
+            f"label_costs-{world}{end}.svg",
+            f"{world}: first-error accuracy against tokens a trace, {what}",
+            partial(chart, costs, world, view),
+        )
+        for view, (end, what) in ((view, _VIEWS[view]) for view in _drawn(costs, world))
+    ]
 
 
 def _drawn(costs: LabelCosts, world: str) -> list[Kind]:
@@ -215,13 +190,8 @@ def _line(slot: int, name: str, own: Sequence[Point], ends: tuple[float, float])
     return Series(name, [mark(own[0].accuracy, x) for x in ends], dashed=True, slot=slot)
 
 
-def rows(points: Sequence[Point], intervals: Sequence[str] = ("first_error",)) -> list[list[str]]:
-    """One row a point, in the columns of `HEAD`; these figures have their intervals with them."""
-    return [_row(point, intervals) for point in points]
-
-
-def _row(point: Point, intervals: Sequence[str] = ("first_error",)) -> list[str]:
-    figures = point.figures
+def _row(point: Point, full: bool = False) -> list[str]:
+    figures, intervals = point.figures, _INTERVALS if full else _INTERVALS[:1]
     shares = ("first_error", "said", "first_error_said", "step_accuracy", "later_accuracy", "coverage")
     return [
         point.method + (" *" if point.frontier else ""),
@@ -233,10 +203,9 @@ def _row(point: Point, intervals: Sequence[str] = ("first_error",)) -> list[str]
     ]
 
 
-def costs_page(costs: LabelCosts) -> str:
-    """The run's page: advice, then charts and table of each world."""
+def _facts(costs: LabelCosts) -> dict[str, str]:
     plan = costs.plan
-    facts = {
+    return {
         "worlds": ", ".join(costs.worlds),
         "traces": f"{plan.traces} a world and seed",
         "seeds": f"{plan.seeds} from {plan.first_seed} on",
@@ -245,15 +214,6 @@ def costs_page(costs: LabelCosts) -> str:
         "does not apply": "; ".join(f"{name}: {why}" for name, why in _nowhere(costs).items()),
         "not measured": ", ".join(costs.unmeasured),
     }
-    sections = []
-    for world in costs.worlds:
-        caption = "First errors named exactly, by generated tokens a trace."
-        drawn = [figure(chart(costs, world, view), caption) for view in _drawn(costs, world)]
-        told = table(HEAD, rows(costs.of(world), _INTERVALS), caption="* on the cost/quality frontier", text_columns=2)
-        sections.append(Section(world, [*drawn, told]))
-    said = [paragraph(advice(costs).replace("`", ""))]
-    question = "Which labelling method at which budget"
-    return report("Label costs", "Footfall bench: labels", question, facts, [Section("Advice", said), *sections])
 
 
 def _nowhere(costs: LabelCosts) -> dict[str, str]:
@@ -277,10 +237,6 @@ def _methods(costs: LabelCosts) -> str:
     return markdown(["method", "dial", "wrong below", "worlds", "kind"], body + absent, 5)
 
 
-def _cells(point: Point) -> list[str]:
-    return [point.kind, *_row(point, _INTERVALS)[1:]]
-
-
 def _own(costs: LabelCosts) -> str:
     """Methods that write their own traces."""
     own = [p for p in costs.points if p.kind == "own traces"]
@@ -294,22 +250,6 @@ def _worlds(costs: LabelCosts) -> str:
     )
 
 
-def _pictures(costs: LabelCosts) -> str:
-    return pictures({
-        _file(world, view): f"{world}: first-error accuracy against tokens a trace, {_VIEWS[view][1]}"
-        for world in costs.worlds
-        for view in _drawn(costs, world)
-    })  # fmt: skip
-
-
-def _told(costs: LabelCosts) -> list[str | list[list[str]]]:
-    """For a terminal."""
-    told: list[str | list[list[str]]] = []
-    for world in costs.worlds:
-        told += [f"{world}, * on the cost/quality frontier", [HEAD, *rows(costs.of(world))]]
-    return [*told, advice(costs)]
-
-
 def _left_out(costs: LabelCosts) -> dict[str, str]:
     return {
         **{f"{name} does not apply": next(iter(why.values())) for name, why in costs.lacking.items()},
@@ -319,25 +259,26 @@ def _left_out(costs: LabelCosts) -> dict[str, str]:
 
 LABELS = Study(
     name="labels",
+    docs="label_costs",
+    question="Which labelling method at which budget",
     plan=Plan,
     lists=("worlds", "methods"),
     numbers=("seeds", "traces", "price", "recover"),
     site=LabelSite,
     together=together,
     read=LabelCosts.from_dict,
-    docs="label_costs",
-    page=costs_page,
-    charts=charts,
-    shown=_told,
+    columns=("world",),
+    titled=str,
+    frontier="* on the cost/quality frontier",
+    head=HEAD,
+    row=_row,
+    kinds=True,
+    facts=_facts,
+    advice=advice,
+    caption="First errors named exactly, by generated tokens a trace.",
+    pictures=_pictures,
+    extras=lambda costs: [],
     left_out=_left_out,
-    blocks={
-        "label-costs-advice": lambda costs: advice(costs) + "\n",
-        "label-costs-charts": _pictures,
-        "label-costs-frontier": lambda costs: frontier_table(costs, ("world",), HEAD, _row),
-        "label-costs-all": lambda costs: all_points(costs, str, [*HEAD[:1], "kind", *HEAD[1:]], _cells, 3),
-        "label-costs-own": _own,
-        "label-costs-worlds": _worlds,
-        "label-costs-methods": _methods,
-    },
+    own_blocks={"own": _own, "worlds": _worlds, "methods": _methods},
 )
 """`footfall bench labels`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +22,7 @@ from footfall.search.refined_bon import Reviser
 from footfall.search.searcher import Searcher
 from footfall.search.state import Method
 from footfall.simulate.priced import Priced, Reader
-from footfall.studies.frontier import DIGITS, beats
+from footfall.studies.frontier import DIGITS, frontier
 from footfall.studies.search_judges import AGGREGATIONS, QUALITIES, TRACES, PrmSetting, exact, noisy, quality, trained
 from footfall.studies.search_rows import SINGLE, chosen, make_method, unmeasured
 from footfall.studies.study import (
@@ -197,11 +197,6 @@ def _point_json(point: Point) -> dict[str, Any]:
 def _read_point(given: Mapping[str, Any], seeds: int) -> Point:
     plain = {name: value for name, value in given.items() if name != "accuracy"}
     return Point(**{**plain, "right": tuple(map(int, given["right"])), "seeds": seeds})
-
-
-def frontier(points: Sequence[Point]) -> list[Point]:
-    """The points of one world and judge, marked: no other is at least as accurate for no more tokens."""
-    return [replace(point, frontier=not any(beats(other, point) for other in points)) for point in points]
 
 
 @dataclass

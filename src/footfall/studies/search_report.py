@@ -1,14 +1,13 @@
-"""Search costs for people: advice by rule, so that it cannot say what the figures do not; charts, tables, page and docs.
+"""Search costs for people: advice by rule, so that it cannot say what the figures do not; charts, and the words of the page.
 
-A budget is a multiple of what one sample of the world's policy costs. Within it the best point is that with the highest
-accuracy; advised is the cheapest point on the frontier that is not clearly worse: the 95% interval of best − point, paired by
-problem, reaches zero. What a smaller budget has stays unless the best is clearly better, and nothing below its mean takes its
-place. An advised single sample says that search did not pay. Worlds whose PRM hardly tells steps apart are summed up alone.
+A budget is a multiple of what one sample of the world's policy costs. An advised single sample says that search did not pay.
+Worlds whose PRM hardly tells steps apart are summed up alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -16,23 +15,11 @@ from markupsafe import Markup
 
 from footfall.reports.charts import Point as Mark
 from footfall.reports.charts import Series, line_chart
-from footfall.reports.pages import Section, figure, paragraph, report, table
-from footfall.studies.frontier import Pick, cheapest_as_good, clearly_better, picks_of
+from footfall.studies.frontier import Pick, cheapest_as_good, clearly_better
+from footfall.studies.report import Extra, Picture, Study, dial_text, how_sure, markdown, percent, shown, worlds_table
 from footfall.studies.search import PRM, Plan, Point, SearchCosts, SearchSite, together
 from footfall.studies.search_judges import AGGREGATIONS, NOISE
 from footfall.studies.search_rows import SINGLE, all_rows
-from footfall.studies.study import Study
-from footfall.studies.tables import (
-    all_points,
-    dial_text,
-    frontier_table,
-    how_sure,
-    markdown,
-    percent,
-    pictures,
-    shown,
-    worlds_table,
-)
 
 LEVELS = {"low": 8, "middle": 32, "high": 128}
 """Budgets in samples."""
@@ -55,15 +42,6 @@ class _Kind(NamedTuple):
 
     opening: str
     found: list[Pick]
-
-
-def picks(costs: SearchCosts) -> list[Pick]:
-    """World by world and judge by judge, from the low budget to the high one."""
-    return [
-        one
-        for setting in costs.settings()
-        for one in picks_of(costs.of(*setting), setting, costs.limits(setting, LEVELS))
-    ]
 
 
 def judge_pays(costs: SearchCosts, one: Pick) -> bool:
@@ -89,7 +67,7 @@ def advice(costs: SearchCosts) -> str:
 
 def _kinds(costs: SearchCosts) -> list[_Kind]:
     """One a judge; two for trained PRMs: worlds where they tell steps apart, and worlds where they hardly do."""
-    found = picks(costs)
+    found = costs.picks(LEVELS)
     kinds = []
     for judge in dict.fromkeys(judge for _, judge in costs.settings()):
         own = [one for one in found if _judge_of(one) == judge]
@@ -169,11 +147,6 @@ def _listed(names: Sequence[str], last: str) -> str:
     return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def chart_file(world: str, judge: str) -> str:
-    """The name of a chart beside `search_costs.json`."""
-    return f"search_costs-{world}-{judge}.svg"
-
-
 def chart(costs: SearchCosts, world: str, judge: str) -> Markup:
     """Accuracy against tokens a problem, one line a method; dashed if it uses no judge. Bands would hide the lines."""
     points = costs.of(world, judge)
@@ -193,12 +166,16 @@ def chart(costs: SearchCosts, world: str, judge: str) -> Markup:
     )  # fmt: skip
 
 
-def rows(points: Sequence[Point]) -> list[list[str]]:
-    """One row a point, in the columns of `HEAD`."""
-    return [_row(point) for point in points]
+def _pictures(costs: SearchCosts, setting: tuple[str, ...]) -> list[Picture]:
+    shows = f"{_titled(*setting)}: accuracy against tokens a problem"
+    return [Picture(f"search_costs-{'-'.join(setting)}.svg", shows, partial(chart, costs, *setting))]
 
 
-def _row(point: Point) -> list[str]:
+def _titled(world: str, judge: str) -> str:
+    return f"{world}, {judge} judge"
+
+
+def _row(point: Point, full: bool = False) -> list[str]:
     return [
         point.method + (" *" if point.frontier else ""),
         dial_text(point),
@@ -208,10 +185,9 @@ def _row(point: Point) -> list[str]:
     ]
 
 
-def costs_page(costs: SearchCosts) -> str:
-    """The run's page: advice, then chart and table of each world and judge."""
+def _facts(costs: SearchCosts) -> dict[str, str]:
     plan = costs.plan
-    facts = {
+    return {
         "worlds": ", ".join(plan.worlds),
         "judges": ", ".join(plan.judges),
         "problems": f"{plan.problems} a world and seed",
@@ -220,24 +196,24 @@ def costs_page(costs: SearchCosts) -> str:
         "intervals": "95%, Wilson's over the problems of all seeds; with the PRM, one for each seed, over seeds too",
         "not measured": ", ".join(costs.unmeasured),
     }
-    told = table(PICK_HEAD, pick_rows(costs), caption=certainty(costs), text_columns=len(PICK_HEAD))
-    said = [paragraph(advice(costs).replace("`", "")), told]
-    sections = []
-    if costs.prms:
-        told = table(PRM_HEAD, prm_rows(costs), caption="mean over seeds (lowest to highest), on held-out traces")
-        sections.append(Section("How good the trained PRMs are", [told]))
-    for world, judge in costs.settings():
-        drawn = figure(chart(costs, world, judge), "Problems answered right, by tokens a problem.")
-        told = table(HEAD, rows(costs.of(world, judge)), caption="* on the cost/accuracy frontier", text_columns=2)
-        sections.append(Section(f"{world}, {judge} judge", [drawn, told]))
-    question = "Which search method at which budget"
-    return report("Search costs", "Footfall bench: search", question, facts, [Section("Advice", said), *sections])
+
+
+def _extras(costs: SearchCosts) -> list[Extra]:
+    """What is advised, and how good the PRMs are."""
+    picked = Extra(PICK_HEAD, pick_rows(costs), certainty(costs), len(PICK_HEAD))
+    if not costs.prms:
+        return [picked]
+    prms = Extra(
+        PRM_HEAD, prm_rows(costs), "mean over seeds (lowest to highest), on held-out traces", 1,
+        title="How good the trained PRMs are", opening="how good the trained PRMs are on held-out traces, mean over seeds",
+    )  # fmt: skip
+    return [prms, picked]
 
 
 def pick_rows(costs: SearchCosts) -> list[list[str]]:
     """What is advised for each world, judge and budget, in the columns of `PICK_HEAD`; budgets that agree share a row."""
     same: dict[tuple[str, ...], list[str]] = {}
-    for one in picks(costs):
+    for one in costs.picks(LEVELS):
         judge = _judge_of(one) if _judge_of(one) != PRM else f"{PRM}, AUC {_number(costs.step_auc(one.world))}"
         best = "the same" if one.best is one.point else _place(one.best)
         helps = "clearly" if judge_pays(costs, one) else "no"
@@ -310,55 +286,34 @@ def _worlds(costs: SearchCosts) -> str:
     )
 
 
-def charts(costs: SearchCosts) -> dict[str, Markup]:
-    """One a world and judge, by file name."""
-    return {chart_file(world, judge): chart(costs, world, judge) for world, judge in costs.settings()}
-
-
-def _pictures(costs: SearchCosts) -> str:
-    return pictures({
-        chart_file(world, judge): f"{world}, {judge} judge: accuracy against tokens a problem"
-        for world, judge in costs.settings()
-    })  # fmt: skip
-
-
-def _named(world: str, judge: str) -> str:
-    return f"{world}, {judge} judge"
-
-
-def _told(costs: SearchCosts) -> list[str | list[list[str]]]:
-    """For a terminal."""
-    told: list[str | list[list[str]]] = []
-    for setting in costs.settings():
-        told += [f"{_named(*setting)}, * on the cost/accuracy frontier", [HEAD, *rows(costs.of(*setting))]]
-    if costs.prms:
-        told += ["how good the trained PRMs are on held-out traces, mean over seeds", [PRM_HEAD, *prm_rows(costs)]]
-    return [*told, advice(costs), [PICK_HEAD, *pick_rows(costs)], certainty(costs)]
-
-
 SEARCH = Study(
     name="search",
+    docs="search_costs",
+    question="Which search method at which budget",
     plan=Plan,
     lists=("worlds", "judges", "methods"),
     numbers=("seeds", "problems", "most", "reread", "prm_traces"),
     site=SearchSite,
     together=together,
     read=SearchCosts.from_dict,
-    docs="search_costs",
-    page=costs_page,
-    charts=charts,
-    shown=_told,
+    columns=("world", "judge"),
+    titled=_titled,
+    frontier="* on the cost/accuracy frontier",
+    head=HEAD,
+    row=_row,
+    kinds=False,
+    facts=_facts,
+    advice=advice,
+    caption="Problems answered right, by tokens a problem.",
+    pictures=_pictures,
+    extras=_extras,
     left_out=lambda costs: {f"{name} not measured": why for name, why in costs.unmeasured.items()},
-    blocks={
-        "search-costs-advice": lambda costs: advice(costs) + "\n",
-        "search-costs-picks": _picks,
-        "search-costs-charts": _pictures,
-        "search-costs-frontier": lambda costs: frontier_table(costs, ("world", "judge"), HEAD, _row),
-        "search-costs-all": lambda costs: all_points(costs, _named, HEAD, lambda point: _row(point)[1:], 2),
-        "search-costs-worlds": _worlds,
-        "search-costs-judges": _judges,
-        "search-costs-prms": lambda costs: markdown(PRM_HEAD, prm_rows(costs), 1),
-        "search-costs-methods": _methods,
+    own_blocks={
+        "picks": _picks,
+        "worlds": _worlds,
+        "judges": _judges,
+        "prms": lambda costs: markdown(PRM_HEAD, prm_rows(costs), 1),
+        "methods": _methods,
     },
 )
 """`footfall bench search`."""

@@ -1,8 +1,7 @@
-"""One study: method x budget x world x seed -> points -> frontier -> advice -> page.
+"""What is measured in a study: method x budget x world x seed -> points with their frontier (`report` has the rest).
 
 A unit is one method at one budget, measured in one setting (a world, and the judge where there are several) under one seed. Its
-figures are a small file in the run's folder, made whole or not at all, so a run that was killed goes on where it stopped. What
-differs between studies is what a `Site` measures, and the words of the report.
+figures are a small file in the run's folder, made whole or not at all, so a run that was killed goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -13,16 +12,17 @@ import multiprocessing
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.progress import Progress
 from footfall.registry import load
-from footfall.store import Run, write_json
-from footfall.studies.frontier import DIGITS, Placed
-from footfall.study_rows import Kind, StudyRow
+from footfall.store import write_json
+from footfall.studies.frontier import DIGITS, Pick, Point, measured, picks_of
+from footfall.study_rows import StudyRow
 
 DEFAULT_WORLDS = ("arithmetic", "logic", "algebra", "code")
 Place = tuple[tuple[str, ...], int]
@@ -35,17 +35,6 @@ class Unit(NamedTuple):
 
     row: StudyRow
     budget: float
-
-
-class Plan(Protocol):
-    """What is measured: every study has these, and fields of its own."""
-
-    @property
-    def worlds(self) -> tuple[str, ...]: ...
-    @property
-    def seeds(self) -> int: ...
-    @property
-    def first_seed(self) -> int: ...
 
 
 def check_worlds(worlds: Sequence[str]) -> None:
@@ -92,22 +81,6 @@ class Site:
         self.close()
 
 
-class Point(Placed, Protocol):
-    """A unit over all seeds, as a study's tables know it."""
-
-    @property
-    def setting(self) -> tuple[str, ...]: ...
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def frontier(self) -> bool: ...
-
-
-class World(Protocol):
-    @property
-    def tokens(self) -> float: ...
-
-
 P = TypeVar("P", bound=Point)
 
 
@@ -128,14 +101,19 @@ class Costs(Generic[P]):
 
     def limits(self, setting: tuple[str, ...], levels: Mapping[str, float]) -> dict[str, float]:
         """Tokens by level; levels are multiples of what one trace of the world costs to write."""
-        unit: World = self.worlds["/".join(setting)]
-        return {level: times * unit.tokens for level, times in levels.items()}
+        unit = self.worlds["/".join(setting)].tokens
+        return {level: times * unit for level, times in levels.items()}
+
+    def picks(self, levels: Mapping[str, float]) -> list[Pick]:
+        """Setting by setting, from the low budget to the high one, among the methods that are measured."""
+        return [
+            one
+            for setting in self.settings()
+            for one in picks_of(measured(self.of(*setting)), setting, self.limits(setting, levels))
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         raise NotImplementedError
-
-
-C = TypeVar("C", bound=Costs[Any])
 
 
 class Measured(NamedTuple):
@@ -145,75 +123,42 @@ class Measured(NamedTuple):
     worlds: Mapping[str, Sequence[Figures]]
 
 
-@dataclass(frozen=True)
-class Study(Generic[C]):
-    """What is measured of which methods, and how it is told."""
-
-    name: str
-    plan: Callable[..., Any]
-    lists: tuple[str, ...]
-    """Options of the plan that are names with commas between."""
-    numbers: tuple[str, ...]
-    site: Callable[[Any, Path, str, int], Site]
-    together: Callable[[Any, Measured], C]
-    """The points with their frontier, out of all figures."""
-    read: Callable[[Mapping[str, Any]], C]
-    """From JSON."""
-    docs: str
-    """What the files of the documentation begin with: `label_costs`."""
-    page: Callable[[C], str]
-    charts: Callable[[C], Mapping[str, str]]
-    """By file name."""
-    shown: Callable[[C], Sequence[str | Sequence[Sequence[str]]]]
-    """What a terminal shows: lines, and tables with their header."""
-    left_out: Callable[[C], Mapping[str, str]]
-    blocks: Mapping[str, Callable[[C], str]]
-    """What the page of the documentation shows between its marks, from the figures alone."""
-
-    def run(self, plan: Plan, run: Run, workers: int = 1) -> C:
-        """Measure all units that are not there yet, worlds and seeds side by side in `workers`, then put them together."""
-        seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
-        sites = [self.site(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
-        for site in sites:
-            site.check()
-        figures: defaultdict[Place, list[Figures]] = defaultdict(list)
-        worlds: defaultdict[str, list[Figures]] = defaultdict(list)
-        total = sum(len(site.settings()) * len(site.units()) for site in sites)
-        with Progress(self.name, total) as progress, Workers(workers) as pool:
-            # Copies, one after another: what a site remembers (what judges said, a PRM) goes with it.
-            for site, _ in zip(map(replace, sites), pool.each(_fill, sites), strict=True):
-                worlds[site.world].append(site.about())
-                for place, found in site.measured():
-                    figures[place].append(found)
-                    progress.advance(1)
-                site.close()
-        return self.together(plan, Measured(figures, worlds))
+def measure_all(name: str, sites: Sequence[Site], workers: int = 1) -> Measured:
+    """Measure all units that are not there yet, worlds and seeds side by side in `workers`, and gather their figures."""
+    for site in sites:
+        site.check()
+    figures: defaultdict[Place, list[Figures]] = defaultdict(list)
+    worlds: defaultdict[str, list[Figures]] = defaultdict(list)
+    total = sum(len(site.settings()) * len(site.units()) for site in sites)
+    with Progress(name, total) as progress, _filled(sites, workers) as done:
+        for site in done:
+            worlds[site.world].append(site.about())
+            for place, found in site.measured():
+                figures[place].append(found)
+                progress.advance(1)
+            site.close()
+    return Measured(figures, worlds)
 
 
-def _fill(site: Site) -> None:
-    site.fill()
+@contextmanager
+def _filled(sites: Sequence[Site], workers: int) -> Iterator[Iterable[Site]]:
+    """The sites in order, each as soon as another process has left its figures on disk.
 
-
-class Workers:
-    """Other processes that each leave their results on disk for whoever asks, or none."""
-
-    def __init__(self, workers: int) -> None:
-        if workers < 1:
-            raise ValueError(f"workers={workers}: one at least has to work")
-        # Not forked: a copy of a process that has threads may hang.
-        context = multiprocessing.get_context("spawn")
-        self.executor = ProcessPoolExecutor(workers, context) if workers > 1 else None
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.executor is not None:
-            self.executor.shutdown(cancel_futures=True)
-
-    def each(self, work: Callable[[Site], None], sites: Sequence[Site]) -> Iterable[None]:
-        """As soon as each is done, in order. Without other processes nothing is done here: whoever reads makes it."""
-        return [None] * len(sites) if self.executor is None else self.executor.map(work, sites)
+    Without other processes nothing is done here: whoever reads the figures makes them.
+    """
+    if workers < 1:
+        raise ValueError(f"workers={workers}: one at least has to work")
+    # Copies, one after another: what a site remembers (what judges said, a PRM) goes with it.
+    copies = map(replace, sites)
+    if workers == 1:
+        yield copies
+        return
+    # Not forked: a copy of a process that has threads may hang.
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    try:
+        yield (site for site, _ in zip(copies, executor.map(Site.fill, sites), strict=True))
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
