@@ -15,10 +15,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.drive.rollouts import Tally, counts, drawn, finished, of_answered
+from footfall.drive.rollouts import (
+    Done,
+    Estimate,
+    Plan,
+    Probe,
+    RolloutCache,
+    Tally,
+    counts,
+    drawn,
+    finished,
+    of_answered,
+    run_plans,
+)
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged, failures_of
+from footfall.types import AFTER_ERROR, Judgement, Trajectory, Unjudged, failures_of
 
 _Z95 = 1.959963984540054
 
@@ -69,70 +81,55 @@ class MonteCarlo:
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """Label every step; rollouts of all traces advance together, and a prefix met twice is completed once."""
-        tallies: dict[str, Tally] = {}
-        if self.until == "all":
-            self._complete([t.prefix(k) for t in trajectories for k in range(1, _completed(t) + 1)], tallies)
-        else:
-            open_traces = trajectories
-            for k in range(1, max((_completed(t) for t in trajectories), default=0) + 1):
-                open_traces = [t for t in open_traces if _completed(t) >= k]
-                self._complete([t.prefix(k) for t in open_traces], tallies)
-                open_traces = [t for t in open_traces if not tallies[t.prefix(k).key].hopeless]
-        charged: set[str] = set()
-        return [self._judgement(trace, tallies, charged) for trace in trajectories]
+        done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
+        return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
-    def _complete(self, prefixes: Sequence[Trajectory], tallies: dict[str, Tally]) -> None:
-        """Roll out each distinct prefix until its budget is used or its interval is narrow."""
-        wanted = {p.key: p for p in prefixes}
-        for key in wanted:
-            tallies[key] = Tally()
-        size = self.rollouts if self.half_width is None else self.round
+    def _plan(self, trace: Trajectory) -> Plan[list[Estimate]]:
+        """Complete every prefix at once, or one after the other up to the first that is lost."""
+        prefixes = [trace.prefix(k) for k in range(1, _completed(trace) + 1)]
+        if self.until == "all":
+            return (yield from self._complete(prefixes))
+        found: list[Estimate] = []
+        for prefix in prefixes:
+            found += yield from self._complete([prefix])
+            if found[-1].tally.hopeless:
+                break
+        return found
+
+    def _complete(self, prefixes: Sequence[Trajectory]) -> Plan[list[Estimate]]:
+        """Roll out each prefix until its budget is used or its interval is narrow."""
+        found: dict[int, Estimate] = {}
+        wide = list(range(len(prefixes)))
         asked = 0
-        while wanted and asked < self.rollouts:
-            n = min(size, self.rollouts - asked)
-            sampled = self.policy.sample(list(wanted.values()), n, self.params, first=asked)
-            asked += n
-            for (key, prefix), completions in zip(wanted.items(), sampled, strict=True):
-                tallies[key].add(prefix, completions, self.policy.name)
-            wanted = {key: prefix for key, prefix in wanted.items() if not self._narrow(tallies[key])}
+        while wide and asked < self.rollouts:
+            asked = self.rollouts if self.half_width is None else min(asked + self.round, self.rollouts)
+            estimates = yield [Probe(prefixes[i], asked) for i in wide]
+            found.update(zip(wide, estimates, strict=True))
+            wide = [i for i in wide if not self._narrow(found[i].tally)]
+        return [found[i] for i in range(len(prefixes))]
 
     def _narrow(self, tally: Tally) -> bool:
         if self.half_width is None or tally.rollouts == 0:
             return False
         return wilson_half_width(tally.successes, tally.rollouts) <= self.half_width
 
-    def _judgement(self, trace: Trajectory, tallies: dict[str, Tally], charged: set[str]) -> Judgement:
-        values: list[float | None] = []
-        failures: list[Unjudged | None] = []
-        tallied: list[Tally | None] = []
-        cost = Cost()
-        estimate = soft_estimate if self.estimate == "soft" else hard_estimate
-        for k in range(1, _completed(trace) + 1):
-            key = trace.prefix(k).key
-            tally = tallies.get(key)
-            tallied.append(tally)
-            if tally is None:
-                values.append(None)
-                failures.append(AFTER_ERROR)
-            else:
-                silent = tally.silence
-                values.append(estimate(tally.successes, tally.rollouts) if silent is None else None)
-                failures.append(silent)
-            if tally is not None and key not in charged:
-                charged.add(key)
-                cost += tally.cost
-        if len(values) < len(trace.steps):
-            stopped = self.until == "first-error" and 0 in values
-            values.append(None if stopped else float(bool(trace.correct)))
-            failures.append(AFTER_ERROR if stopped else None)
-            tallied.append(None)
+    def _judgement(self, trace: Trajectory, done: Done[list[Estimate]]) -> Judgement:
+        share = soft_estimate if self.estimate == "soft" else hard_estimate
+        tallies: list[Tally | None] = [estimate.tally for estimate in done.result]
+        values: list[float | None] = [
+            share(tally.successes, tally.rollouts) if tally is not None and tally.silence is None else None
+            for tally in tallies
+        ]
+        failures: list[Unjudged | None] = [estimate.failure for estimate in done.result]
+        stopped = self.until == "first-error" and 0 in values
+        if finished(trace) and not stopped:
+            values.append(float(bool(trace.correct)))
+        lacking = len(trace.steps) - len(values)
+        values += [None] * lacking
+        failures += [None if value is not None else AFTER_ERROR for value in values[len(failures) :]]
+        tallies += [None] * (len(trace.steps) - len(tallies))
         return Judgement(
-            trajectory_id=trace.id,
-            values=tuple(values),
-            judge=self.name,
-            aspects=counts(tallied),
-            failures=failures_of(failures),
-            cost=cost,
+            trace.id, tuple(values), self.name, aspects=counts(tallies), failures=failures_of(failures), cost=done.cost
         ).check(trace)
 
 
