@@ -53,6 +53,12 @@ class _Call(NamedTuple):
     params: SamplingParams
 
 
+@dataclass(slots=True)
+class _Sample:
+    completion: Completion
+    paid: bool = False
+
+
 class _Reading(NamedTuple):
     """One judgement that a task wants of a node or a trace."""
 
@@ -141,25 +147,29 @@ class Driver:
 
     def _write(self, granted: _Granted) -> list[_Reading]:
         """Sample, give the samples to who asked for them, and say which are to be judged."""
-        calls: dict[int, _Call] = {}
         wanted: defaultdict[_Call, dict[_Address, _Wanted]] = defaultdict(dict)
+        asked: list[tuple[_Task, _Call, list[tuple[Unit, _Address]]]] = []
         for task, units in granted:
             if units and isinstance(task.request, Write):
-                call = calls[id(task)] = _Call(task.request.policy, self._params(task, task.request))
-                for unit in units:
-                    wanted[call][_address(task, unit)] = _Wanted(task.prefix(unit.item), task)
+                call = _Call(task.request.policy, self._params(task, task.request))
+                own = [(unit, _Address(task.scope, unit.key, unit.sample)) for unit in units]
+                asked.append((task, call, own))
+                wanted[call].update({address: _Wanted(task.prefix(unit.item), task) for unit, address in own})
         written = {call: self._sample(call, samples) for call, samples in wanted.items()}
         readings: list[_Reading] = []
-        for task, units in granted:
-            request = task.request
-            if not isinstance(request, Write):  # or its call has failed
+        for task, call, own in asked:
+            request, samples = task.request, written[call]
+            if not isinstance(request, Write):  # its call has failed
                 continue
-            for unit in units:
-                call = calls[id(task)]
-                cut = written[call][_address(task, unit)].finish == "length"
-                if cut and call.params.max_tokens < self._most(task, request):
+            policy, cuts = self.policies[call.role], call.params.max_tokens < self._most(task, request)
+            author = policy.name
+            if task.account.budget.tokens is not None and not getattr(policy, "counts_tokens", True):
+                raise ValueError(_counts_no_tokens(author))
+            for unit, address in own:
+                sample = samples[address]
+                if cuts and sample.completion.finish == "length":
                     task.account.closed = "tokens"
-                readings += self._deliver(task, request, unit, written[call])
+                readings += self._deliver(task, request, unit, sample, author)
             task.written()
         return readings
 
@@ -171,7 +181,7 @@ class Driver:
             return params
         return replace(params, max_tokens=min(params.max_tokens, int(left)))
 
-    def _sample(self, call: _Call, wanted: Mapping[_Address, _Wanted]) -> dict[_Address, Completion]:
+    def _sample(self, call: _Call, wanted: Mapping[_Address, _Wanted]) -> dict[_Address, _Sample]:
         """Each sample once, all in one call."""
         policy = _named(self.policies, call.role, "policy", "helpers")
         indices: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
@@ -192,21 +202,19 @@ class Driver:
             _writing(call.role, call.params.until), [one.task for one in wanted.values()], lambda: _made(policy)
         ):
             rows = self._called(sample, runs, owners)
-        return {_Address(*place, c.index): c for (place, _), row in zip(runs, rows, strict=True) for c in row or ()}
+        found = zip(runs, rows, strict=True)
+        return {_Address(*place, c.index): _Sample(c) for (place, _), row in found for c in row or ()}
 
-    def _deliver(
-        self, task: _Task, request: Write, unit: Unit, written: dict[_Address, Completion]
-    ) -> Sequence[_Reading]:
+    def _deliver(self, task: _Task, request: Write, unit: Unit, sample: _Sample, author: str) -> Sequence[_Reading]:
         """Give a sample to who asked for it. Who asks for the same one twice in a round pays once."""
-        address, policy = _address(task, unit), self.policies[request.policy]
-        completion = written[address]
-        if not self.timed:
+        completion = sample.completion
+        if sample.paid:
+            completion = replace(completion, cost=Cost())
+        elif not self.timed:
             completion = replace(completion, cost=replace(completion.cost, seconds=0.0))
-        written[address] = replace(completion, cost=Cost())
-        if task.account.budget.tokens is not None and not getattr(policy, "counts_tokens", True):
-            raise ValueError(_counts_no_tokens(policy.name))
-        task.account.write(completion.cost, policy.name)
-        node = task.receive(unit, completion, policy.name)
+        sample.paid = True
+        task.account.write(completion.cost, author)
+        node = task.receive(unit, completion, author)
         return [_Reading(task, node, task.trace(node), request.judge)] if request.score and node is not None else ()
 
     # -- judging
@@ -304,10 +312,6 @@ def carried(said: Judgement) -> Judgement:
 
 def _after_error(why: Unjudged | None) -> bool:
     return why is not None and why.reason is Reason.AFTER_ERROR
-
-
-def _address(task: _Task, unit: Unit) -> _Address:
-    return _Address(task.scope, unit.key, unit.sample)
 
 
 def _kinds(request: Request, until: Until) -> list[Hashable]:
