@@ -14,11 +14,11 @@ from footfall.benchmarks.scores import Scores
 from footfall.metrics.cases import Case
 from footfall.metrics.preferences import (
     compare,
+    comparison,
     last_step_score,
     mean_row,
     measure_by,
     pooled_row,
-    response_case,
     response_score,
     size_notes,
     strict_credit,
@@ -34,11 +34,7 @@ def said(*values: float | None, value: float | None = None) -> Judgement:
 
 
 def pair(split: str, name: str, chosen: str, rejected: str) -> list[Case]:
-    problem = Problem(name, "?")
-    return [
-        response_case(split, name, f"{name}#chosen", problem, (Step(chosen),), True),
-        response_case(split, name, f"{name}#rejected", problem, (Step(rejected),), False),
-    ]
+    return comparison(split, Problem(name, "?"), {"chosen": (Step(chosen),)}, {"rejected": (Step(rejected),)})
 
 
 def small() -> Benchmark:

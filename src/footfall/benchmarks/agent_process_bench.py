@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import benchmark_files, file_revision, traced
+from footfall.benchmarks.records import Names, benchmark_files, file_cases, stem, traced
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import Fields, iter_fields, problem_id
-from footfall.metrics.cases import Case, by_split
+from footfall.formats import Fields, problem_id
+from footfall.metrics.cases import Case, Rows, split_totals
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import ratio
 from footfall.registry import register
@@ -48,14 +48,15 @@ def agent_process_bench(data: str | Path) -> Benchmark:
     """AgentProcessBench: good, neutral and bad steps of tool-using agents; `data` is its folder or one part's file."""
     place = Path(data)
     files = benchmark_files(place / "data" if (place / "data").is_dir() else place, SPLITS, "AgentProcessBench")
+    cases, revision = file_cases(files.values(), _case)
     absent = [split for split in SPLITS if split not in files]
     return Benchmark(
         name="agentprocessbench",
-        cases=[_case(split, fields) for split, path in files.items() for fields in iter_fields(path)],
+        cases=cases,
         measure=measure,
         protocol="-1 strictly below the threshold t, +1 from max(t, 1 - t) up, 0 between; no aggregation",
         objective="step_acc",
-        revision=file_revision(files.values()),
+        revision=revision,
         threshold=0.25,
         published={model: dict(zip((*SPLITS, "pooled"), row, strict=True)) for model, row in PUBLISHED.items()},
         notes=(f"parts not in the data: {', '.join(absent)}",) if absent else (),
@@ -67,7 +68,7 @@ def label_value(label: int) -> float:
     return (label + 1) / 2
 
 
-def _case(split: str, fields: Fields) -> Case:
+def _case(fields: Fields, path: Path, _names: Names) -> list[Case]:
     messages = fields.records("messages")
     turns = [i for i, message in enumerate(messages) if message.text("role") == "assistant"]
     given = fields.record("step_labels")
@@ -83,7 +84,7 @@ def _case(split: str, fields: Fields) -> Case:
     name = f"{source}:{query}:{fields.integer('sample_index')}"
     problem = Problem(problem_id(prompt), prompt, domain="agent", tools=tools)
     trajectory, judgement = traced(name, problem, steps, truth, "agentprocessbench")
-    return Case(split, trajectory, judgement, group=f"{source}:{query}")
+    return [Case(stem(path), trajectory, judgement, group=f"{source}:{query}")]
 
 
 def _label(given: Fields, name: str) -> int:
@@ -107,12 +108,10 @@ def labels(judgement: Judgement, threshold: float) -> list[int | None]:
     return [None if v is None else -1 if v < threshold else 1 if v >= upper else 0 for v in judgement.values]
 
 
-def measure(
-    cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
-) -> dict[str, dict[str, Floats]]:
+def measure(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
     """Step accuracy and first-error accuracy of each part, and of all steps and trajectories together ("pooled")."""
     table_NC = np.asarray([_counts(case, said, threshold) for case, said in zip(cases, judgements, strict=True)])
-    totals = {split: weights_RN[:, inside] @ table_NC[inside] for split, inside in by_split(cases).items()}
+    totals = split_totals(cases, table_NC, weights_RN)
     if len(totals) > 1:
         totals["pooled"] = np.sum(list(totals.values()), axis=0)
     return {

@@ -25,14 +25,22 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from footfall.answers import extract
-from footfall.benchmarks.records import Names, data_files, file_revision, name_of, no_records, records, response_steps
+from footfall.benchmarks.records import (
+    Names,
+    data_files,
+    file_revision,
+    name_of,
+    no_records,
+    records,
+    response_steps,
+    stem,
+)
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Measure, Rows, by_group
 from footfall.metrics.intervals import Floats
 from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
-from footfall.metrics.preferences import Measure, Rows
-from footfall.metrics.steps import ratio
+from footfall.metrics.preferences import accuracy
 from footfall.registry import register
 from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
 from footfall.search.votes import group, pass_at_k
@@ -112,7 +120,7 @@ class Pool:
 
 def read_pools(path: Path, labels: Labels = "regraded", names: Names | None = None) -> Iterator[Pool]:
     """The pools of one file, one a record; `names` keep the problem ids of several files apart."""
-    split, names = path.name.partition(".")[0], names or Names()
+    split, names = stem(path), names or Names()
     for fields in records(path):
         read = _released if "problem_id" in fields else _neutral
         problem, candidates = read(fields, names, labels)
@@ -183,27 +191,22 @@ def _measure(pools: Sequence[Pool], settings: _Settings) -> Measure:
     several = len({pool.cases[0].split for pool in pools}) > 1
 
     def measure(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
-        members: dict[str, dict[str, list[int]]] = {}
-        for i, case in enumerate(cases):
-            members.setdefault(case.split, {}).setdefault(case.group, []).append(i)
+        members = by_group(cases)
         rows: Rows = {}
-        for split, groups in members.items():
+        for split in dict.fromkeys(split for split, _ in members):
+            groups = {group: inside for (of, group), inside in members.items() if of == split}
             said = [[judgements[i] for i in inside] for inside in groups.values()]
             figures = _figures([pool_of[group] for group in groups], said, settings)
             weights_RP = weights_RN[:, [inside[0] for inside in groups.values()]]
             by_n = [
-                {name: _mean(table[k], weights_RP) for name, table in figures.items()} for k in range(len(settings.ns))
+                {name: accuracy(table[k], weights_RP)["accuracy"] for name, table in figures.items()}
+                for k in range(len(settings.ns))
             ]
             rows[split] = dict(by_n[-1])
             rows |= {f"{split} N={n}" if several else f"N={n}": by_n[k] for k, n in enumerate(settings.ns)}
         return rows
 
     return measure
-
-
-def _mean(values_P: Floats, weights_RP: Floats) -> Floats:
-    known = np.isfinite(values_P)
-    return ratio(weights_RP[:, known] @ values_P[known], weights_RP[:, known].sum(axis=1))
 
 
 Said = Sequence[Sequence[Judgement]]

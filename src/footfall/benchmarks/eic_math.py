@@ -19,9 +19,9 @@ import numpy as np
 from footfall.benchmarks.records import counted, file_revision, first_error_truth, step_number, traced
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, iter_fields, problem_id
-from footfall.metrics.cases import Case, by_split
+from footfall.metrics.cases import Case, Row, Rows, mean_of, split_by_split
 from footfall.metrics.intervals import Floats
-from footfall.metrics.steps import case_counts, chunked_auc, known_steps, macro_f1, ratio
+from footfall.metrics.steps import case_auc, case_counts, known_steps, macro_f1, ratio
 from footfall.registry import register
 from footfall.types import Judgement, Problem
 
@@ -54,7 +54,7 @@ def eic_math(data: str | Path) -> Benchmark:
     return Benchmark(
         name="eic-math",
         cases=cases,
-        measure=measure,
+        measure=split_by_split(_row, _means),
         protocol="the error is at the first step valued strictly below the threshold; no aggregation",
         objective="acc_step",
         revision=file_revision(files.values()),
@@ -102,29 +102,27 @@ def _case(split: str, number: int, fields: Fields) -> Case:
     return Case(split, trajectory, judgement)
 
 
-def measure(
-    cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
-) -> dict[str, dict[str, Floats]]:
-    """Figures of each source and type; the accuracies' plain means over types for each source, and over all."""
+def _row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
+    """Figures of one source and type."""
     found_N3 = np.asarray([_found(case, said, threshold) for case, said in zip(cases, judgements, strict=True)])
-    figures = {}
-    for split, inside in by_split(cases).items():
-        weights_RM = weights_RN[:, inside]
-        located, wanted, present = (weights_RM @ found_N3[inside]).T
-        known = known_steps([cases[i].truth.values for i in inside], [judgements[i].values for i in inside])
-        fine = (known.value >= threshold).astype(np.float64)
-        counts_M4 = case_counts(known.owner, known.truth, fine, len(inside))
-        figures[split] = {
-            "acc_step": ratio(located, wanted),
-            "acc_present": ratio(present, weights_RM.sum(axis=1)),
-            "prm_score": macro_f1(*(weights_RM @ counts_M4).T)[2],
-            "step_auc": chunked_auc(known.value, known.truth, known.owner, weights_RM),
-        }
-    rows = {source: [row for split, row in figures.items() if split.startswith(f"{source}/")] for source in SOURCES}
-    rows["mean"] = list(figures.values())
-    means = {name: {key: np.mean([row[key] for row in group], axis=0) for key in ("acc_step", "acc_present")}
-             for name, group in rows.items() if len(group) > 1}  # fmt: skip
-    return figures | means
+    located, wanted, present = (weights_RN @ found_N3).T
+    known = known_steps([case.truth.values for case in cases], [judgement.values for judgement in judgements])
+    counts_N4 = case_counts(known.owner, known.truth, (known.value >= threshold).astype(np.float64), len(cases))
+    return {
+        "acc_step": ratio(located, wanted),
+        "acc_present": ratio(present, weights_RN.sum(axis=1)),
+        "prm_score": macro_f1(*(weights_RN @ counts_N4).T)[2],
+        "step_auc": case_auc(known, weights_RN),
+    }
+
+
+def _means(rows: Rows) -> Rows:
+    """The accuracies' plain means over types for each source, and over all."""
+    mean = mean_of("acc_step", "acc_present")
+    sources = {
+        source: {split: row for split, row in rows.items() if split.startswith(f"{source}/")} for source in SOURCES
+    }
+    return {name: row for name, group in {**sources, "mean": rows}.items() for row in mean(group).values()}
 
 
 def _found(case: Case, judgement: Judgement, threshold: float) -> tuple[float, float, float]:

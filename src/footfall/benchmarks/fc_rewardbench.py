@@ -6,15 +6,13 @@ list of calls) is one step, so every aggregation gives the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from footfall.benchmarks.records import Names, as_text, load_cases, messages, name_of, tools_of
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
-from footfall.metrics.intervals import Floats
-from footfall.metrics.preferences import Compared, Rows, measure_by, pooled_row, response_case, response_score
+from footfall.metrics.preferences import comparison, measure_by, pooled, response_score
 from footfall.registry import register
 from footfall.types import Problem, Step
 
@@ -39,7 +37,7 @@ def fc_rewardbench(data: str | Path) -> Benchmark:
     return Benchmark(
         name="fc-rewardbench",
         cases=cases,
-        measure=measure_by(response_score, summary=_all),
+        measure=measure_by(response_score, summary=pooled),
         protocol="right call strictly above the wrong one by the judge's own value, else the value of its one step",
         objective="accuracy",
         revision=revision,
@@ -47,14 +45,8 @@ def fc_rewardbench(data: str | Path) -> Benchmark:
     )
 
 
-def _all(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
-    return {"all": pooled_row(compared, weights_RN)}
-
-
-def _pair(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
+def _pair(fields: Fields, _path: Path, names: Names) -> list[Case]:
     name = names.unique(name_of(fields, "test_id"))
     problem = Problem(name, messages(fields, "conversation"), domain="agent", tools=tools_of(fields, "tools"))
-    kind = fields.text("error_type")
-    for which in ("chosen", "rejected"):
-        call = Step(as_text(fields, f"{which}_output"))
-        yield response_case(kind, name, f"{name}#{which}", problem, (call,), which == "chosen")
+    calls = ({which: (Step(as_text(fields, f"{which}_output")),)} for which in ("chosen", "rejected"))
+    return comparison(fields.text("error_type"), problem, *calls)

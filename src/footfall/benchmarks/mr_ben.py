@@ -14,15 +14,24 @@ official script does not match either (it asks the critic), so that subject has 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import benchmark_files, counted, file_revision, first_error_truth, step_number, traced
+from footfall.benchmarks.records import (
+    Names,
+    benchmark_files,
+    counted,
+    file_cases,
+    first_error_truth,
+    stem,
+    step_number,
+    traced,
+)
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import Fields, iter_fields, problem_id
-from footfall.metrics.cases import Case, by_split
+from footfall.formats import Fields, problem_id
+from footfall.metrics.cases import Case, Row, mean_of, split_by_split
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import ratio
 from footfall.registry import register
@@ -36,19 +45,16 @@ _HEAD = re.compile(r"[\s*]*Step (\d+)(?!\d|\.\d|_)")
 @register("benchmark", "mr-ben")
 def mr_ben(data: str | Path) -> Benchmark:
     """MR-Ben: correctness (MCC) and first error step in seven subjects; `data` is its folder or one subject's file."""
-    files = benchmark_files(data, SUBJECTS, "MR-Ben")
-    cases = [
-        case for subject, path in files.items() for fields in iter_fields(path) for case in _cases(subject, fields)
-    ]
+    cases, revision = file_cases(benchmark_files(data, SUBJECTS, "MR-Ben").values(), _cases)
     lost = sum(case.split != "coding" and case.truth.first_below(0.5) is None for case in cases)
     return Benchmark(
         name="mr-ben",
         cases=cases,
-        measure=measure,
+        measure=split_by_split(_row, mean_of("mcc", "acc_step")),
         protocol="correct if the judgement's own value (else the least step value) is not below the threshold; first "
         "error = first step valued strictly below it",
         objective="mcc",
-        revision=file_revision(files.values()),
+        revision=revision,
         notes=(
             "MR-Score and the accuracy of reasons are absent: a critic must judge the reasons",
             *counted(
@@ -58,15 +64,12 @@ def mr_ben(data: str | Path) -> Benchmark:
     )
 
 
-def _cases(subject: str, fields: Fields) -> list[Case]:
-    """The solutions of a file's one object, question id -> solutions."""
-    cases, seen = list[Case](), dict[str, int]()
+def _cases(fields: Fields, path: Path, _names: Names) -> Iterator[Case]:
+    """The solutions of a file's one object, question id -> solutions; subjects may have the same ids."""
+    names = Names()
     for question in fields.data:
         for row in fields.records(question):
-            name = f"{question}/{row.text('Sampled_Model')}"
-            seen[name] = seen.get(name, 0) + 1
-            cases.append(_case(subject, question, name if seen[name] == 1 else f"{name}~{seen[name]}", row))
-    return cases
+            yield _case(stem(path), question, names.unique(f"{question}/{row.text('Sampled_Model')}"), row)
 
 
 def _case(subject: str, question: str, name: str, row: Fields) -> Case:
@@ -116,21 +119,12 @@ def _code_lines(row: Fields) -> list[str]:
     return re.split(r"\n(?=[ \t]*\S)", row.text("Model_Solution_Steps"))
 
 
-def measure(
-    cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
-) -> dict[str, dict[str, Floats]]:
-    """MCC and first-step accuracy of each subject, and their plain means."""
+def _row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
+    """MCC and first-step accuracy of one subject."""
     table_NC = np.asarray([_counts(case, said, threshold) for case, said in zip(cases, judgements, strict=True)])
-    figures = {}
-    for split, inside in by_split(cases).items():
-        tp, fp, tn, fn, located, wanted = (weights_RN[:, inside] @ table_NC[inside]).T
-        figures[split] = {"mcc": matthews(tp, fp, tn, fn)}
-        if split != "coding":
-            figures[split]["acc_step"] = ratio(located, wanted)
-    if len(figures) > 1:
-        columns = {name: [row[name] for row in figures.values() if name in row] for name in ("mcc", "acc_step")}
-        figures["mean"] = {name: np.mean(column, axis=0) for name, column in columns.items() if column}
-    return figures
+    tp, fp, tn, fn, located, wanted = (weights_RN @ table_NC).T
+    steps = {} if cases[0].split == "coding" else {"acc_step": ratio(located, wanted)}
+    return {"mcc": matthews(tp, fp, tn, fn), **steps}
 
 
 def _counts(case: Case, judgement: Judgement, threshold: float) -> tuple[float, ...]:

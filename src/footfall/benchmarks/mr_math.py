@@ -16,23 +16,24 @@ from pathlib import Path
 import numpy as np
 
 from footfall.benchmarks.records import (
+    Names,
     benchmark_files,
     data_source,
-    file_revision,
+    file_cases,
     first_error_truth,
     step_number,
     traced,
 )
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import Fields, iter_fields, problem_id
-from footfall.metrics.cases import Case, by_split
+from footfall.formats import Fields, problem_id
+from footfall.metrics.cases import Case, Row, split_by_split
 from footfall.metrics.intervals import Floats
-from footfall.metrics.steps import case_counts, chunked_auc, first_error_rates, known_steps, macro_f1
+from footfall.metrics.steps import case_auc, case_counts, first_error_rates, known_steps, macro_f1
 from footfall.registry import register
 from footfall.types import Judgement, Problem
 
 REDUNDANT_ABOVE = 0.15
-_FILES = {"invalid": "mr-math_invalid_errors", "redundant": "mr-math_redundant_errors"}
+_FILES = ("mr-math_invalid_errors", "mr-math_redundant_errors")
 Values = list[Sequence[float | None]]
 
 
@@ -40,21 +41,20 @@ Values = list[Sequence[float | None]]
 @data_source(folder="reasoneval")
 def mr_math(data: str | Path) -> Benchmark:
     """MR-MATH (ReasonEval): macro F1 and AUC of invalid and redundant steps; `data` is the folder or one of its files."""
-    files = benchmark_files(data, tuple(_FILES.values()), "MR-MATH")
-    cases = [_case(fields) for path in files.values() for fields in iter_fields(path)]
+    cases, revision = file_cases(benchmark_files(data, _FILES, "MR-MATH").values(), _case)
     return Benchmark(
         name="mr-math",
         cases=cases,
-        measure=measure,
+        measure=split_by_split(_row),
         protocol="a step is called valid if its value is strictly above the threshold, useful if its aspect redundancy is "
         f"below {REDUNDANT_ABOVE:g}; a solution is as good as its worst step",
         objective="step_f1",
-        revision=file_revision(files.values()),
+        revision=revision,
         notes=("the split redundant is measured only for judges with the aspect redundancy (or redundant)",),
     )
 
 
-def _case(fields: Fields) -> Case:
+def _case(fields: Fields, _path: Path, _names: Names) -> list[Case]:
     lines = [fields.within(f"model_output_step_format[{i}]", {"step": step})
              for i, step in enumerate(fields.items("model_output_step_format"))]  # fmt: skip
     steps = ["\n".join(line.texts("step")) for line in lines]
@@ -70,7 +70,7 @@ def _case(fields: Fields) -> Case:
     trajectory, judgement = traced(
         name, problem, steps, truth, "mr-math", correct=right, author=fields.text_or_none("generator"), separator="\n"
     )
-    return Case(split, trajectory, judgement)
+    return [Case(split, trajectory, judgement)]
 
 
 def _validity(fields: Fields, steps: int) -> tuple[tuple[float | None, ...], bool]:
@@ -84,26 +84,19 @@ def _validity(fields: Fields, steps: int) -> tuple[tuple[float | None, ...], boo
     return first_error_truth(first, steps), verdict == "correct"
 
 
-def measure(
-    cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
-) -> dict[str, dict[str, Floats]]:
-    """Macro F1 and AUC of steps and of solutions, for each split that the judge has numbers for."""
-    figures = {}
-    for split, inside in by_split(cases).items():
-        there, said = [cases[i] for i in inside], [judgements[i] for i in inside]
-        weights_RM = weights_RN[:, inside]
-        if split == "invalid":
-            row = _rows(there, [judgement.values for judgement in said], threshold, weights_RM)
-            labels = [values.index(0.0) if 0.0 in (values := case.truth.values) else -1 for case in there]
-            found = [judgement.first_below(threshold) for judgement in said]
-            rates = first_error_rates(labels, found, weights_RM)
-            figures[split] = row | {"first_error_f1": rates[2]}
-        elif any(_redundancy(judgement) for judgement in said):
-            figures[split] = _rows(there, [_useful(judgement) for judgement in said], -REDUNDANT_ABOVE, weights_RM)
-    return figures
+def _row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
+    """Macro F1 and AUC of a split's steps and solutions; nothing if the judge has no numbers for it."""
+    if cases[0].split == "invalid":
+        row = _figures(cases, [judgement.values for judgement in judgements], threshold, weights_RN)
+        labels = [values.index(0.0) if 0.0 in (values := case.truth.values) else -1 for case in cases]
+        found = [judgement.first_below(threshold) for judgement in judgements]
+        return row | {"first_error_f1": first_error_rates(labels, found, weights_RN)[2]}
+    if not any(_redundancy(judgement) for judgement in judgements):
+        return {}
+    return _figures(cases, [_useful(judgement) for judgement in judgements], -REDUNDANT_ABOVE, weights_RN)
 
 
-def _rows(cases: Sequence[Case], values: Values, threshold: float, weights_RM: Floats) -> dict[str, Floats]:
+def _figures(cases: Sequence[Case], values: Values, threshold: float, weights_RM: Floats) -> Row:
     steps = [case.truth.values for case in cases]
     least = [(None,) if None in known else (min(v for v in known if v is not None),) for known in values]
     step_f1, step_auc = _f1_and_auc(steps, values, threshold, weights_RM)
@@ -118,7 +111,7 @@ def _f1_and_auc(
     known = known_steps(truths, values)
     counts_M4 = case_counts(known.owner, known.truth, (known.value > threshold).astype(np.float64), len(truths))
     _, _, both = macro_f1(*(weights_RM @ counts_M4).T)
-    return both, chunked_auc(known.value, known.truth, known.owner, weights_RM)
+    return both, case_auc(known, weights_RM)
 
 
 def _redundancy(judgement: Judgement) -> Sequence[float | None]:

@@ -22,7 +22,7 @@ import numpy as np
 from footfall.benchmarks.records import benchmark_files, counted, file_revision, traced
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, iter_fields, problem_id
-from footfall.metrics.cases import Case, by_split
+from footfall.metrics.cases import Case, Row, Rows, split_totals
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import case_counts, known_steps, macro_f1, ratio
 from footfall.registry import register
@@ -50,10 +50,10 @@ class Categories:
 
     def measure(
         self, cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
-    ) -> dict[str, dict[str, Floats]]:
+    ) -> Rows:
         """Figures of each split; PRMScore of each dimension (mean of its splits); "overall" from pooled counts."""
         table_NC = self._table(cases, judgements, threshold)
-        totals = {split: weights_RN[:, inside] @ table_NC[inside] for split, inside in by_split(cases).items()}
+        totals = split_totals(cases, table_NC, weights_RN)
         present = [split for split in self.splits if split in totals]
         figures = {split: self._figures(split, totals[split]) for split in present}
         for dimension, splits in self.dimensions.items():
@@ -94,7 +94,7 @@ class Categories:
         share, other = _share(labels), _share(self.labels(case.split, twin, threshold))
         return (0.0, 0.0) if share is None or other is None else (abs(share - other), 1.0)
 
-    def _figures(self, split: str, total_RC: Floats) -> dict[str, Floats]:
+    def _figures(self, split: str, total_RC: Floats) -> Row:
         tp, fp, tn, fn, found, first, distance, twins = total_RC.T
         f1, f1_neg, score = macro_f1(tp, fp, tn, fn)
         alone = split in self.without_errors

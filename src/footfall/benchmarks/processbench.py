@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from footfall.benchmarks.records import benchmark_files, file_revision
 from footfall.benchmarks.runner import Benchmark, cases_from
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Row, mean_of, split_by_split
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import first_error_rates
 from footfall.registry import register
@@ -63,21 +61,10 @@ def processbench(data: str | Path) -> Benchmark:
     )
 
 
-def measure(
-    cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats
-) -> dict[str, dict[str, Floats]]:
-    """acc_err, acc_cor and F1 of each split, and the mean of the F1."""
-    splits = np.asarray([case.split for case in cases])
-    labels = np.asarray([_label(case) for case in cases])
-    predictions = np.asarray([judgement.first_below(threshold) for judgement in judgements], dtype=object)
-    figures = {}
-    for split in dict.fromkeys(splits.tolist()):
-        inside = np.flatnonzero(splits == split)
-        rates = first_error_rates(labels[inside].tolist(), predictions[inside].tolist(), weights_RN[:, inside])
-        figures[split] = dict(zip(("acc_err", "acc_cor", "f1"), rates, strict=True))
-    if len(figures) > 1:
-        figures["mean"] = {"f1": np.mean([row["f1"] for row in figures.values()], axis=0)}
-    return figures
+def _row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
+    predictions = [judgement.first_below(threshold) for judgement in judgements]
+    rates = first_error_rates([_label(case) for case in cases], predictions, weights_RN)
+    return dict(zip(("acc_err", "acc_cor", "f1"), rates, strict=True))
 
 
 def _label(case: Case) -> int:
@@ -85,3 +72,7 @@ def _label(case: Case) -> int:
     if label is None:
         raise ValueError(f"{case.split} {case.trajectory.id!r}: a step before the first error has no label")
     return label
+
+
+measure = split_by_split(_row, mean_of("f1"))
+"""acc_err, acc_cor and F1 of each split, and the mean of the F1."""

@@ -98,6 +98,9 @@ class Names:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
+    def __len__(self) -> int:
+        return len(self._seen)
+
     def unique(self, wanted: str) -> str:
         name, number = wanted, 1
         while name in self._seen:
@@ -107,15 +110,28 @@ class Names:
         return name
 
 
-def load_cases(
-    data: str | Path, read: Callable[[Fields, Path, Names], Iterable[Case]], what: str
-) -> tuple[list[Case], str]:
-    """The cases that `read` makes of each record of a file or folder, and the data's revision; none at all is an error."""
-    files, names = data_files(data), Names()
-    cases = [case for path in files for fields in records(path) for case in read(fields, path, names)]
+Read = Callable[[Fields, Path, Names], Iterable[Case]]
+"""The cases of one record of a file."""
+
+
+def load_cases(data: str | Path, read: Read, what: str) -> tuple[list[Case], str]:
+    """The cases of each record of a file or folder, and the data's revision; none at all is an error."""
+    cases, revision = file_cases(data_files(data), read)
     if not cases:
         raise no_records(data, what)
-    return cases, file_revision(files)
+    return cases, revision
+
+
+def file_cases(files: Iterable[Path], read: Read) -> tuple[list[Case], str]:
+    """The cases of each record of these files, and the data's revision."""
+    paths, names = list(files), Names()
+    cases = [case for path in paths for fields in records(path) for case in read(fields, path, names)]
+    return cases, file_revision(paths)
+
+
+def stem(path: Path) -> str:
+    """A file's name without its endings, which is a split's name in many data sets."""
+    return path.name.partition(".")[0]
 
 
 def name_of(fields: Fields, field: str = "id") -> str:
@@ -171,6 +187,16 @@ def response_steps(text: str) -> tuple[Step, ...]:
     return split_steps(text, blank_lines()) or (Step(text),)
 
 
+def numbered_responses(fields: Fields, field: str, count: int | None = None) -> dict[str, tuple[Step, ...]]:
+    """A list of responses in steps, each called "field-number"; one at least, or so many."""
+    texts = fields.texts(field)
+    if count is not None and len(texts) != count:
+        raise fields.error(field, f"{count} responses, one a style", f"{len(texts)}")
+    if not texts:
+        raise fields.wrong(field, "at least one response")
+    return {f"{field}-{i}": response_steps(text) for i, text in enumerate(texts)}
+
+
 def tools_of(fields: Fields, *names: str) -> tuple[Mapping[str, Json], ...]:
     """The tool catalogue under the first of these names that the record has; none if it has none of them."""
     for name in names:
@@ -191,7 +217,7 @@ def benchmark_files(data: str | Path, names: Sequence[str], benchmark: str) -> d
     """The files `name.jsonl`, `name.json` (or gzipped) of a folder by name; a file stands for itself."""
     place = Path(data)
     if place.is_file():
-        return {place.name.partition(".")[0]: place}
+        return {stem(place): place}
     found = {name: path for name in names for suffix in _LINES[::-1] if (path := place / (name + suffix)).is_file()}
     if not found:
         wanted = ", ".join(f"{name}.json" for name in names)

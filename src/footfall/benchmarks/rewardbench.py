@@ -9,25 +9,23 @@ Responses are cut at blank lines into steps; a judge of whole responses is compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Rows
 from footfall.metrics.intervals import Floats
 from footfall.metrics.preferences import (
     Compared,
-    Rows,
+    comparison,
     mean_row,
     measure_by,
     pooled_row,
-    response_case,
     response_score,
     score_rule,
     size_notes,
-)  # fmt: skip
+)
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.types import Problem
@@ -75,19 +73,15 @@ def rewardbench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark
     )
 
 
-def _pair(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
+def _pair(fields: Fields, _path: Path, names: Names) -> list[Case]:
     subset = fields.text("subset")
     if subset not in WEIGHTS:
         raise fields.wrong("subset", f"one of {', '.join(WEIGHTS)}")
-    name = names.unique(name_of(fields))
-    problem = Problem(name, fields.text("prompt"), domain=_domain(subset))
-    for which in ("chosen", "rejected"):
-        steps = response_steps(fields.text(which))
-        yield response_case(subset, name, f"{name}#{which}", problem, steps, which == "chosen")
-
-
-def _domain(subset: str) -> str:
-    return "math" if subset == "math-prm" else "code" if subset.startswith("hep-") else "chat"
+    domain = "math" if subset == "math-prm" else "code" if subset.startswith("hep-") else "chat"
+    problem = Problem(names.unique(name_of(fields)), fields.text("prompt"), domain=domain)
+    return comparison(
+        subset, problem, *({which: response_steps(fields.text(which))} for which in ("chosen", "rejected"))
+    )
 
 
 def sections(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:

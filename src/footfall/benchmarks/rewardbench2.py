@@ -11,24 +11,22 @@ CP = mean 1[m_tied > d], CPh = mean 1[min(m_ref, m_tied) > d], M = mean tanh(min
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
+from footfall.benchmarks.records import Names, load_cases, name_of, numbered_responses
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Measure, Row, Rows
 from footfall.metrics.intervals import Floats
 from footfall.metrics.preferences import (
-    Measure,
-    Rows,
     compare,
+    comparison,
     mean_row,
     pooled_row,
-    response_case,
     response_score,
     score_rule,
     size_notes,
@@ -72,24 +70,17 @@ def rewardbench2(data: str | Path, aggregation: Aggregation = "min") -> Benchmar
     )
 
 
-def _responses(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
+def _responses(fields: Fields, _path: Path, names: Names) -> list[Case]:
     subset, given = fields.text("subset"), name_of(fields)
     if subset not in PROMPTS:
         raise fields.wrong("subset", f"one of {', '.join(PROMPTS)}")
     kind, _, number = given.partition(":")
     if subset == TIES and (kind not in ("ref", "tied") or not number):
         raise fields.wrong("id", 'an id of Ties: "ref:n" or "tied:n"')
-    chosen, rejected = fields.texts("chosen"), fields.texts("rejected")
-    for field, texts in (("chosen", chosen), ("rejected", rejected)):
-        if not texts:
-            raise fields.wrong(field, "at least one response")
-    name = names.unique(given)
-    problem = Problem(name, fields.text("prompt"), domain="math" if subset == "Math" else "chat")
-    group = number if subset == TIES else name  # the two prompts of a pair are resampled together
-    for which, texts in (("chosen", chosen), ("rejected", rejected)):
-        for i, text in enumerate(texts):
-            trajectory = f"{name}#{which}-{i}"
-            yield response_case(subset, group, trajectory, problem, response_steps(text), which == "chosen")
+    right, wrong = numbered_responses(fields, "chosen"), numbered_responses(fields, "rejected")
+    problem = Problem(names.unique(given), fields.text("prompt"), domain="math" if subset == "Math" else "chat")
+    # The two prompts of a pair are resampled together.
+    return comparison(subset, problem, right, wrong, group=number if subset == TIES else "")
 
 
 def _measure(aggregation: Aggregation) -> Measure:
@@ -157,7 +148,7 @@ def _relative_margin(margin: float, apart: float) -> float:
     return float(np.tanh(margin / apart - 1))
 
 
-def _ties_row(cases: Sequence[Case], scores: Sequence[float | None], weights_RN: Floats) -> dict[str, Floats]:
+def _ties_row(cases: Sequence[Case], scores: Sequence[float | None], weights_RN: Floats) -> Row:
     members: dict[str, list[int]] = {}
     for i, case in enumerate(cases):
         if case.split == TIES:

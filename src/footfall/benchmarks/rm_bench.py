@@ -8,17 +8,17 @@ Rows: each domain, safety (plain mean of its two parts), and the plain mean of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
+from footfall.benchmarks.records import Names, load_cases, name_of, numbered_responses
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Measure, Row, Rows, by_group, split_by_split
 from footfall.metrics.intervals import Floats
-from footfall.metrics.preferences import Measure, Rows, accuracy, mean_row, response_case, response_score, score_rule
+from footfall.metrics.preferences import accuracy, comparison, mean_row, response_score, score_rule
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.types import Judgement, Problem
@@ -44,19 +44,14 @@ def rm_bench(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
     )
 
 
-def _responses(fields: Fields, path: Path, names: Names) -> Iterator[Case]:
+def _responses(fields: Fields, path: Path, names: Names) -> list[Case]:
     domain = fields.text("domain") if "domain" in fields else path.name.partition("_")[0].partition(".")[0]
     if domain not in DOMAINS:
         raise fields.error("domain", f"one of {', '.join(DOMAINS)}, here or in the file's name", domain)
     name = names.unique(f"{domain}-{name_of(fields)}")
     problem = Problem(name, fields.text("prompt"), domain=domain if domain in ("math", "code") else "chat")
-    for which in ("chosen", "rejected"):
-        texts = fields.texts(which)
-        if len(texts) != STYLES:
-            raise fields.error(which, f"{STYLES} responses, one a style", f"{len(texts)}")
-        for i, text in enumerate(texts):
-            steps = response_steps(text)
-            yield response_case(domain, name, f"{name}#{which}-{i}", problem, steps, which == "chosen")
+    styles = (numbered_responses(fields, which, STYLES) for which in ("chosen", "rejected"))
+    return comparison(domain, problem, *styles)
 
 
 def style_matrix(right: Sequence[float], wrong: Sequence[float]) -> tuple[float, float, float, float]:
@@ -69,21 +64,16 @@ def style_matrix(right: Sequence[float], wrong: Sequence[float]) -> tuple[float,
 
 
 def _measure(aggregation: Aggregation) -> Measure:
-    def measure(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Rows:
-        members: dict[str, dict[str, list[int]]] = {}
-        for i, case in enumerate(cases):
-            members.setdefault(case.split, {}).setdefault(case.group, []).append(i)
-        rows: Rows = {}
-        for split, groups in members.items():
-            scores = [[response_score(judgements[i], aggregation) for i in inside] for inside in groups.values()]
-            table = np.asarray([_prompt(row) for row in scores])
-            weights_RG = weights_RN[:, [inside[0] for inside in groups.values()]]
-            rows[split] = {}
-            for k, name in enumerate(_FIGURES):
-                rows[split] |= accuracy(table[:, k], weights_RG, name)
-        return {**rows, **_summary(rows)}
+    def row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
+        groups = by_group(cases).values()
+        table = np.asarray([_prompt([response_score(judgements[i], aggregation) for i in inside]) for inside in groups])
+        weights_RG = weights_RN[:, [inside[0] for inside in groups]]
+        found: Row = {}
+        for k, name in enumerate(_FIGURES):
+            found |= accuracy(table[:, k], weights_RG, name)
+        return found
 
-    return measure
+    return split_by_split(row, _summary)
 
 
 def _prompt(scores: Sequence[float | None]) -> tuple[float, ...]:
@@ -101,5 +91,5 @@ def _summary(rows: Rows) -> Rows:
     return {**found, "mean": _mean({**domains, **found})}
 
 
-def _mean(rows: Rows) -> dict[str, Floats]:
+def _mean(rows: Rows) -> Row:
     return {name: mean_row(rows, name=name)[name] for name in _FIGURES}

@@ -6,23 +6,14 @@ strictly above every loser. Rows: each category, then `pairwise` and `best-of-n`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from footfall.benchmarks.records import Names, load_cases, messages, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Rows
 from footfall.metrics.intervals import Floats
-from footfall.metrics.preferences import (
-    Compared,
-    Rows,
-    measure_by,
-    pooled_row,
-    response_case,
-    response_score,
-    score_rule,
-)
+from footfall.metrics.preferences import Compared, comparison, measure_by, pooled_row, response_score, score_rule
 from footfall.registry import register
 from footfall.search.aggregate import Aggregation
 from footfall.types import Problem
@@ -44,7 +35,7 @@ def rmb(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
     )
 
 
-def _comparison(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
+def _comparison(fields: Fields, _path: Path, names: Names) -> list[Case]:
     pairwise = "pair_uid" in fields
     kind = KINDS[0] if pairwise else KINDS[1]
     category = "/".join([kind, *fields.text("category_path").split("/")[1:]])
@@ -54,9 +45,8 @@ def _comparison(fields: Fields, _path: Path, names: Names) -> Iterator[Case]:
     others = [fields.record("reject")] if pairwise else fields.records("loser_list")
     if not others:
         raise fields.wrong("loser_list", "at least one response")
-    for i, given in enumerate([chosen, *others]):
-        which = f"{name}#chosen" if i == 0 else f"{name}#rejected-{i - 1}"
-        yield response_case(category, name, which, problem, response_steps(given.text("answer")), i == 0)
+    wrong = {f"rejected-{i}": response_steps(given.text("answer")) for i, given in enumerate(others)}
+    return comparison(category, problem, {"chosen": response_steps(chosen.text("answer"))}, wrong)
 
 
 def _by_kind(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:

@@ -8,23 +8,14 @@ scored by `footfall.metrics.preferences.swapped_score`. Reported: plans only, Re
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from footfall.benchmarks.records import data_files, file_revision, no_records, objects, records
+from footfall.benchmarks.records import Names, load_cases, objects
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
-from footfall.metrics.intervals import Floats
-from footfall.metrics.preferences import (
-    LAST_STEP_RULE,
-    Compared,
-    Rows,
-    last_step_score,
-    measure_by,
-    pooled_row,
-    response_case,
-)
+from footfall.metrics.preferences import LAST_STEP_RULE, comparison, last_step_score, measure_by, pooled
 from footfall.registry import register
 from footfall.types import Json, Problem, Step
 
@@ -36,43 +27,33 @@ _PARTS = {"thought": "Thought", "action": "Action", "action_input": "Action Inpu
 @register("benchmark", "toolcomp")
 def toolcomp(data: str | Path) -> Benchmark:
     """ToolComp: corrected against wrong plans and tool steps; `data` is its process supervision file."""
-    files = data_files(data)
-    lines = (fields for path in files for fields in records(path))
-    cases = [case for number, fields in enumerate(lines) for case in _pair(fields, f"toolcomp-{number}")]
-    if not cases:
-        raise no_records(data, "pair")
+    cases, revision = load_cases(data, _pair, "pair")
     pairs = len(cases) // 2
     return Benchmark(
         name="toolcomp",
         cases=cases,
-        measure=measure_by(last_step_score, summary=_all),
+        measure=measure_by(last_step_score, summary=pooled),
         protocol=f"preferred strictly above dispreferred by the {LAST_STEP_RULE}; a pair is named by its place in the file",
         objective="accuracy",
-        revision=file_revision(files),
+        revision=revision,
         notes=() if pairs == PAIRS else (f"{pairs} pairs; the published data has {PAIRS}",),
     )
 
 
-def _all(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
-    return {"all": pooled_row(compared, weights_RN)}
-
-
-def _pair(fields: Fields, name: str) -> Iterator[Case]:
+def _pair(fields: Fields, _path: Path, names: Names) -> list[Case]:
     history = objects(fields, "history") if fields.get("history", "a list of steps as JSON") else []
     past = tuple(_plan(entry) if i == 0 else _react(entry) for i, entry in enumerate(history))
     date = fields.text_or_none("historical_date")
     prompt = fields.text("prompt")
     problem = Problem(
-        name,
+        names.unique(f"toolcomp-{len(names)}"),
         f"{prompt}\n\nThe current date is {date}." if date else prompt,
         domain="agent",
         tools=tuple({"name": tool} for tool in _tool_names(fields)),
     )
-    split = "react" if past else "plan"
-    for which in ("preferred", "dispreferred"):
-        candidate = fields.record(which)
-        last = _react(candidate) if past else _plan(candidate)
-        yield response_case(split, name, f"{name}#{which}", problem, (*past, last), which == "preferred")
+    split, last = ("react", _react) if past else ("plan", _plan)
+    steps = ({which: (*past, last(fields.record(which)))} for which in ("preferred", "dispreferred"))
+    return comparison(split, problem, *steps)
 
 
 def _plan(entry: Fields) -> Step:

@@ -7,24 +7,13 @@ pairs that is asked in both orders is right only if both agree (`both_orders`), 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from footfall.benchmarks.records import Names, as_text, load_cases, name_of, objects, tools_of
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case
-from footfall.metrics.intervals import Floats
-from footfall.metrics.preferences import (
-    LAST_STEP_RULE,
-    Compared,
-    Rows,
-    last_step_score,
-    mean_row,
-    measure_by,
-    response_case,
-    size_notes,
-)
+from footfall.metrics.preferences import LAST_STEP_RULE, comparison, last_step_score, mean_row, measure_by, size_notes
 from footfall.registry import register
 from footfall.types import Message, Problem, Step
 
@@ -56,7 +45,7 @@ def toolprmbench(data: str | Path) -> Benchmark:
     return Benchmark(
         name="toolprmbench",
         cases=cases,
-        measure=measure_by(last_step_score, summary=_average),
+        measure=measure_by(last_step_score, summary=lambda rows, compared, weights_RN: {"AVG": mean_row(rows)}),
         protocol=f"right action strictly above the wrong one by the {LAST_STEP_RULE}; AVG is the plain mean of the subsets",
         objective="accuracy",
         revision=revision,
@@ -73,18 +62,13 @@ def both_orders(right_first: str, right_second: str) -> float:
     return float((right_first, right_second) == ("1", "2"))
 
 
-def _average(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
-    return {"AVG": mean_row(rows)}
-
-
-def _pair(fields: Fields, path: Path, names: Names) -> Iterator[Case]:
+def _pair(fields: Fields, path: Path, names: Names) -> list[Case]:
     subset = _subset(fields, path)
     name = names.unique(name_of(fields, "sample_id"))
     prompt, past = _history(fields)
     problem = Problem(name, prompt, domain="agent", tools=tools_of(fields, "tools", "functions"))
-    for which in ("chosen", "rejected"):
-        action = Step(as_text(fields, f"action_{which}"))
-        yield response_case(subset, name, f"{name}#{which}", problem, (*past, action), which == "chosen")
+    steps = ({which: (*past, Step(as_text(fields, f"action_{which}")))} for which in ("chosen", "rejected"))
+    return comparison(subset, problem, *steps)
 
 
 def _subset(fields: Fields, path: Path) -> str:

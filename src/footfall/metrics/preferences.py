@@ -18,17 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Measure, Row, Rows, by_group
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import ratio
 from footfall.search.aggregate import Aggregation, aggregate
 from footfall.types import Judgement, Problem, Step, Trajectory
 
-Rows = dict[str, dict[str, Floats]]
 Score = Callable[[Judgement], "float | None"]
 Credit = Callable[[Sequence[float], Sequence[float]], float]
 """Scores of the right and of the wrong responses of one comparison -> a number from 0 to 1."""
-Measure = Callable[[Sequence[Case], Sequence[Judgement], float, Floats], Rows]
 
 LAST_STEP_RULE = "value of the last step, or the judge's own value where it gives no step value"
 
@@ -69,12 +67,18 @@ def swapped_score(preferred_first: str, preferred_second: str) -> float:
     return {("1", "2"): 1.0, ("2", "1"): 0.0}.get((preferred_first, preferred_second), 0.5)
 
 
-def response_case(
-    split: str, group: str, name: str, problem: Problem, steps: tuple[Step, ...], right: bool, separator: str = "\n\n"
-) -> Case:
-    """One response as a case: no step truth, outcome truth 1 (right, chosen) or 0."""
-    trajectory = Trajectory(name, problem, steps, separator=separator)
-    return Case(split, trajectory, Judgement(name, (None,) * len(steps), "reference", float(right)), group)
+Responses = Mapping[str, Sequence[Step]]
+"""The steps of responses by what the data calls each: `chosen`, `rejected-2`."""
+
+
+def comparison(split: str, problem: Problem, right: Responses, wrong: Responses, *, group: str = "") -> list[Case]:
+    """The responses to one problem as cases: no step truth, outcome truth 1 (right, chosen) or 0."""
+    cases = []
+    for which, steps in {**right, **wrong}.items():
+        name = f"{problem.id}#{which}"
+        truth = Judgement(name, (None,) * len(steps), "reference", float(which in right))
+        cases.append(Case(split, Trajectory(name, problem, tuple(steps)), truth, group or problem.id))
+    return cases
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,7 @@ def compare(
     cases: Sequence[Case], judgements: Sequence[Judgement], score: Score, credit: Credit = strict_credit
 ) -> Compared:
     """Each comparison with its credit."""
-    members: dict[tuple[str, str], list[int]] = {}
-    for i, case in enumerate(cases):
-        members.setdefault((case.split, case.group), []).append(i)
+    members = by_group(cases)
     credits = []
     for inside in members.values():
         right = [score(judgements[i]) for i in inside if cases[i].truth.value == 1.0]
@@ -114,7 +116,7 @@ def _credit(right: Sequence[float | None], wrong: Sequence[float | None], credit
     return credit(scored_right, scored_wrong)
 
 
-def accuracy(credits: Floats, weights_RG: Floats, name: str = "accuracy") -> dict[str, Floats]:
+def accuracy(credits: Floats, weights_RG: Floats, name: str = "accuracy") -> Row:
     """Σ w c / Σ w over the comparisons with a credit, and the share of those without, if there are any."""
     scored = np.isfinite(credits)
     row = {name: ratio(weights_RG[:, scored] @ credits[scored], weights_RG[:, scored].sum(axis=1))}
@@ -123,13 +125,13 @@ def accuracy(credits: Floats, weights_RG: Floats, name: str = "accuracy") -> dic
     return row
 
 
-def pooled_row(compared: Compared, weights_RN: Floats, splits: Sequence[str] | None = None) -> dict[str, Floats]:
+def pooled_row(compared: Compared, weights_RN: Floats, splits: Sequence[str] | None = None) -> Row:
     """Accuracy over all comparisons of these splits (of all), each counting the same."""
     inside = np.isin(compared.splits, compared.splits if splits is None else list(splits))
     return accuracy(compared.credits[inside], weights_RN[:, compared.firsts[inside]])
 
 
-def mean_row(rows: Rows, weights: Mapping[str, float] | None = None, name: str = "accuracy") -> dict[str, Floats]:
+def mean_row(rows: Rows, weights: Mapping[str, float] | None = None, name: str = "accuracy") -> Row:
     """Σ w x / Σ w over the rows that have a value (weights: of each row; plain mean without)."""
     figures = np.asarray([row[name] for row in rows.values()])
     weight = np.asarray([1.0 if weights is None else weights[row] for row in rows])[:, None]
@@ -150,6 +152,11 @@ def measure_by(
         return rows if summary is None else {**rows, **summary(rows, compared, weights_RN)}
 
     return measure
+
+
+def pooled(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
+    """A summary of one row: "all" comparisons, each counting the same."""
+    return {"all": pooled_row(compared, weights_RN)}
 
 
 def size_notes(cases: Sequence[Case], published: Mapping[str, int], what: str) -> tuple[str, ...]:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
+from footfall.metrics.cases import Case
 from footfall.registry import register
 from footfall.types import Judgement, Step, Trajectory, content_key
-
-
-class Known(Protocol):
-    """A case of a benchmark, as far as the oracle looks at it."""
-
-    @property
-    def trajectory(self) -> Trajectory: ...
-
-    @property
-    def truth(self) -> Judgement: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +84,7 @@ class Oracle:
     Two cases of the same id and text get the truth of the first, as any judge would treat them alike.
     """
 
-    def __init__(self, cases: Sequence[Known]) -> None:
+    def __init__(self, cases: Sequence[Case]) -> None:
         self._truth: dict[tuple[str, str], Judgement] = {}
         for case in cases:
             self._truth.setdefault((case.trajectory.id, case.trajectory.key), case.truth)

@@ -6,7 +6,7 @@ With weights of shape (resamples, cases) a metric returns one figure a resample,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -217,9 +217,14 @@ def macro_f1(tp: Floats, fp: Floats, tn: Floats, fn: Floats) -> tuple[Floats, Fl
     return f1, f1_neg, (f1 + f1_neg) / 2
 
 
-def chunked_auc(scores: Floats, right: Floats, owner: Indices, weights_RN: Floats) -> Floats:
-    """ROC-AUC of steps (or whole cases) for each row of case weights."""
-    if not len(scores):
-        return np.full(len(weights_RN), np.nan)
+def in_chunks(metric: Callable[[Floats], Floats], owner: Indices, weights_RN: Floats) -> Floats:
+    """A metric of steps (or whole cases) for each row of case weights, each step with the weight of its owner."""
     chunks = [weights_RN[at : at + _CHUNK][:, owner] for at in range(0, len(weights_RN), _CHUNK)]
-    return np.concatenate([auc(scores, right, chunk) for chunk in chunks])
+    return np.concatenate([metric(chunk) for chunk in chunks])
+
+
+def case_auc(known: KnownSteps, weights_RN: Floats) -> Floats:
+    """ROC-AUC of known steps for each row of case weights; NaN without any."""
+    if not len(known.value):
+        return np.full(len(weights_RN), np.nan)
+    return in_chunks(lambda weights: auc(known.value, known.truth, weights), known.owner, weights_RN)

@@ -14,8 +14,8 @@ from footfall.benchmarks import processbench
 from footfall.benchmarks.runner import Benchmark, Figures, Tuned, content_revision, measured
 from footfall.lab.shared.simulated import Said
 from footfall.label.scan import label_noise
-from footfall.metrics.cases import Case
-from footfall.metrics.preferences import Credit, Measure, compare, response_score, tie_credit
+from footfall.metrics.cases import Case, Measure
+from footfall.metrics.preferences import Credit, compare, response_score, tie_credit
 from footfall.types import Cost, Judge, Judged, Judgement, Trajectory
 from footfall.worlds import ArithmeticWorld, TruthJudge
 
