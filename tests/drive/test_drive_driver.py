@@ -130,6 +130,42 @@ def test_judgements_of_all_tasks_are_one_batch_and_an_empty_request_is_answered_
     assert nothing == [] and said.values == (1.0,) and other.values == (0.5, 0.5) and len(samples) == 3
 
 
+@dataclass
+class Critic(LengthOf):
+    """A judge that asks a policy."""
+
+    policy: Answers = field(default_factory=Answers)
+
+
+@dataclass
+class Around:
+    """A judge made of another."""
+
+    inner: Critic
+    name: str = "around"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return self.inner.judge(trajectories)
+
+
+@dataclass
+class Uncounted(Answers):
+    counts_tokens: bool = False
+    name: str = "uncounted"
+
+
+def test_a_budget_of_tokens_is_refused_where_a_part_of_the_judge_counts_none() -> None:
+    def run(policy: Answers) -> Critic:
+        critic, task = Critic(policy=policy), Asking(Score([prefix("a")]))
+        task.account = Account(Budget(tokens=100))
+        Driver({}, {"judge": Around(critic)}).run([task])
+        return critic
+
+    assert run(Answers()).calls == [1]
+    with pytest.raises(ValueError, match=r"^uncounted counts no tokens, so a budget of tokens cannot hold"):
+        run(Uncounted())
+
+
 def test_a_growing_tree_finds_a_step_where_it_stands_and_adds_one_twice_if_told_to() -> None:
     growing = GrowingTree(Tree(PROBLEM))
     assert growing.path(-1, (Step("a"), Step("b"))) == [0, 1] and growing.path(-1, (Step("a"), Step("c"))) == [0, 2]

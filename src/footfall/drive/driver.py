@@ -236,9 +236,12 @@ class Driver:
             tasks = [reading.task for reading in group]
             with self.pace.timed(_judging(role, partial), tasks):
                 found = self._called(self._reader(judge, partial), group, tasks)
+            limited = any(task.account.budget.tokens is not None for task in tasks)
+            if limited and (who := _uncounting(judge)) is not None:  # a server shows it in its first reply
+                raise ValueError(_counts_no_tokens(who))
             for reading, said in zip(group, found, strict=True):
                 if said is not None:
-                    self._hear(judge, reading, said)
+                    self._hear(reading, said)
 
     def _reader(self, judge: Judge, partial: bool) -> Callable[[Sequence[_Reading]], list[Judgement]]:
         """Judging in which every trace gets a judgement and every step a value, or it is an error."""
@@ -258,11 +261,9 @@ class Driver:
 
         return reads
 
-    def _hear(self, judge: Judge, reading: _Reading, said: Judgement) -> None:
-        task, account = reading.task, reading.task.account
-        if account.budget.tokens is not None and (who := _uncounting(judge)) is not None:
-            raise ValueError(_counts_no_tokens(who))
-        account.read(said.cost, reading.trace, _judging(reading.role, reading.partial), said.judge)
+    def _hear(self, reading: _Reading, said: Judgement) -> None:
+        task = reading.task
+        task.account.read(said.cost, reading.trace, _judging(reading.role, reading.partial), said.judge)
         if reading.slot is not None:
             task.replies[reading.slot] = said
         task.hear(reading.item, said, reading.role)
