@@ -36,6 +36,17 @@ def give_memory_back() -> None:
 
 
 @contextmanager
+def single_threaded() -> Iterator[None]:
+    """Sums in one order: another number of threads rounds otherwise, and side by side they would wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
     """No progress bars and no warnings from transformers: a head left behind on purpose would be reported as lost."""
     level, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()

@@ -17,13 +17,13 @@ from footfall.reports.charts import (
     Bin,
     Point,
     Series,
-    accuracy_svg,
     bar_chart,
     calibration_plot,
     line_chart,
     mean_absolute_error,
     scatter,
 )
+from footfall.reports.demo_page import accuracy_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '</text></svg><script>alert("1")</script><svg onload=alert(1)>\x00'

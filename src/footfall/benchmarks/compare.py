@@ -59,6 +59,10 @@ class Difference(NamedTuple):
     difference: Interval
     p: float
 
+    def to_dict(self) -> dict[str, Json]:
+        intervals = {"judge": self.judge, "baseline": self.baseline, "difference": self.difference}
+        return {**{name: interval.to_dict() for name, interval in intervals.items()}, "p": self.p}
+
 
 class Comparison(NamedTuple):
     """All runs against the first."""
@@ -78,7 +82,7 @@ class Comparison(NamedTuple):
             for name, run in zip(self.names, self.runs, strict=True)
         ]  # fmt: skip
         against = {
-            name: {d.row: _difference_json(d) for d in rows}
+            name: {d.row: d.to_dict() for d in rows}
             for name, rows in zip(self.names[1:], self.differences, strict=True)
         }
         return {**given, "runs": runs, "baseline": self.names[0], "differences": against}
@@ -158,11 +162,3 @@ def _names(runs: Sequence[Kept]) -> tuple[str, ...]:
         run.judge if judges.count(run.judge) == 1 else f"{run.judge} ({run.folder}, {run.threshold:.4g})"
         for run in runs
     )
-
-
-def _difference_json(d: Difference) -> dict[str, Json]:
-    def shown(interval: Interval) -> dict[str, Json]:
-        value, low, high = (float(x) if np.isfinite(x) else None for x in interval)
-        return {"value": value, "ci95": [low, high]}
-
-    return {"judge": shown(d.judge), "baseline": shown(d.baseline), "difference": shown(d.difference), "p": d.p}

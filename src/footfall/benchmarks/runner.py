@@ -301,7 +301,7 @@ class Report:
             )
         }  # fmt: skip
         given["splits"] = {
-            row.name: {"n": row.n, **{name: _to_json(figure) for name, figure in row.figures.items()}}
+            row.name: {"n": row.n, **{name: figure.to_dict() for name, figure in row.figures.items()}}
             for row in self.splits
         }
         listed = {name: list(getattr(self, name)) for name in ("notes", "left_out_ids", "unknown_ids")}
@@ -315,11 +315,6 @@ class Report:
             cells = [percent(row.figures[name]) if name in row.figures else "" for name in names]
             rows.append([row.name, "" if row.n is None else str(row.n), *cells])
         return rows
-
-
-def _to_json(figure: Interval) -> Json:
-    value, low, high = (number if math.isfinite(number) else None for number in figure)
-    return {"value": value, "ci95": [low, high]}
 
 
 def percent(figure: Interval) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from footfall.commands._options import RunOptions
 from footfall.commands._output import emit, facts, figures, next_command
 from footfall.commands._running import open_run
-from footfall.demo.settings import DemoSettings
+from footfall.demo import DemoSettings
 
 __all__ = ["DemoConfig", "main"]
 

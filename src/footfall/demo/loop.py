@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from footfall.demo.settings import DemoSettings
+from footfall.demo import DemoSettings
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import first_error_f1
 from footfall.policy.embedded import EMBEDDED, embedded

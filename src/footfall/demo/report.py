@@ -11,10 +11,11 @@ import numpy as np
 
 from footfall import __version__
 from footfall.demo.loop import Findings
-from footfall.metrics.intervals import Interval, bootstrap_mean, paired_difference
+from footfall.metrics.intervals import bootstrap_mean, paired_difference
+from footfall.metrics.pools import sizes_up_to
 from footfall.metrics.steps import FirstError, brier, calibration_error, first_error_f1, reliability
-from footfall.reports.charts import Bin, Point, accuracy_svg
-from footfall.reports.demo_page import Comparison, DemoReport, LabelPair, StepView, TraceView
+from footfall.reports.charts import Bin, Point
+from footfall.reports.demo_page import Comparison, DemoReport, LabelPair, StepView, TraceView, accuracy_svg
 from footfall.reports.pages import CostRow
 from footfall.search import Curve, curve
 from footfall.types import Cost, Judgement, Trajectory
@@ -33,9 +34,7 @@ _SHOWN_TRACES = 10
 
 def curves(findings: Findings) -> Curve:
     """Accuracy at N = 1, 2, 4 … up to the number of candidates."""
-    n = findings.settings.n
-    ns = sorted({2**k for k in range(n.bit_length()) if 2**k <= n} | {n})
-    return curve(findings.results, ns)
+    return curve(findings.results, sizes_up_to(findings.settings.n))
 
 
 def report_numbers(findings: Findings, accuracy: Curve) -> dict[str, Any]:
@@ -46,11 +45,11 @@ def report_numbers(findings: Findings, accuracy: Curve) -> dict[str, Any]:
     errors = _first_errors(findings)
     return {
         "accuracy": {
-            name: _figure(bootstrap_mean(accuracy.correct[rule][-1], seed)) for rule, name in NAMES.items()
+            name: bootstrap_mean(accuracy.correct[rule][-1], seed).to_dict() for rule, name in NAMES.items()
         },
         "n": findings.settings.n,
         "problems": len(findings.results),
-        "weighted_vote_minus_majority": _figure(difference),
+        "weighted_vote_minus_majority": difference.to_dict(),
         "first_error_f1": errors.f1,
         "first_error": {"on_erroneous": errors.acc_err, "on_correct": errors.acc_cor, "threshold": findings.threshold,
                         "threshold_tuned_on": "training traces"},
@@ -69,12 +68,7 @@ def report_page(findings: Findings, accuracy: Curve, numbers: dict[str, Any]) ->
     """The same as a page for people, with ten traces to look at."""
     seed = findings.seed
     points = {
-        name: [
-            Point(n, interval.value, interval.low, interval.high)
-            for n, interval in zip(
-                accuracy.ns, (bootstrap_mean(row, seed) for row in accuracy.correct[rule]), strict=True
-            )
-        ]
+        name: [Point(n, *bootstrap_mean(row, seed)) for n, row in zip(accuracy.ns, accuracy.correct[rule], strict=True)]
         for rule, name in NAMES.items()
     }
     low, high = numbers["weighted_vote_minus_majority"]["ci95"]
@@ -100,10 +94,6 @@ def report_page(findings: Findings, accuracy: Curve, numbers: dict[str, Any]) ->
                "threshold": f"{findings.threshold}, tuned on the training traces", "judge": findings.judge},
         config=asdict(findings.settings),
     )  # fmt: skip
-
-
-def _figure(interval: Interval) -> dict[str, Any]:
-    return {"value": float(interval.value), "ci95": [float(interval.low), float(interval.high)]}
 
 
 def _step_outcomes(findings: Findings) -> tuple[list[float], list[bool]]:

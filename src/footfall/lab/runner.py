@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -82,11 +81,14 @@ def _measured(run: Run, entry: Entry, trial: Trial) -> Path:
     path = run.folder / "seeds" / f"{seed:04d}-{key}.json"
     if path.exists():
         return path
+    from footfall.loading import single_threaded
+
     scratch = run.folder / "work" / path.stem
     for needed in (path.parent, scratch):
         needed.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    with _one_thread():
+    # Figures must not depend on how many cores a machine has.
+    with single_threaded():
         outcome = load_measure(entry)(trial._replace(folder=scratch))
     seconds = round(time.monotonic() - begun, 3)
     outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
@@ -94,19 +96,6 @@ def _measured(run: Run, entry: Entry, trial: Trial) -> Path:
     run.log("stage", stage=f"seed {seed}", seconds=seconds, cost=outcome.cost.to_dict())
     shutil.rmtree(scratch)
     return path
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums in one order: figures must not depend on how many cores a machine has."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: str) -> Row:

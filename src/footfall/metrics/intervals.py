@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from footfall.types import Json
+
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
 _CHUNK = 256
@@ -30,6 +32,11 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def to_dict(self) -> dict[str, Json]:
+        """JSON; what has no value (an empty class) is null."""
+        value, low, high = (float(number) if math.isfinite(number) else None for number in self)
+        return {"value": value, "ci95": [low, high]}
 
 
 def bootstrap_mean(values: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES) -> Interval:

@@ -6,7 +6,7 @@ alone (its own style and background), so the same string goes into a report or a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,6 @@ from footfall.reports.svg import (
     join,
     left_axis,
     left_room,
-    legend,
     marker,
     number,
     shown,
@@ -56,6 +55,16 @@ class Series:
     emphasis: bool = False
     dashed: bool = False
     slot: int | None = None
+
+
+def _check_numbers(item: object, names: Sequence[str], where: str) -> dict[str, float]:
+    """The fields that are given; one that is not finite is an error."""
+    given = {name: getattr(item, name) for name in names}
+    return {name: finite(value, f"{where}: {name}") for name, value in given.items() if value is not None}
+
+
+def _bracketed(low: float, high: float, form: Format) -> str:
+    return f" [{shown(low, form)}, {shown(high, form)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +98,8 @@ def line_chart(
         raise ValueError(f"line chart {label!r} has no series")
     slots = [i if s.slot is None else s.slot for i, s in enumerate(series)]
     names = _end_labels(series, y_format, width)
-    top, y = heading(title, subtitle, width)
-    if names is None:
-        keys, used = legend([(slot, s.name) for slot, s in zip(slots, series, strict=True)], 16, y, width - 32)
-        top, y = join(top, keys), y + used
+    keys = [(slot, s.name) for slot, s in zip(slots, series, strict=True)]
+    top, y = heading(title, subtitle, width, keys if names is None else ())
     end_room = 44 + max(map(text_width, names)) if names else 24
     up = _up(series, y_format, y_range, height - 52, y + 34)
     frame = Frame(left_room(up, y_format), y + 34, width - end_room, height - 52)
@@ -110,10 +117,7 @@ def _checked_series(series: Series, log2: bool) -> Series:
         raise ValueError(f"series {series.name!r} has no points")
     for i, point in enumerate(series.points, 1):
         where = f"series {series.name!r}, point {i}"
-        for name in ("x", "y", "low", "high"):
-            value = getattr(point, name)
-            if value is not None:
-                finite(value, f"{where}: {name}")
+        _check_numbers(point, ("x", "y", "low", "high"), where)
         if log2 and point.x <= 0:
             raise ValueError(f"{where}: x is {point.x}, but a log2 axis needs x above 0; use x_scale='linear'")
         if point.low is not None and point.high is not None and point.low > point.high:
@@ -178,7 +182,7 @@ def _mark(series: Series, point: Point, slot: int, plot: _Plot) -> Markup:
     x, y = plot.at(point)
     said = f"{series.name} at {point.x:g}: {shown(point.y, plot.form)}"
     if point.low is not None and point.high is not None:
-        said += f" [{shown(point.low, plot.form)}, {shown(point.high, plot.form)}]"
+        said += _bracketed(point.low, point.high, plot.form)
     hit = element("circle", class_="hit", cx=x, cy=y, r=12)
     return element("g", element("title", said), hit, marker(slot, x, y, 4.5 if series.emphasis else 3.75))
 
@@ -232,31 +236,26 @@ def bar_chart(
     width: float = 760,
 ) -> Markup:
     """Groups of bars from zero, one colour a series. Long group names go above their bars."""
-    bars = [_checked_bar(g, b) for g in groups for b in g.bars]
+    bars = [bar for group in groups for bar in group.bars]
     if not bars:
         raise ValueError(f"bar chart {label!r} has no bars")
+    for group in groups:
+        for bar in group.bars:
+            _check_numbers(bar, ("value", "low", "high"), f"group {group.label!r}, bar {bar.series!r}")
     slots = {name: slot for slot, name in enumerate(dict.fromkeys(b.series for b in bars))}
     widest = max(text_width(g.label) for g in groups)
     beside = widest <= 0.3 * width
-    top, y = heading(title, subtitle, width)
-    if len(slots) > 1:
-        keys, used = legend([(slot, name) for name, slot in slots.items()], 16, y, width - 32)
-        top, y = join(top, keys), y + used
+    keys = [(slot, name) for name, slot in slots.items()]
+    top, y = heading(title, subtitle, width, keys if len(keys) > 1 else ())
     values = [v for b in bars for v in (b.value, b.low, b.high) if v is not None]
     room = 8 + max(text_width(shown(b.value, form)) for b in bars)
     left = 16 + (widest + 18 if beside else 0) + (room if min(values) < 0 else 0)
     x = Scale(*span(values, form, zero=True), left, width - 16 - room)
     body, bottom = _groups(groups, slots, x, y + 12, beside, form)
     frame = Frame(left, y + 6, width - 16 - room, bottom)
-    return canvas(width, bottom + 52, label, top, _grid(x, frame, x_label, form), body, _zero(x, frame))
-
-
-def _checked_bar(group: BarGroup, bar: Bar) -> Bar:
-    for name in ("value", "low", "high"):
-        value = getattr(bar, name)
-        if value is not None:
-            finite(value, f"group {group.label!r}, bar {bar.series!r}: {name}")
-    return bar
+    return canvas(
+        width, bottom + 52, label, top, bottom_axis(x, frame, x_label, form, grid=True), body, _zero(x, frame)
+    )
 
 
 def _groups(
@@ -285,7 +284,7 @@ def _bar(group: BarGroup, bar: Bar, slot: int, x: Scale, y: float, form: Format)
     whisker = Markup()
     if bar.low is not None and bar.high is not None:
         low, high, middle = x(bar.low), x(bar.high), y + _BAR / 2
-        said += f" [{shown(bar.low, form)}, {shown(bar.high, form)}]"
+        said += _bracketed(bar.low, bar.high, form)
         caps = "".join(f"M{number(at)} {number(middle - 3.5)}v7" for at in (low, high))
         line = f"M{number(low)} {number(middle)}H{number(high)}"
         whisker = element("path", class_="bar-whisker", d=line + caps)
@@ -297,19 +296,6 @@ def _bar(group: BarGroup, bar: Bar, slot: int, x: Scale, y: float, form: Format)
     )  # fmt: skip
     box = element("rect", class_="bar", x=min(zero, end), y=y, width=abs(end - zero), height=_BAR, rx=2)
     return element("g", element("title", said), box, whisker, text, class_=f"c{slot % SLOTS}")
-
-
-def _grid(x: Scale, frame: Frame, label: str, form: Format) -> Markup:
-    at = x.ticks(apart=64)
-    parts = []
-    for value in at:
-        px = x(value)
-        text = shown(value, form, at[1] - at[0] if len(at) > 1 else 0.01)
-        parts.append(element("line", class_="grid", x1=px, x2=px, y1=frame.top, y2=frame.bottom))
-        parts.append(element("text", text, class_="muted small", x=px, y=frame.bottom + 18, text_anchor="middle"))
-    middle = (frame.left + frame.right) / 2
-    parts.append(element("text", label, class_="muted small", x=middle, y=frame.bottom + 38, text_anchor="middle"))
-    return join(*parts)
 
 
 def _zero(x: Scale, frame: Frame) -> Markup:
@@ -371,9 +357,8 @@ def calibration_plot(
 def _checked_bin(i: int, b: Bin) -> Bin:
     if b.count < 0:
         raise ValueError(f"bin {i}: count is {b.count}; it is 0 or more")
-    for name in ("predicted", "observed", "low", "high"):
-        value = getattr(b, name)
-        if value is not None and not 0 <= finite(value, f"bin {i}: {name}") <= 1:
+    for name, value in _check_numbers(b, ("predicted", "observed", "low", "high"), f"bin {i}").items():
+        if not 0 <= value <= 1:
             raise ValueError(f"bin {i}: {name} is {value}, but a probability lies between 0 and 1")
     return b
 
@@ -504,43 +489,3 @@ def _bubbles(pairs: Sequence[tuple[float, float]], x: Scale, y: Scale) -> list[M
         )
         for (mx, my), count, radius in zip(means.tolist(), counts.tolist(), radii.tolist(), strict=True)
     ]
-
-
-_KNOWN = {
-    # key: (name, colour slot, emphasis, dashed); a method keeps its colour from one report to the next.
-    "oracle": ("oracle", 3, False, True),
-    "weighted_vote": ("weighted vote", 0, True, False),
-    "best_of_n": ("best-of-N", 2, False, False),
-    "majority": ("majority", 1, False, False),
-    "single": ("single", 4, False, False),
-}
-
-
-def curve_name(key: str) -> str:
-    """What a reader calls a method: `best_of_n` is best-of-N."""
-    return _KNOWN[key][0] if key in _KNOWN else key.replace("_", " ")
-
-
-def accuracy_svg(
-    curves: Mapping[str, Sequence[Point]],
-    *,
-    title: str = "",
-    subtitle: str = "",
-    x_label: str = "N, samples per problem",
-    y_label: str = "problems solved",
-    width: float = 760,
-    height: float = 420,
-) -> Markup:
-    """Accuracy against N, one line a method, with 95% bands; each point's x is N."""
-    series = [_series(key, points, i) for i, (key, points) in enumerate(curves.items())]
-    ends = ", ".join(f"{s.name} {100 * s.points[-1].y:.1f}%" for s in series if s.points)
-    return line_chart(
-        series, label=f"Accuracy against the number of samples. At the largest N: {ends}", title=title,
-        subtitle=subtitle, x_label=x_label, y_label=y_label, x_scale="log2", width=width, height=height,
-    )  # fmt: skip
-
-
-def _series(key: str, points: Sequence[Point], place: int) -> Series:
-    """A known method in its own colour; the others start at the one that no known method has."""
-    name, slot, emphasis, dashed = _KNOWN.get(key, (curve_name(key), 5 + place, False, False))
-    return Series(name, points, emphasis, dashed, slot)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from footfall.reports.charts import Bin, Point, accuracy_svg, calibration_plot, curve_name, mean_absolute_error, scatter
+from footfall.reports.charts import Bin, Point, Series, calibration_plot, line_chart, mean_absolute_error, scatter
 from footfall.reports.pages import (
     CostRow,
     Section,
@@ -132,6 +132,46 @@ class DemoReport:
             value = getattr(self, name)
             if value is not None:
                 finite(value, f"report: {name}")
+
+
+_KNOWN = {
+    # key: (name, colour slot, emphasis, dashed); a method keeps its colour from one report to the next.
+    "oracle": ("oracle", 3, False, True),
+    "weighted_vote": ("weighted vote", 0, True, False),
+    "best_of_n": ("best-of-N", 2, False, False),
+    "majority": ("majority", 1, False, False),
+    "single": ("single", 4, False, False),
+}
+
+
+def curve_name(key: str) -> str:
+    """What a reader calls a method: `best_of_n` is best-of-N."""
+    return _KNOWN[key][0] if key in _KNOWN else key.replace("_", " ")
+
+
+def accuracy_svg(
+    curves: Mapping[str, Sequence[Point]],
+    *,
+    title: str = "",
+    subtitle: str = "",
+    x_label: str = "N, samples per problem",
+    y_label: str = "problems solved",
+    width: float = 760,
+    height: float = 420,
+) -> Markup:
+    """Accuracy against N, one line a method, with 95% bands; each point's x is N."""
+    series = [_series(key, points, i) for i, (key, points) in enumerate(curves.items())]
+    ends = ", ".join(f"{s.name} {100 * s.points[-1].y:.1f}%" for s in series if s.points)
+    return line_chart(
+        series, label=f"Accuracy against the number of samples. At the largest N: {ends}", title=title,
+        subtitle=subtitle, x_label=x_label, y_label=y_label, x_scale="log2", width=width, height=height,
+    )  # fmt: skip
+
+
+def _series(key: str, points: Sequence[Point], place: int) -> Series:
+    """A known method in its own colour; the others start at the one that no known method has."""
+    name, slot, emphasis, dashed = _KNOWN.get(key, (curve_name(key), 5 + place, False, False))
+    return Series(name, points, emphasis, dashed, slot)
 
 
 def write_report(path: str | Path, report: DemoReport) -> Path:

@@ -177,14 +177,17 @@ def shown(value: float, form: Format, step: float = 0.001) -> str:
     return (text.replace("-", "−") if float(text.replace(",", "")) else text.lstrip("-")) + sign
 
 
-def heading(title: str, subtitle: str, width: float) -> tuple[Markup, float]:
-    """Title and subtitle at the top, and the height they take."""
+def heading(title: str, subtitle: str, width: float, keys: Sequence[tuple[int, str]] = ()) -> tuple[Markup, float]:
+    """Title, subtitle and (with keys) a legend at the top, and the height they take."""
     lines, y = [], 14.0 if title or subtitle else 0.0
     for text, style, size, height in ((title, "title", 17, 26), (subtitle, "muted", 13, 22)):
         if text:
             y += height
             lines.append(element("text", clip(text, width - 32, size), class_=style, x=16, y=y - 8))
-    return join(*lines), y
+    if not keys:
+        return join(*lines), y
+    named, used = _legend(keys, 16, y, width - 32)
+    return join(*lines, named), y + used
 
 
 def _labelled(scale: Scale, form: Format) -> list[tuple[float, str]]:
@@ -209,13 +212,15 @@ def left_axis(scale: Scale, frame: Frame, label: str, form: Format) -> Markup:
     return join(*parts)
 
 
-def bottom_axis(scale: Scale, frame: Frame, label: str, form: Format) -> Markup:
-    """The base line with ticks, values below it and the axis' name below those."""
-    at = scale.ticks(apart=28 if scale.log2 else 56)
-    parts = [element("line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom)]
+def bottom_axis(scale: Scale, frame: Frame, label: str, form: Format, grid: bool = False) -> Markup:
+    """The base line with ticks (or a grid of vertical lines), values below it and the axis' name below those."""
+    at = scale.ticks(apart=64 if grid else 28 if scale.log2 else 56)
+    base = element("line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom)
+    style, top, bottom = ("grid", frame.top, frame.bottom) if grid else ("axis", frame.bottom, frame.bottom + 4)
+    parts = [] if grid else [base]
     for value in at:
         x = scale(value)
-        parts.append(element("line", class_="axis", x1=x, x2=x, y1=frame.bottom, y2=frame.bottom + 4))
+        parts.append(element("line", class_=style, x1=x, x2=x, y1=top, y2=bottom))
         step = min(value, 1.0) if scale.log2 else (at[1] - at[0] if len(at) > 1 else 0.01)
         text = shown(value, form, step)
         parts.append(element("text", text, class_="muted small", x=x, y=frame.bottom + 18, text_anchor="middle"))
@@ -240,7 +245,7 @@ def marker(slot: int, x: float, y: float, size: float = 4.0) -> Markup:
     return element("polygon", class_="mark", points=points)
 
 
-def legend(names: Sequence[tuple[int, str]], left: float, top: float, width: float) -> tuple[Markup, float]:
+def _legend(names: Sequence[tuple[int, str]], left: float, top: float, width: float) -> tuple[Markup, float]:
     """Marks with names, flowing over as many rows as they need, and the height they take."""
     parts, x, y = [], left, top + 6
     for slot, name in names:

@@ -9,8 +9,7 @@ problems that no search is measured on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -68,6 +67,7 @@ def _params(seed: int) -> SamplingParams:
 
 def trained(setting: PrmSetting, folder: Path) -> Reader:
     """The PRM in this folder, trained now if it is not there; a training that was killed goes on."""
+    from footfall.loading import single_threaded
     from footfall.reward.judge import step_head
 
     model = folder / "model"
@@ -136,21 +136,10 @@ class _OneThread:
         self._judge, self.name = judge, judge.name
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        from footfall.loading import single_threaded
+
         with single_threaded():
             return self._judge.judge(trajectories)
-
-
-@contextmanager
-def single_threaded() -> Iterator[None]:
-    """Sums in one order: another number of threads rounds otherwise, and side by side they would wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 QUALITIES = ("exact", "noisy", "prm")
