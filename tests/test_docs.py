@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -147,7 +148,7 @@ def test_the_first_trace_of_the_readme_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
-    in_site = page.parent.name == "docs"
+    in_site = page.parent == ROOT / "docs"
     for link in _LINK.finditer(_CODE_SPAN.sub("", prose(page))):
         target = link["target"] or link["source"]
         if re.match(r"[a-z]+:", target):
@@ -203,6 +204,50 @@ def test_command_lines_use_commands_and_options_that_exist(page: Path) -> None:
         assert not unknown, (
             f"{page_name(page)}: `footfall {' '.join(words)}` uses {unknown}, which --help does not list"
         )
+
+
+_NAME = re.compile(r"footfall((?:\.\w+)+)(?::([\w.]+))?(?:\(.*\))?")
+
+
+def named(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """Modules and names of the package that a page speaks of in code spans: `footfall.store:Run`, `footfall.store.Run`."""
+    for span in _CODE_SPAN.findall(prose(page)):
+        if found := _NAME.fullmatch(span):
+            yield f"footfall{found[1]}", found[2].split(".") if found[2] else []
+
+
+def is_there(module: str, names: list[str]) -> bool:
+    """Whether the names lead somewhere in the module; a field of a class without a default is known by its annotation."""
+    try:
+        thing = pkgutil.resolve_name(module)
+    except (ImportError, AttributeError):
+        return False
+    for name in names:
+        if hasattr(thing, name):
+            thing = getattr(thing, name)
+        elif name not in getattr(thing, "__annotations__", {}):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=page_name)
+def test_names_of_the_package_exist(page: Path) -> None:
+    assert [f"{module}:{'.'.join(names)}" for module, names in named(page) if not is_there(module, names)] == []
+
+
+def test_the_glossary_explains_each_word_once_in_order() -> None:
+    words = re.findall(r"^\*\*(.+?)\.\*\*", text_of(ROOT / "docs" / "glossary.md"), re.MULTILINE)
+    assert words == sorted(set(words), key=str.lower) and len(list(named(ROOT / "docs" / "glossary.md"))) >= len(words)
+
+
+def test_the_design_shows_every_room() -> None:
+    package = ROOT / "src" / "footfall"
+    rooms = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    rooms = {room for room in rooms if not room.startswith("_")}
+    tree = set(re.findall(r"^      (\w+)(?:/|\.py) ", text_of(ROOT / "docs" / "design.md"), re.MULTILINE))
+    drawn = set(re.findall(r'class="name"[^>]*>(\w+)<', text_of(ROOT / "docs" / "design.svg")))
+    assert tree - {"models"} == rooms
+    assert drawn == rooms
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
