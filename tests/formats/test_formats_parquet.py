@@ -122,3 +122,23 @@ def test_a_reason_is_still_known_when_it_is_read_again(tmp_path: Path) -> None:
     formats.write_parquet(tmp_path / "x.parquet", [said], "judgement")
     (back,) = formats.read_parquet(tmp_path / "x.parquet", "judgement")
     assert back == said and back.failures[0].reason is Reason.CUT
+
+
+OLD = Path(__file__).parent / "written_by_0_1"
+"""Files that footfall 0.1.0 wrote when steps had no authors and reasons were bare sentences."""
+
+
+def test_what_an_earlier_version_wrote_is_read_with_the_same_keys() -> None:
+    rows = formats.read(OLD / "judged.parquet")
+    assert [row.trajectory.key for row in rows] == [
+        "abe1a8e8e40a8fef26863d74d8d5fed9", "5fac1905b047b1322de01298259940bf",
+        "f4665567fe7846fa4e4c5a6dc285d8fd", "3fd74bc5a8abcd0ed3ab7475e5291dfc",
+    ]  # fmt: skip
+    values = [row.judgement.values for row in rows if row.judgement is not None]
+    assert values == [(1.0,) * 3, (1.0,) * 3, (0.0, 1.0, 1.0, 0.0, 0.0), (0.0,) * 5]
+    assert all(step.author == "policy" and step.token_ids for row in rows for step in row.trajectory.steps)
+
+
+def test_a_search_of_an_earlier_version_is_read_with_its_tree_and_decisions() -> None:
+    results = formats.read_parquet(OLD / "results.parquet", "search-result")
+    assert [(r.answer, len(r.tree.nodes), len(r.decisions)) for r in results] == [("106", 24, 60), ("10", 20, 50)]
