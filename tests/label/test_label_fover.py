@@ -24,7 +24,7 @@ from footfall.tools import why_no_walls
 from footfall.tools.algebra import implied
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ArithmeticPolicy, ArithmeticWorld, LogicPolicy, LogicWorld
-from footfall.worlds.truth import StepTruth
+from footfall.worlds.world import StepTruth
 
 
 def trace(prompt: str, *steps: str, domain: str = "math", answer: str | None = None) -> Trajectory:

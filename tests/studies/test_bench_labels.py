@@ -39,7 +39,7 @@ from footfall.studies.labels import FIGURES, Known, LabelCosts, Plan, Point, Wor
 from footfall.study_rows import StudyRow
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
-from footfall.worlds.truth import StepTruth
+from footfall.worlds.world import StepTruth
 from scripts import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]

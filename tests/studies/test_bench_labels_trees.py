@@ -26,7 +26,7 @@ from footfall.studies.label_trees import (
 from footfall.studies.labels import Known, Plan, measure_own
 from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
-from footfall.worlds.likelihood import next_steps, word_logprobs
+from footfall.worlds.scripted import next_steps, word_logprobs
 
 PROBLEM = Problem("p", "?", "1")
 IN_WORDS = ("arithmetic", "logic", "algebra")

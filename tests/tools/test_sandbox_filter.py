@@ -7,7 +7,8 @@ import struct
 
 import pytest
 
-from footfall.tools import _sandbox_seccomp, why_no_walls
+from footfall.tools import why_no_walls
+from footfall.tools._sandbox_walls import system_call_filter
 from tests.tools.attacking import LIBC, attack, refused
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")
@@ -41,7 +42,7 @@ NONBLOCK_AND_CLOEXEC = 0x80800
 
 def verdict(machine: str, number: int, *arguments: int, arch: int = 0) -> int:
     """The error number that the filter gives a call, 0 if it lets it through."""
-    code = _sandbox_seccomp.program(machine)
+    code = system_call_filter(machine)
     assert code is not None
     rules = list(struct.iter_unpack("=HBBI", code))
     padded = [*arguments, *[0] * (6 - len(arguments))]
@@ -69,7 +70,7 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 
 def test_an_unknown_machine_has_no_filter() -> None:
-    assert _sandbox_seccomp.program("pdp-11") is None
+    assert system_call_filter("pdp-11") is None
 
 
 def test_sockets_are_of_the_unix_family_alone(machine: str) -> None:

@@ -16,7 +16,7 @@ from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, StepTruth
 from footfall.worlds.algebra.reading import algebra_of
 from footfall.worlds.algebra.relation import constant, equation, rational_roots, read_relation, square_free, variable
-from footfall.worlds.truth import UnreadableError
+from footfall.worlds.world import UnreadableError
 
 WORLD = AlgebraWorld()
 R, W, C = StepTruth.RIGHT, StepTruth.WRONG, StepTruth.CONSEQUENT

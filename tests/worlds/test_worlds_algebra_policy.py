@@ -13,7 +13,7 @@ from footfall.policy.protocol import Policy
 from footfall.registry import create
 from footfall.types import Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, StepTruth
-from footfall.worlds.algebra.policy import AlgebraScript, Work
+from footfall.worlds.algebra.policy import Work
 from footfall.worlds.algebra.reading import State, read_step
 
 WORLD = AlgebraWorld()
@@ -45,7 +45,7 @@ def test_without_error_rates_every_step_is_right() -> None:
 @settings(deadline=None, max_examples=25)
 def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(seed: int) -> None:
     problem = WORLD.problems(1, seed)[0]
-    writer, script = CLUMSY.writer(problem), AlgebraScript(CLUMSY, problem)
+    writer = CLUMSY.writer(problem)
     read, state, rng = State(), Work(), Random(seed)
     steps: list[Step] = []
     errors: list[int] = []
@@ -54,9 +54,9 @@ def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(se
         if move.kind not in ("right", "skip", "recover", "answer"):
             errors.append(len(steps))
         for text in move.wordings:
-            assert script.work(read_step(script.problem, read, text)[1]) == move.after, text
+            assert writer.work(read_step(writer.problem, read, text)[1]) == move.after, text
         steps.append(Step(rng.choice(move.wordings)))
-        read = read_step(script.problem, read, steps[-1].text)[1]
+        read = read_step(writer.problem, read, steps[-1].text)[1]
         state = move.after
     trajectory = Trajectory("t", problem, tuple(steps), separator="\n")
     assert WORLD.first_error(trajectory) == (errors[0] if errors else -1)

@@ -15,7 +15,7 @@ from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ExactValueJudge, StepTruth
 from footfall.worlds.code import CodePolicy, CodeWorld
-from footfall.worlds.code.reading import START, State, advance
+from footfall.worlds.code.world import START, State, advance
 
 WORLD = CodeWorld()
 POLICY = CodePolicy()
@@ -107,10 +107,10 @@ def recursive(policy: CodePolicy, problem: Problem, state: State) -> float:
     """The same value by reading each written line anew."""
     writer = policy.writer(problem)
     moves = writer.moves(state)
-    if not moves:
+    if [move.kind for move in moves] == ["answer"]:
         return float(writer.task.outputs(state.program) == writer.task.expected)
     assert sum(move.probability for move in moves) == pytest.approx(1)
-    after = [(move.probability, advance(writer.task, state, move.text)) for move in moves]
+    after = [(move.probability, advance(writer.task, state, move.wordings[0])) for move in moves]
     return sum(p * recursive(policy, problem, then) for p, then in after)
 
 
@@ -164,13 +164,13 @@ def test_the_fast_path_and_the_reader_agree_and_no_error_is_found_before_one_is_
     state = START
     steps: list[Step] = []
     mistakes: list[int] = []
-    while (move := writer.draw(state, rng)) is not None:
+    while (move := writer.draw(state, rng)).kind != "answer":
         if move.kind not in ("right", "recover"):
             mistakes.append(len(steps))
-        steps.append(Step(move.text))
-        after = writer.after(state, move)
-        assert advance(writer.task, state, move.text) == after
-        state = after
+        (text,) = move.wordings
+        steps.append(Step(text))
+        assert advance(writer.task, state, text) == move.after
+        state = move.after
     first = WORLD.first_error(WORLD.prefix(problem).extend(steps))
     # A mistake may pass the tests, or be one that another mistake would have made good: then the error is the line, right
     # in itself, that ends the last chance of that (seed 1671). Before any mistake there is no error.

@@ -11,7 +11,7 @@ from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.types import Step
 from footfall.worlds.judges import ExactFragmentJudge
-from footfall.worlds.likelihood import WithLogprobs, has_likelihood, next_steps, with_logprobs, word_logprobs
+from footfall.worlds.scripted import WithLogprobs, has_likelihood, next_steps, with_logprobs, word_logprobs
 
 WORLDS = ("arithmetic", "logic", "algebra", "code")
 
@@ -72,7 +72,20 @@ def test_nothing_comes_after_an_answer_that_was_stated_too_early() -> None:
 
 
 def test_fragments_of_a_policy_whose_moves_are_not_listed_are_refused_by_name() -> None:
-    world, policy = create("world", "arithmetic"), create("policy", "scripted-arithmetic")
+    world, policy = create("world", "arithmetic"), create("policy", "scripted-arithmetic-multilingual")
     fragment = world.prefix(world.problems(1)[0]).extend([Step("First,")])
-    with pytest.raises(ValueError, match="take a policy of the logic or algebra world"):
+    with pytest.raises(ValueError, match="take a policy of the arithmetic, logic, algebra or code world"):
         ExactFragmentJudge(policy).judge_partial([fragment])
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "code"])
+def test_the_value_of_a_fragment_is_the_mean_over_the_steps_that_begin_with_it(name: str) -> None:
+    world, policy = create("world", name), create("policy", f"scripted-{name}")
+    prefix = world.prefix(world.problems(1, seed=3)[0])
+    writer = policy.writer(prefix.problem)
+    steps = dict(writer.texts(writer.state_after(prefix)))
+    begun = next(iter(steps)).split(" ")[0]
+    fits = {text: chance for text, chance in steps.items() if text.split(" ")[0] == begun}
+    mean = sum(chance * policy.value(prefix.extend([Step(text)])) for text, chance in fits.items()) / sum(fits.values())
+    (said,) = ExactFragmentJudge(policy).judge_partial([prefix.extend([Step(begun)])])
+    assert said.values[0] == pytest.approx(mean)

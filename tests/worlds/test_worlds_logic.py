@@ -17,8 +17,19 @@ from footfall.tools import logic
 from footfall.tools.formula import And, Atom, Forall, Formula, Implies, Not
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import LogicPolicy, LogicWorld, StepTruth, TruthJudge
-from footfall.worlds.logic.text import NOUNS, clause, rule_clauses
-from footfall.worlds.logic.theory import Literal, Question, Rule, Theory, grounded, known, logic_of, to_meta
+from footfall.worlds.logic.problem import (
+    NOUNS,
+    Literal,
+    Question,
+    Rule,
+    Theory,
+    clause,
+    grounded,
+    known,
+    logic_of,
+    rule_clauses,
+    to_meta,
+)
 from footfall.worlds.logic.world import meaning_of
 
 WORLD = LogicWorld()

@@ -52,8 +52,7 @@ def test_the_checker_finds_the_first_error_and_stands_where_the_script_stands(se
         if move.kind in ("wrong-rule", "flip"):
             errors.append(len(steps))
         for text in move.wordings:
-            script = writer.script
-            assert read_step(script.theory, script.question, state, text)[1] == move.after  # type: ignore[attr-defined]
+            assert read_step(writer.theory, writer.question, state, text)[1] == move.after
         steps.append(Step(rng.choice(move.wordings)))
         state = move.after
     trajectory = Trajectory("t", problem, tuple(steps), separator="\n")

@@ -20,7 +20,7 @@ def test_a_writer_keeps_a_bounded_number_of_prefixes_and_its_values_do_not_chang
 ) -> None:
     policy, ((problem, trace),) = LogicPolicy(), LogicWorld().traces(LogicPolicy(), 1, seed=4)
     writer = policy.writer(problem)
-    assert isinstance(writer, scripted.MoveWriter)
+    assert isinstance(writer, scripted.Writer)
     prefixes = [trace.prefix(k) for k in range(len(trace.steps) + 1)]
     prefixes += [trace.prefix(0).extend([Step(f"Nobody can read this, {k}.")]) for k in range(8)]
     before = [policy.value(prefix) for prefix in prefixes]

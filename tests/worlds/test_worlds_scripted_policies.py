@@ -11,7 +11,7 @@ import pytest
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ExactValueJudge, LogicPolicy, LogicWorld
-from footfall.worlds.scripted import MoveWriter
+from footfall.worlds.scripted import Writer
 
 
 class Kit(NamedTuple):
@@ -53,13 +53,13 @@ def sigmas(hits: int, n: int, p: float) -> float:
     return abs(hits - n * p) / math.sqrt(max(n * p * (1 - p), 1e-9))
 
 
-def simulate(writer: MoveWriter[Any], state: Any, n: int) -> int:
+def simulate(writer: Writer[Any], state: Any, n: int) -> int:
     rng, hits = Random(0), 0
     for _ in range(n):
         at = state
         while at.answer is None:
             at = writer.draw(at, rng).after
-        hits += at.answer == writer.script.reference
+        hits += at.answer == writer.reference
     return hits
 
 
@@ -67,7 +67,7 @@ def simulate(writer: MoveWriter[Any], state: Any, n: int) -> int:
 def test_the_value_agrees_with_simulated_completions(kit: Kit) -> None:
     for prefix in kit.prefixes():
         writer = kit.clumsy.writer(prefix.problem)
-        hits = simulate(writer, writer.script.state_after(prefix), 2000)
+        hits = simulate(writer, writer.state_after(prefix), 2000)
         assert sigmas(hits, 2000, kit.clumsy.value(prefix)) < 5
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates, TruthJudge
-from footfall.worlds.arithmetic.moves import Script, moves
 from footfall.worlds.arithmetic.policy import ArithmeticWriter
-from footfall.worlds.arithmetic.problem import Program, program_of
-from footfall.worlds.arithmetic.reading import State, start_of
+from footfall.worlds.arithmetic.problem import program_of
+from footfall.worlds.arithmetic.world import State, start_of
 
 WORLD = ArithmeticWorld()
 POLICY = ArithmeticPolicy()
@@ -49,7 +48,7 @@ def simulate(writer: ArithmeticWriter, state: State, n: int, seed: int) -> int:
     for _ in range(n):
         at = state
         while at.answer is None:
-            at = writer.after(at, writer.draw(at, rng))
+            at = writer.draw(at, rng).after
         hits += at.answer == final
     return hits
 
@@ -92,16 +91,15 @@ def test_the_value_agrees_with_sampled_text(name: str) -> None:
     assert sigmas(hits, 1500, CLUMSY.value(prefix)) < 5
 
 
-def recursive(script: Script, program: Program, due: int, value: int, memo: dict[tuple[int, int], float]) -> float:
-    """The same value by plain recursion over `moves`."""
-    if (due, value) not in memo:
-        done = due == len(program.ops)
-        total = float(done and value == program.truth[-1])
-        for move in moves(script, program, due, value):
-            after = due + (move.kind != "recover")
-            total += move.probability * recursive(script, program, after, move.result, memo)
-        memo[due, value] = total
-    return memo[due, value]
+def recursive(writer: ArithmeticWriter, state: State, memo: dict[State, float]) -> float:
+    """The same value by plain recursion over the moves."""
+    if state.answer is not None:
+        return float(state.answer == writer.program.truth[-1])
+    if state not in memo:
+        moves = writer.moves(state)
+        assert sum(move.probability for move in moves) == pytest.approx(1)
+        memo[state] = sum(move.probability * recursive(writer, move.after, memo) for move in moves)
+    return memo[state]
 
 
 @given(st.integers(0, 10_000), st.integers(-20, 1200))
@@ -109,11 +107,12 @@ def recursive(script: Script, program: Program, due: int, value: int, memo: dict
 def test_the_value_of_any_state_is_the_mean_over_its_moves(seed: int, value: int) -> None:
     problem = ArithmeticWorld(max_ops=4, max_term=12, max_factor=4, trap_rate=0.3).problems(1, seed)[0]
     program = program_of(problem)
-    memo: dict[tuple[int, int], float] = {}
+    writer = CLUMSY.writer(problem)
+    memo: dict[State, float] = {}
     for due in range(1, len(program.ops) + 1):
-        expected = recursive(CLUMSY.script, program, due, value, memo)
+        expected = recursive(writer, State(due, value), memo)
         assert CLUMSY.value_of_state(problem, due, value) == pytest.approx(expected, abs=1e-12)
-    expected = recursive(CLUMSY.script, program, 0, program.start, memo)
+    expected = recursive(writer, start_of(program), memo)
     assert CLUMSY.value(WORLD.prefix(problem)) == pytest.approx(expected, abs=1e-12)
 
 

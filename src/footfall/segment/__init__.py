@@ -4,10 +4,8 @@ A segmenter gives exact character spans that make up the whole text again; `spli
 `token_spans` says which tokens they hold.
 """
 
-from footfall.segment.layout import blank_lines, lines, numbered
-from footfall.segment.sentences import sentences
 from footfall.segment.spans import Segmenter, Span, Token, split_steps, token_spans
-from footfall.segment.thoughts import thoughts
+from footfall.segment.text import blank_lines, lines, numbered, sentences, thoughts
 from footfall.segment.tokens import confidence, confidence_threshold, entropy, entropy_of, recut
 
 __all__ = [

@@ -25,7 +25,7 @@ from footfall.studies.label_trees import OwnTraces, entropy_trees, full_trees, s
 from footfall.study_rows import FREE, ROLLOUTS, VOTES, StudyRow
 from footfall.study_rows import label_row as row
 from footfall.types import Judge, Judgement, Trajectory
-from footfall.worlds.likelihood import WithLogprobs, has_likelihood, with_logprobs
+from footfall.worlds.scripted import WithLogprobs, has_likelihood, with_logprobs
 
 PROMPTS = (1.0, 2.0, 3.0, 4.0)
 ANY = 0.01

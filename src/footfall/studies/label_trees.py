@@ -7,7 +7,7 @@ are left out, for the truth is about single steps.
 `WordWriter` makes of a scripted policy one that writes word by word, as a language model does: greedy texts, and what else
 could have come. A token is a word, with the space before it, or the end of a line:
 
-    P(w | line so far) = Σ P(lines that go on with w) / Σ P(lines that begin so), by `footfall.worlds.likelihood`
+    P(w | line so far) = Σ P(lines that go on with w) / Σ P(lines that begin so), by `footfall.worlds.scripted`
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from footfall.policy.protocol import Completion
 from footfall.segment.tokens import entropy_of
 from footfall.studies.label_setting import Setting, scripted
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, failures_of
-from footfall.worlds.likelihood import next_steps
+from footfall.worlds.scripted import next_steps
 
 
 class Paid(Protocol):

@@ -43,7 +43,7 @@ from footfall.studies.study import (
 from footfall.study_rows import Kind, StudyRow
 from footfall.types import Judgement, Trajectory, content_key
 from footfall.worlds.judges import Valued
-from footfall.worlds.truth import StepTruth
+from footfall.worlds.world import StepTruth
 
 _ROLLOUT_SEED = 100_000  # apart from the seeds of traces: a rollout of a whole problem must not be its trace again
 _CHUNK = 8192

@@ -26,7 +26,7 @@ from footfall.studies.study import kept
 from footfall.train.config import TrainConfig
 from footfall.types import Judge, Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds.judges import ExactValueJudge, TruthJudge
-from footfall.worlds.truth import StepTruth
+from footfall.worlds.world import StepTruth
 
 TRACES = 300
 """That a PRM is trained on, one a problem."""

@@ -61,57 +61,49 @@ class Not:
 
 
 @dataclass(frozen=True)
-class And:
+class _Joint:
+    """Two formulas joined by a word."""
+
     left: Formula
     right: Formula
 
     def __str__(self) -> str:
-        return f"{_inner(self.left)} and {_inner(self.right)}"
+        return f"{_inner(self.left)} {type(self).__name__.lower()} {_inner(self.right)}"
+
+
+class And(_Joint):
+    """Both."""
+
+
+class Or(_Joint):
+    """At least one of them."""
+
+
+class Implies(_Joint):
+    """The right one, if the left one holds."""
+
+
+class Iff(_Joint):
+    """Both or neither."""
 
 
 @dataclass(frozen=True)
-class Or:
-    left: Formula
-    right: Formula
+class _Quantified:
+    """A formula about the things that a variable stands for."""
 
-    def __str__(self) -> str:
-        return f"{_inner(self.left)} or {_inner(self.right)}"
-
-
-@dataclass(frozen=True)
-class Implies:
-    left: Formula
-    right: Formula
-
-    def __str__(self) -> str:
-        return f"{_inner(self.left)} implies {_inner(self.right)}"
-
-
-@dataclass(frozen=True)
-class Iff:
-    left: Formula
-    right: Formula
-
-    def __str__(self) -> str:
-        return f"{_inner(self.left)} iff {_inner(self.right)}"
-
-
-@dataclass(frozen=True)
-class Forall:
     variable: str
     body: Formula
 
     def __str__(self) -> str:
-        return f"forall {self.variable}. {self.body}"
+        return f"{type(self).__name__.lower()} {self.variable}. {self.body}"
 
 
-@dataclass(frozen=True)
-class Exists:
-    variable: str
-    body: Formula
+class Forall(_Quantified):
+    """True of everything."""
 
-    def __str__(self) -> str:
-        return f"exists {self.variable}. {self.body}"
+
+class Exists(_Quantified):
+    """True of at least one thing."""
 
 
 Formula: TypeAlias = "Atom | Equal | Not | And | Or | Implies | Iff | Forall | Exists"

@@ -6,7 +6,7 @@ from footfall.worlds.code import CodePolicy, CodeWorld
 from footfall.worlds.judges import ExactValueJudge, TruthJudge
 from footfall.worlds.logic import LogicPolicy, LogicWorld
 from footfall.worlds.multilingual import MultilingualArithmetic, MultilingualPolicy
-from footfall.worlds.truth import StepTruth
+from footfall.worlds.world import StepTruth
 
 __all__ = [
     "AlgebraPolicy", "AlgebraWorld", "ArithmeticPolicy", "ArithmeticWorld", "CodePolicy", "CodeWorld", "ExactValueJudge",

@@ -18,8 +18,8 @@ from footfall.registry import create, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds.arithmetic import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.logic import LogicPolicy
-from footfall.worlds.scripted import MoveWriter, ScriptedPolicy, keep, registered_name
-from footfall.worlds.truth import Said, StepTruth
+from footfall.worlds.scripted import ScriptedPolicy, has_likelihood, keep, registered_name
+from footfall.worlds.world import Said, StepTruth
 
 
 class Checker(Protocol):
@@ -184,15 +184,16 @@ class ExactFragmentJudge:
         return tuple(values)
 
     def _of_fragment(self, before: Trajectory, fragment: str) -> float:
-        writer = self.policy.writer(before.problem)
-        if not isinstance(writer, MoveWriter):
+        if not has_likelihood(self.policy):
             raise ValueError(
-                f"the moves of {self.policy} cannot be listed; take a policy of the logic or algebra world"
+                f"the moves of {self.policy} cannot be listed; take a policy of the arithmetic, logic, algebra or code world"
             )
+        writer = self.policy.writer(before.problem)
         total = worth = 0.0
-        for move in writer.script.moves(writer.state_after(before)):
-            fits = sum(word == fragment or word.startswith(fragment + " ") for word in move.wordings)
-            chance = move.probability * fits / len(move.wordings)
+        for move in writer.moves(writer.state_after(before)):
+            texts = [move.text(wording) for wording in move.wordings]
+            fits = sum(text == fragment or text.startswith(fragment + " ") for text in texts)
+            chance = move.probability * fits / len(texts)
             if chance:
                 total, worth = total + chance, worth + chance * writer.value(move.after)
         return worth / total if total else self.policy.value(before)

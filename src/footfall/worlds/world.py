@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from random import Random
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.types import Problem, Trajectory, content_key
-from footfall.worlds.truth import Said, StepTruth
+from footfall.types import Problem, Step, Trajectory, content_key
 
 T = TypeVar("T")
+S = TypeVar("S")
 Split = Literal["train", "test"]
 
 SEPARATOR = "\n"
 TEST_SHARE = 8  # one problem in so many belongs to the test split
 TRIES = 2000  # drawn in a row without one new problem: the world is used up
 _BATCH = 64
+
+
+class StepTruth(str, Enum):
+    """The class of one step, given the steps before it."""
+
+    RIGHT = "right"
+    """True, and the trace is on the true path after it."""
+    WRONG = "wrong"
+    """An error is made here, or the step does no work."""
+    CONSEQUENT = "consequent"
+    """Right in itself, but built on an earlier error."""
+
+
+class Said(NamedTuple):
+    """What a world makes of a step: its class, or `None` if it cannot be read, and why."""
+
+    truth: StepTruth | None
+    reason: str
+
+
+class UnreadableError(Exception):
+    """A text cannot be read; the message is the reason."""
 
 
 class World(ABC):
@@ -114,6 +137,29 @@ class ExplainedWorld(World):
             if truth is StepTruth.WRONG:
                 return i
         return -1
+
+
+def first_wrong(truths: Sequence[StepTruth]) -> int:
+    """0-based index of the first error, -1 if there is none."""
+    return next((i for i, truth in enumerate(truths) if truth is StepTruth.WRONG), -1)
+
+
+def worst(found: list[Said]) -> Said:
+    """A step is as bad as the worst thing it says; what could not be read leaves a step without error open."""
+    for truth in (StepTruth.WRONG, None, StepTruth.CONSEQUENT, StepTruth.RIGHT):
+        for said in found:
+            if said.truth is truth:
+                return said
+    return Said(None, "the step says nothing that can be read")
+
+
+def read_steps(read: Callable[[S, str], tuple[T, S]], state: S, steps: Sequence[Step]) -> tuple[list[T], S]:
+    """What `read` makes of each step in the state that the steps before it left, and the state after the last one."""
+    found = []
+    for step in steps:
+        said, state = read(state, step.text)
+        found.append(said)
+    return found, state
 
 
 def pick(rng: Random, choices: Sequence[T]) -> T:

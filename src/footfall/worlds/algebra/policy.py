@@ -26,7 +26,7 @@ from footfall.worlds.algebra.moves import (
 )
 from footfall.worlds.algebra.reading import NO_SOLUTION, State, algebra_of, answer_text, read_trace
 from footfall.worlds.algebra.relation import Poly, Relation, assignment, constant, equation, rational_roots, variable
-from footfall.worlds.scripted import Move, MoveWriter, ScriptedPolicy
+from footfall.worlds.scripted import Move, ScriptedPolicy, Writer
 
 
 class Work(NamedTuple):
@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 @register("policy", "scripted-algebra")
 @dataclass(frozen=True, slots=True)
-class AlgebraPolicy(ScriptedPolicy[MoveWriter[Work]]):
+class AlgebraPolicy(ScriptedPolicy["AlgebraWriter"]):
     """Solves equations with given error rates; the true value of any prefix is known.
 
     After any prefix it goes on from the last relation that `AlgebraWorld` reads there (in a system: from the isolated
@@ -66,20 +66,20 @@ class AlgebraPolicy(ScriptedPolicy[MoveWriter[Work]]):
     skip: float = 0.1
     recover: float = 0.08
 
-    def new_writer(self, problem: Problem) -> MoveWriter[Work]:
-        return MoveWriter(AlgebraScript(self, problem))
+    def new_writer(self, problem: Problem) -> AlgebraWriter:
+        return AlgebraWriter(self, problem)
 
 
-class AlgebraScript:
+class AlgebraWriter(Writer[Work]):
     """The moves on one problem; the errors are those that `AlgebraPolicy` documents."""
 
     def __init__(self, rates: AlgebraPolicy, problem: Problem) -> None:
         self.rates = rates
         self.problem = algebra_of(problem)
-        self.reference = self.problem.answer
+        super().__init__(self.problem.answer)
         self._system = self.problem.kind == "system"
 
-    def state_after(self, prefix: Trajectory) -> Work:
+    def read(self, prefix: Trajectory) -> Work:
         return self.work(read_trace(self.problem, prefix.steps)[1])
 
     def work(self, state: State) -> Work:

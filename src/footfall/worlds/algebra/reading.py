@@ -25,8 +25,7 @@ from footfall.worlds.algebra.relation import (
     read_relation,
     variable,
 )
-from footfall.worlds.truth import Said, StepTruth, UnreadableError, read_steps, worst
-from footfall.worlds.world import require_meta
+from footfall.worlds.world import Said, StepTruth, UnreadableError, read_steps, require_meta, worst
 
 Kind: TypeAlias = Literal["linear", "system", "quadratic"]
 NO_SOLUTION = "no solution"

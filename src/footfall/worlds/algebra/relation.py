@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import Literal, NamedTuple, TypeAlias
 
-from footfall.worlds.truth import UnreadableError
+from footfall.worlds.world import UnreadableError
 
 Monomial: TypeAlias = "tuple[int, int]"
 """The powers of x and y."""

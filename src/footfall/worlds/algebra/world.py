@@ -12,8 +12,7 @@ from footfall.registry import register
 from footfall.types import Json, Problem, Trajectory
 from footfall.worlds.algebra.reading import Equations, Kind, algebra_of, answer_text, read_trace, stated_answer
 from footfall.worlds.algebra.relation import Poly, constant, equation, variable
-from footfall.worlds.truth import Said
-from footfall.worlds.world import ExplainedWorld, Split, pick, problem_id, require, split_of
+from footfall.worlds.world import ExplainedWorld, Said, Split, pick, problem_id, require, split_of
 
 X, Y = variable("x"), variable("y")
 

@@ -1,7 +1,6 @@
 """The arithmetic world: word problems about one quantity that changes clause by clause."""
 
-from footfall.worlds.arithmetic.moves import OpRates
-from footfall.worlds.arithmetic.policy import ArithmeticPolicy
+from footfall.worlds.arithmetic.policy import ArithmeticPolicy, OpRates
 from footfall.worlds.arithmetic.world import ArithmeticWorld
 from footfall.worlds.world import Split
 

@@ -1,37 +1,84 @@
-"""A scripted writer for the arithmetic world, with error rates as parameters and exact prefix values."""
+"""A scripted writer for the arithmetic world, with error rates as parameters and exact prefix values.
+
+The distribution of the running value is pushed through the operations:
+
+    P_{k+1}(w) = Σ_v P_k(v) · p(a move from (k, v) gives w),   V = P_n(true value) with recoveries included
+
+There all running values of one level are handled as one array; `ArithmeticWriter.moves` says the same for a single value.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
-from random import Random
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from footfall.registry import register
 from footfall.types import Problem, Trajectory
-from footfall.worlds.arithmetic.moves import Move, OpRates, Script, answers, moves
-from footfall.worlds.arithmetic.problem import ANSWER, Program, Scene, program_of, scene_of, sentences
-from footfall.worlds.arithmetic.reading import State, read_trace
-from footfall.worlds.scripted import ScriptedPolicy, Writer, keep
-from footfall.worlds.world import pick
+from footfall.worlds.arithmetic.problem import (
+    ANSWER,
+    MISREAD,
+    Op,
+    Program,
+    Scene,
+    Symbol,
+    Whole,
+    apply,
+    program_of,
+    scene_of,
+    sentences,
+)
+from footfall.worlds.arithmetic.world import State, read_trace
+from footfall.worlds.scripted import Move, ScriptedPolicy, Writer, keep
 
-_SLIP = OpRates(add=0.03, subtract=0.05, multiply=0.22, divide=0.16)
-_MISREAD = OpRates(0.01, 0.01, 0.03, 0.03)
-_MISREAD_TRICKY = OpRates(0.65, 0.65, 0.65, 0.65)
+Values: TypeAlias = npt.NDArray[np.int64]
+Masses: TypeAlias = npt.NDArray[np.float64]
+
+SLIPS = (1, -1, 10, -10)
+"""What a slip adds to the result; never so that a result falls below zero."""
+SENSIBLE = 9_999
+"""A misreading whose result is negative or larger than this looks absurd and is not made."""
+
+
+class OpRates(NamedTuple):
+    """One probability for each operation."""
+
+    add: float
+    subtract: float
+    multiply: float
+    divide: float
+
+    def of(self, symbol: Symbol) -> float:
+        return self["+-*/".index(symbol)]
+
+
+class Script(NamedTuple):
+    """The probabilities of a scripted policy."""
+
+    slip: OpRates
+    misread: OpRates
+    misread_tricky: OpRates
+    recover: float
+
+    def misreads(self, program: Program, due: int) -> float:
+        """The probability that operation `due` is misread, if the misreading looks sensible."""
+        rates = self.misread_tricky if program.tricky[due] else self.misread
+        return rates.of(program.ops[due].symbol)
 
 
 class ArithmeticWriter(Writer[State]):
-    """Writes one problem's traces. Tables of visited states are kept: many completions of one prefix are cheap."""
+    """Writes one problem's traces: equations, and the answer when all operations are done."""
 
     def __init__(self, script: Script, program: Program, scene: Scene) -> None:
+        super().__init__(program.truth[-1])
         self.script = script
         self.program = program
         self._sentences = sentences(scene)
-        self._tables: dict[State, tuple[list[float], list[Move]]] = {}
         self._values: dict[State, float] = {}
 
-    def state_after(self, prefix: Trajectory) -> State:
+    def read(self, prefix: Trajectory) -> State:
         return read_trace(self.program, prefix.steps)[1]
 
     def answers(self, state: State) -> dict[int, float]:
@@ -39,63 +86,112 @@ class ArithmeticWriter(Writer[State]):
 
     def value(self, state: State) -> float:
         known = self._values.get(state)
-        if known is None:
-            known = keep(self._values, state, self.answers(state).get(self.program.truth[-1], 0.0))
-        return known
+        return keep(self._values, state, super().value(state)) if known is None else known
 
-    def next_step(self, state: State, rng: Random | None) -> tuple[str, State]:
-        move = self.draw(state, rng)
-        return self.word(state, move, rng), self.after(state, move)
+    def moves(self, state: State) -> list[Move[State]]:
+        """Off the true path the last operation is redone on its true value; otherwise the due one is done as it should
+        be, misread, or with a slip. What these leave of 1 goes to stating the answer. No wording tells what is right.
+        """
+        due, value, _ = state
+        truth, ops = self.program.truth, self.program.ops
+        found: list[Move[State]] = []
+        rest = 1.0
+        if due > 0 and value != truth[due] and value != unrecoverable(self.program, due):
+            redone = _equation(truth[due - 1], ops[due - 1], truth[due])
+            after = State(due, truth[due])
+            found.append(Move(self.script.recover, "recover", self._sentences.again, after, redone))
+            rest -= self.script.recover
+        if due == len(ops):
+            return [*found, Move(rest, "answer", (ANSWER,), State(due, value, value), str(value))]
+        op = ops[due]
+        taken_for = Op(MISREAD[op.symbol], op.operand)
+        misread = apply(taken_for.symbol, value, op.operand)
+        p_misread = self.script.misreads(self.program, due) if 0 <= misread <= SENSIBLE else 0.0
+        p_slip = self.script.slip.of(op.symbol) * (1 - p_misread)
+        result = careful(self.program, due, value)
+        slips = [result + delta for delta in SLIPS if delta > 0 or result + delta >= 0]
+        share = rest * p_slip / len(slips)
+        ways = [
+            (rest * (1 - p_misread - p_slip), "right", op, result),
+            (rest * p_misread, "misread", taken_for, misread),
+            *((share, "slip", op, slipped) for slipped in slips),
+        ]
+        wordings = self._sentences.later if due else self._sentences.first
+        return found + [
+            Move(chance, kind, wordings[did.symbol], State(due + 1, stated), _equation(value, did, stated))
+            for chance, kind, did, stated in ways
+        ]
 
-    def texts(self, state: State) -> Iterator[tuple[str, float]]:
-        if state.answer is not None:
-            return
-        left = 1.0
-        for move in moves(self.script, self.program, state.due, state.value):
-            left -= move.probability
-            wordings = self._wordings(state, move)
-            for wording in wordings:
-                yield wording % move.equation, move.probability / len(wordings)
-        if state.due == len(self.program.ops):
-            yield ANSWER % state.value, left
 
-    def draw(self, state: State, rng: Random | None) -> Move | None:
-        """What comes next: an equation, or `None` for the answer. The likeliest one if there is no generator."""
-        table = self._tables.get(state)
-        if table is None:
-            found = moves(self.script, self.program, state.due, state.value)
-            table = keep(self._tables, state, (list(accumulate([move.probability for move in found])), found))
-        thresholds, found = table
-        at = len(found) if rng is None else bisect_right(thresholds, rng.random())
-        if at < len(found):
-            return found[at]
-        # Past the last threshold lies the answer, or before the last operation only the rounding error of the sum.
-        done = state.due == len(self.program.ops)
-        return None if done and rng else self._likeliest(state, found)
+def _equation(left: int, op: Op, result: int) -> str:
+    return f"{left} {op.symbol} {op.operand} = {result}"
 
-    def _likeliest(self, state: State, found: list[Move]) -> Move | None:
-        best = max(found, key=lambda move: move.probability, default=None)
-        if state.due == len(self.program.ops) and (best is None or best.probability < 0.5):
-            return None
-        return best
 
-    def after(self, state: State, move: Move | None) -> State:
-        """Where the trace stands then; the same as reading the written step, only faster."""
-        if move is None:
-            return State(state.due, state.value, state.value)
-        return State(state.due + (move.kind != "recover"), move.result)
+def careful(program: Program, due: int, value: Whole) -> Whole:
+    """Operation `due` as it should be done. A division that does not come out is rounded down, or up where rounding
+    down would hide an earlier error: else many slips before a division would not matter at all."""
+    symbol, operand = program.ops[due]
+    truth = program.truth
+    result = apply(symbol, value, operand)
+    hides: Whole = (result == truth[due + 1]) * (value != truth[due])
+    return result + hides
 
-    def word(self, state: State, move: Move | None, rng: Random | None) -> str:
-        """The step's text. The wording never tells whether the step is right."""
-        if move is None:
-            return ANSWER % state.value
-        wordings = self._wordings(state, move)
-        return (pick(rng, wordings) if rng else wordings[0]) % move.equation
 
-    def _wordings(self, state: State, move: Move) -> tuple[str, ...]:
-        if move.kind == "recover":
-            return self._sentences.again
-        return (self._sentences.later if state.due else self._sentences.first)[move.symbol]
+def unrecoverable(program: Program, due: int) -> int | None:
+    """The one running value after which a redone last operation would read as the due one, if there is one."""
+    ops = program.ops
+    if due < len(ops) and ops[due - 1].operand == ops[due].operand:
+        return program.truth[due - 1]
+    return None
+
+
+def answers(script: Script, program: Program, state: State) -> dict[int, float]:
+    """The probability of each final answer when the script goes on from `state`."""
+    if state.answer is not None:
+        return {state.answer: 1.0}
+    values, masses = np.array([state.value], dtype=np.int64), np.ones(1)
+    for due in range(state.due, len(program.ops)):
+        values, masses = _recover(script, program, due, values, masses)
+        values, masses = _merge(*_attempt(script, program, due, values, masses))
+    values, masses = _merge(*_recover(script, program, len(program.ops), values, masses))
+    return dict(zip(values.tolist(), masses.tolist(), strict=True))
+
+
+def _recover(script: Script, program: Program, due: int, values: Values, masses: Masses) -> tuple[Values, Masses]:
+    """Move the recovering share of the mass off the true path back to it."""
+    if due == 0:
+        return values, masses
+    truth = program.truth
+    lost = (values != truth[due]) & (values != unrecoverable(program, due))
+    back = np.where(lost, script.recover * masses, 0.0)
+    return np.append(values, truth[due]), np.append(masses - back, back.sum())
+
+
+def _attempt(script: Script, program: Program, due: int, values: Values, masses: Masses) -> tuple[Values, Masses]:
+    """Do operation `due` on every running value: right, misread or with a slip."""
+    symbol, operand = program.ops[due]
+    misread = apply(MISREAD[symbol], values, operand)
+    p_misread = np.where((misread >= 0) & (misread <= SENSIBLE), script.misreads(program, due), 0.0)
+    p_slip = script.slip.of(symbol) * (1 - p_misread)
+    result = careful(program, due, values)
+    slips = [result + delta for delta in SLIPS]
+    allowed = [(slipped >= 0) | (delta > 0) for slipped, delta in zip(slips, SLIPS, strict=True)]
+    share = masses * p_slip / np.sum(allowed, axis=0)
+    shares = [masses * (1 - p_misread - p_slip), masses * p_misread, *(share * flag for flag in allowed)]
+    return np.concatenate([result, misread, *slips]), np.concatenate(shares)
+
+
+def _merge(values: Values, masses: Masses) -> tuple[Values, Masses]:
+    """Add up the mass of equal values, and forget values without mass."""
+    kept = masses > 0
+    merged, where = np.unique(values[kept], return_inverse=True)
+    sums: Masses = np.bincount(where, masses[kept], minlength=len(merged)).astype(np.float64)
+    return merged, sums
+
+
+_SLIP = OpRates(add=0.03, subtract=0.05, multiply=0.22, divide=0.16)
+_MISREAD = OpRates(0.01, 0.01, 0.03, 0.03)
+_MISREAD_TRICKY = OpRates(0.65, 0.65, 0.65, 0.65)
 
 
 @register("policy", "scripted-arithmetic")

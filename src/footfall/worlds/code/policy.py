@@ -7,71 +7,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from random import Random
-from typing import Literal, NamedTuple, TypeAlias
 
 from footfall.registry import register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.code.language import Line
-from footfall.worlds.code.reading import ANSWER, START, State, advance, answer_text
-from footfall.worlds.code.task import Kind, Task, task_of
-from footfall.worlds.scripted import ScriptedPolicy, Writer
-
-MoveKind: TypeAlias = Literal["right", "recover"] | Kind
-
-
-class Move(NamedTuple):
-    """One line that can be written next. `kind` is the mistake that is made by it."""
-
-    probability: float
-    kind: MoveKind
-    line: Line
-    due: int
-    """The slot that is due then."""
-
-    @property
-    def text(self) -> str:
-        return " " * self.line.indent + self.line.text
+from footfall.worlds.code.task import Task, task_of
+from footfall.worlds.code.world import ANSWER, START, State, advance, answer_text
+from footfall.worlds.scripted import Move, ScriptedPolicy, Writer
 
 
 class CodeWriter(Writer[State]):
-    """Writes one problem's traces. Moves and values of visited states are kept: the second completion is cheap."""
+    """Writes one problem's traces, a line at a time."""
 
     def __init__(self, rates: CodePolicy, task: Task) -> None:
+        super().__init__(f"[{', '.join(task.expected)}]")
         self.rates = rates
         self.task = task
-        self._moves: dict[tuple[int, Line | None], list[Move]] = {}
         self._values: dict[State, float] = {}
 
-    def state_after(self, prefix: Trajectory) -> State:
+    def read(self, prefix: Trajectory) -> State:
         state = START
         for step in prefix.steps:
             state = advance(self.task, state, step.text)
         return state
 
-    def moves(self, state: State) -> list[Move]:
-        """All lines that may come next, with probabilities that add up to 1; none when only the answer is left."""
-        where = state.due, state.program[-1] if state.program else None
-        known = self._moves.get(where)
-        if known is None:
-            back = self._recovery(state)
-            rest = 1 - self.rates.recover * len(back)
-            known = self._moves[where] = [*back, *self._attempts(state.due, rest)]
-        return known
+    def moves(self, state: State) -> list[Move[State]]:
+        """The lines that may come next, or the answer when all are written. A move's kind is the mistake made by it."""
+        if state.due == len(self.task.slots):
+            answer = answer_text(self.task, state)
+            return [Move(1.0, "answer", (ANSWER,), state._replace(answer=answer), answer)]
+        back = self._recovery(state)
+        return [*back, *self._attempts(state, state.due, 1 - self.rates.recover * len(back))]
 
-    def _recovery(self, state: State) -> list[Move]:
-        """Writing the last line again as it should be, if it set a wrong first value: that alone mends it.
+    def _move(self, state: State, probability: float, kind: str, line: Line, due: int) -> Move[State]:
+        """The line; where it leads, with slot `due` due, is the same as reading the written line, only faster."""
+        text = " " * line.indent + line.text
+        return Move(probability, kind, (text,), State((*state.program, line), due, state.broken))
 
-        It depends on the due slot and the last line only; `moves` is kept by these.
-        """
+    def _recovery(self, state: State) -> list[Move[State]]:
+        """Writing the last line again as it should be, if it set a wrong first value: that alone mends it."""
         if state.due == 0 or not state.program or self.rates.recover == 0:
             return []
         slot = self.task.slots[state.due - 1]
-        again = Move(self.rates.recover, "recover", slot.right, state.due)
+        again = self._move(state, self.rates.recover, "recover", slot.right, state.due)
         mends = state.program[-1] in slot.wrong.get("initial", ())
-        return [again] if mends and advance(self.task, state, again.text).due == state.due else []
+        return [again] if mends and advance(self.task, state, again.wordings[0]).due == state.due else []
 
-    def _attempts(self, due: int, mass: float, left_out: bool = False) -> Iterator[Move]:
+    def _attempts(self, state: State, due: int, mass: float, left_out: bool = False) -> Iterator[Move[State]]:
         """The due line right or with a mistake; where it is left out, the next one comes at once."""
         if due == len(self.task.slots):
             return
@@ -79,19 +61,15 @@ class CodeWriter(Writer[State]):
         rates = {kind: float(getattr(self.rates, kind)) for kind in slot.wrong}
         skip = self.rates.missing if slot.omittable else 0.0
         if slot.trap is not None:
-            yield Move(mass * self.rates.trap, slot.trap[0], slot.trap[1], due + 1)
+            yield self._move(state, mass * self.rates.trap, *slot.trap, due + 1)
             mass *= 1 - self.rates.trap
         right = mass * (1 - sum(rates.values()) - skip)
-        yield Move(right, "missing" if left_out else "right", slot.right, due + 1)
+        yield self._move(state, right, "missing" if left_out else "right", slot.right, due + 1)
         for kind, lines in slot.wrong.items():
             for line in lines:
-                yield Move(mass * rates[kind] / len(lines), kind, line, due + 1)
+                yield self._move(state, mass * rates[kind] / len(lines), kind, line, due + 1)
         if skip:
-            yield from self._attempts(due + 1, mass * skip, left_out=True)
-
-    def after(self, state: State, move: Move) -> State:
-        """Where the trace stands then; the same as reading the written line, only faster."""
-        return State((*state.program, move.line), move.due, state.broken)
+            yield from self._attempts(state, due + 1, mass * skip, left_out=True)
 
     def value(self, state: State) -> float:
         """The exact probability that the program will pass every test."""
@@ -101,54 +79,24 @@ class CodeWriter(Writer[State]):
             return float(self.task.passes(state.program))
         known = self._values.get(state)
         if known is None:
-            moves = self.moves(state)
-            known = sum(move.probability * self.value(self.after(state, move)) for move in moves if move.probability)
+            known = sum(move.probability * self.value(move.after) for move in self.possible(state))
             self._values[state] = known
         return known
 
     def answers(self, state: State) -> dict[str, float]:
-        if state.answer is not None:
-            return {state.answer: 1.0}
         found: dict[str, float] = {}
         waiting = [(1.0, state)]
         while waiting:
             mass, at = waiting.pop()
-            if at.due == len(self.task.slots):
-                answer = answer_text(self.task, at)
-                found[answer] = found.get(answer, 0.0) + mass
-            waiting += [(mass * m.probability, self.after(at, m)) for m in self.moves(at) if m.probability]
+            if at.answer is not None:
+                found[at.answer] = found.get(at.answer, 0.0) + mass
+            else:
+                waiting += [(mass * move.probability, move.after) for move in self.possible(at)]
         return found
-
-    def next_step(self, state: State, rng: Random | None) -> tuple[str, State]:
-        move = self.draw(state, rng)
-        if move is not None:
-            return move.text, self.after(state, move)
-        answer = answer_text(self.task, state)
-        return ANSWER % answer, state._replace(answer=answer)
-
-    def texts(self, state: State) -> Iterator[tuple[str, float]]:
-        if state.answer is not None:
-            return
-        moves = self.moves(state)
-        yield from ((move.text, move.probability) for move in moves)
-        if not moves:
-            yield ANSWER % answer_text(self.task, state), 1.0
 
     def tokens(self, text: str) -> int:
         """Indentation is no token."""
         return len(text.split()) + 1
-
-    def draw(self, state: State, rng: Random | None) -> Move | None:
-        """A line, or `None` for the answer. The likeliest one if there is no generator."""
-        moves = self.moves(state)
-        if not moves or rng is None:
-            return max(moves, key=lambda move: move.probability, default=None)
-        at = rng.random()
-        for move in moves:
-            at -= move.probability
-            if at < 0:
-                return move
-        return max(moves, key=lambda move: move.probability)  # only the rounding error of the sum leads here
 
 
 @register("policy", "scripted-code")

@@ -10,10 +10,21 @@ from dataclasses import dataclass
 
 from footfall.registry import register
 from footfall.types import Problem, Trajectory
+from footfall.worlds.logic.problem import (
+    Literal,
+    Rule,
+    Source,
+    answer_text,
+    clause,
+    derivable,
+    instances,
+    known,
+    logic_of,
+    retractions,
+    step_wordings,
+)
 from footfall.worlds.logic.reading import State, read_trace
-from footfall.worlds.logic.text import answer_text, clause, retractions, step_wordings
-from footfall.worlds.logic.theory import Literal, Rule, Source, derivable, instances, known, logic_of
-from footfall.worlds.scripted import Move, MoveWriter, ScriptedPolicy
+from footfall.worlds.scripted import Move, ScriptedPolicy, Writer
 
 _CANDIDATES = 2
 """At most so many wrong claims are open to a writer at a time."""
@@ -21,7 +32,7 @@ _CANDIDATES = 2
 
 @register("policy", "scripted-logic")
 @dataclass(frozen=True, slots=True)
-class LogicPolicy(ScriptedPolicy[MoveWriter[State]]):
+class LogicPolicy(ScriptedPolicy["LogicWriter"]):
     """Writes deductions with given error rates; the true value of any prefix is known.
 
     After any prefix it stands on what `LogicWorld` reads there: the given facts and the trace's claims, right or wrong. It
@@ -40,19 +51,19 @@ class LogicPolicy(ScriptedPolicy[MoveWriter[State]]):
     skip: float = 0.1
     recover: float = 0.1
 
-    def new_writer(self, problem: Problem) -> MoveWriter[State]:
-        return MoveWriter(LogicScript(self, problem))
+    def new_writer(self, problem: Problem) -> LogicWriter:
+        return LogicWriter(self, problem)
 
 
-class LogicScript:
+class LogicWriter(Writer[State]):
     """The moves on one problem; the errors are those that `LogicPolicy` documents."""
 
     def __init__(self, rates: LogicPolicy, problem: Problem) -> None:
+        super().__init__(str(problem.answer))
         self.rates = rates
         self.theory, self.question = logic_of(problem)
-        self.reference = str(problem.answer)
 
-    def state_after(self, prefix: Trajectory) -> State:
+    def read(self, prefix: Trajectory) -> State:
         return read_trace(self.theory, self.question, prefix.steps)[1]
 
     def moves(self, state: State) -> list[Move[State]]:

@@ -15,9 +15,18 @@ from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 from footfall.types import Step
-from footfall.worlds.logic.text import VERBS, clause, rule_words
-from footfall.worlds.logic.theory import Knowledge, Literal, Question, Rule, Theory, known
-from footfall.worlds.truth import Said, StepTruth, UnreadableError, read_steps, worst
+from footfall.worlds.logic.problem import (
+    VERBS,
+    Knowledge,
+    Literal,
+    Question,
+    Rule,
+    Theory,
+    clause,
+    known,
+    rule_words,
+)
+from footfall.worlds.world import Said, StepTruth, UnreadableError, read_steps, worst
 
 _SENTENCE_END = re.compile(r"(?<=[.;!])\s+|[.;!]$")
 _LEAD = re.compile(

@@ -15,11 +15,24 @@ from typing import Literal as Choice
 
 from footfall.registry import register
 from footfall.types import Json, Problem, Trajectory
+from footfall.worlds.logic.problem import (
+    ADJECTIVES,
+    NAMES,
+    NOUNS,
+    VERBS,
+    Literal,
+    Question,
+    Rule,
+    Theory,
+    clause,
+    derivable,
+    known,
+    logic_of,
+    to_meta,
+    write_problem,
+)
 from footfall.worlds.logic.reading import read_trace, stated_answer
-from footfall.worlds.logic.text import ADJECTIVES, NAMES, NOUNS, VERBS, clause, write_problem
-from footfall.worlds.logic.theory import Literal, Question, Rule, Theory, derivable, known, logic_of, to_meta
-from footfall.worlds.truth import Said
-from footfall.worlds.world import ExplainedWorld, Split, problem_id, require, split_of
+from footfall.worlds.world import ExplainedWorld, Said, Split, problem_id, require, split_of
 
 Kind: TypeAlias = Choice["true", "false", "unknown", "choose"]
 KINDS: tuple[Kind, ...] = ("true", "false", "unknown", "choose")

@@ -1,7 +1,13 @@
 """The arithmetic world in seven languages."""
 
-from footfall.worlds.multilingual.translation import canonical, language_of, same_numbers, translate, translate_problem
-from footfall.worlds.multilingual.wordings import LANGUAGES
+from footfall.worlds.multilingual.translation import (
+    LANGUAGES,
+    canonical,
+    language_of,
+    same_numbers,
+    translate,
+    translate_problem,
+)
 from footfall.worlds.multilingual.world import MultilingualArithmetic, MultilingualPolicy
 
 __all__ = [

@@ -12,10 +12,8 @@ from footfall.registry import register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.arithmetic.policy import ArithmeticPolicy
 from footfall.worlds.arithmetic.world import ArithmeticWorld
-from footfall.worlds.multilingual.translation import canonical, in_language, language_of, translate_problem
-from footfall.worlds.multilingual.wordings import words_of
-from footfall.worlds.truth import StepTruth
-from footfall.worlds.world import Split, World
+from footfall.worlds.multilingual.translation import canonical, in_language, language_of, translate_problem, words_of
+from footfall.worlds.world import Split, StepTruth, World
 
 
 @register("world", "arithmetic-multilingual")

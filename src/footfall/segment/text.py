@@ -1,0 +1,213 @@
+"""Steps by the text alone: its layout, its sentences, its thoughts.
+
+Layout: a step is a line, a paragraph, or begins at a line that numbers it. Only `\\n` breaks a line (with or without `\\r`);
+white space alone is a blank line. Numbers are "Step 3:", "### Step 3", "**Step 3.**", "3." or "3)". If the text has "Step k"
+lines, only they count, and a list inside a step stays in it. Numbers must go up by one from whatever the first is, so that a
+line that happens to begin with "42. " cuts nothing. Text before the first number is a step.
+
+Sentences: rules, not a model: they are meant for reasoning traces and say what they do not decide. A sentence ends at `.`,
+`!` or `?` (with closing quotes and brackets) before white space, at `。！？` anywhere, and at a blank line. It does not end at
+the point
+- of a number (3.14: no white space follows) or of a list's number at the start of a line ("2. Then …");
+- before a lower-case letter, so "etc. and" goes on, and so does a sentence that would begin with a variable's name;
+- of an abbreviation: titles and "e.g." always, "Eq.", "Fig.", "No." only before a number;
+- inside display mathematics or fenced code.
+A single capital letter ends a sentence: in such traces "… meets A. Then …" is far more common than an initial.
+
+Thoughts of a long chain of thought: one goes on until the writer turns ("Wait", "Alternatively", "Let me check"). A turn counts
+only where a sentence or a line begins, and not inside display mathematics or fenced code. With think tags only what is
+between them is thought; the answer after them is one step. A text that begins inside a section (the opening tag was part of
+the prompt), has no closing tag (it was cut off) or has no tags at all is read accordingly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from footfall.registry import register
+from footfall.segment.spans import Segmenter, Span, Token, blocks, cut
+
+_LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
+_PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*\n)+")
+_STEP_LINE = re.compile(r"^[^\S\n]*(?:#{1,6}[^\S\n]+)?[*_]{0,3}step[^\S\n]+(\d{1,6})\b", re.MULTILINE | re.IGNORECASE)
+_NUMBER_LINE = re.compile(r"^[*_]{0,3}(\d{1,6})[.)][*_]{0,3}[^\S\n]", re.MULTILINE)
+
+
+@register("segmenter", "lines")
+def lines(keep_blocks: bool = False) -> Segmenter:
+    """Each line is a step; blank lines belong to the line before them.
+
+    `keep_blocks` keeps display mathematics and fenced code of several lines in one step.
+    """
+    return _cut_after(_LINE_END, keep_blocks)
+
+
+@register("segmenter", "blank-lines")
+def blank_lines(keep_blocks: bool = True) -> Segmenter:
+    """Each paragraph is a step; a blank line inside `$$…$$`, an environment or fenced code does not end it.
+
+    With `keep_blocks=False` every blank line cuts, as generation that stops at two line breaks does.
+    """
+    return _cut_after(_PARAGRAPH_END, keep_blocks)
+
+
+def _cut_after(end: re.Pattern[str], keep_blocks: bool) -> Segmenter:
+    def segment(text: str, tokens: Sequence[Token] = ()) -> list[Span]:
+        return cut(text, (match.end() for match in end.finditer(text)), blocks(text) if keep_blocks else ())
+
+    return segment
+
+
+@register("segmenter", "numbered")
+def numbered() -> Segmenter:
+    """Each numbered step ("Step 3:", "3.", "3)" at the start of a line) is a step."""
+    return _by_number
+
+
+def _by_number(text: str, tokens: Sequence[Token] = ()) -> list[Span]:
+    whole = blocks(text)
+    marker = _STEP_LINE if _STEP_LINE.search(text) else _NUMBER_LINE
+    return cut(text, _starts(marker, text), whole)
+
+
+def _starts(marker: re.Pattern[str], text: str) -> Iterator[int]:
+    expected: int | None = None
+    for match in marker.finditer(text):
+        number = int(match[1])
+        if expected is None or number == expected:
+            expected = number + 1
+            yield match.start()
+
+
+_CLOSING = r"[\"'”’»)\]*_]*"
+_END = re.compile(
+    rf"(?<![.!?…])(?P<mark>[.!?…]+){_CLOSING}(?P<gap>\s+)(?=(?P<next>\S))|[。！？]+[”’」』）]*\s*|\n(?:[^\S\n]*\n)+"
+)
+_LIST_NUMBER = re.compile(r"\n[^\S\n]*(?:\d{1,3}|[A-Za-z])$")
+_LAST_WORD = re.compile(r"[A-Za-z.]+$")
+_ALWAYS = frozenset("e.g i.e cf vs viz mr mrs ms dr prof approx resp w.r.t s.t w.l.o.g".split())  # noqa: SIM905
+_BEFORE_A_NUMBER = frozenset("no nos eq eqs eqn fig figs sec ch thm lem prop def ex tab p pp vol".split())  # noqa: SIM905
+_LONGEST_WORD = 12
+
+
+@register("segmenter", "sentences")
+def sentences() -> Segmenter:
+    """Each sentence is a step; decimals, abbreviations, list numbers and display mathematics do not end one."""
+    return _segment
+
+
+def _segment(text: str, tokens: Sequence[Token] = ()) -> list[Span]:
+    places = (match.end() for match in _END.finditer(text) if _ends_sentence(text, match))
+    return cut(text, places, blocks(text))
+
+
+def _ends_sentence(text: str, match: re.Match[str]) -> bool:
+    mark = match["mark"]
+    if mark is None or mark[-1] in "!?" or _holds_blank_line(match["gap"]):
+        return True
+    if match["next"].islower():
+        return False
+    start = max(0, match.start() - _LONGEST_WORD)
+    before = ("" if start else "\n") + text[start : match.start()]
+    if mark == "." and _LIST_NUMBER.search(before):
+        return False
+    word = _LAST_WORD.search(before)
+    known = word[0].lower() if word else ""
+    return known not in _ALWAYS and not (known in _BEFORE_A_NUMBER and match["next"] in "0123456789(")
+
+
+def _holds_blank_line(gap: str) -> bool:
+    return gap.count("\n") > 1
+
+
+PIVOTS = (
+    "wait", "but wait", "no, wait", "oh wait", "hmm", "but hmm", "hold on", "alternatively", "actually", "on second thought",
+    "let me check", "let me double-check", "let me double check", "let me verify", "let me re-check", "let me recheck",
+    "let me reconsider", "let me rethink", "let me try another", "let me try again", "let's try another", "another way",
+    "another approach", "等等", "等一下", "不对", "或者", "换个", "让我检查", "让我验证",
+)  # fmt: skip
+"""How a new thought begins."""
+
+_SENTENCE_START = r"(?:(?<=\n)|\A|(?<=[.!?…:)\]*\"”>])(?=\s)|(?<=[。！？：；]))[^\S\n]*"
+
+
+class _Tags(NamedTuple):
+    opening: str
+    closing: str
+
+
+@register("segmenter", "thoughts")
+def thoughts(
+    pivots: Sequence[str] = PIVOTS, opening: str = "<think>", closing: str = "</think>", min_length: int = 0
+) -> Segmenter:
+    """Each thought of a long chain of thought is a step: cut at think tags and before turns such as "Wait".
+
+    A turn cuts only if the thought before it has at least `min_length` characters.
+    """
+    if not opening or not closing or min_length < 0:
+        raise ValueError(f"tags must not be empty nor min_length negative: {opening!r}, {closing!r}, {min_length}")
+    tags = _Tags(opening, closing)
+    turn = _turn(pivots)
+
+    def segment(text: str, tokens: Sequence[Token] = ()) -> list[Span]:
+        sections = _sections(text, tags)
+        edges = [start for start, _ in sections]
+        turns = [at for section in sections[::2] for at in _turns(turn, text, section, opening)]
+        return cut(text, _far_enough(edges, turns, min_length))
+
+    return segment
+
+
+def _turn(pivots: Sequence[str]) -> re.Pattern[str]:
+    # \b ends a Latin word ("Waiting" is no turn); Chinese has no spaces to end one.
+    words = (re.escape(word) + (r"\b" if word[-1:].isascii() else "") for word in sorted(pivots, key=len, reverse=True))
+    return re.compile(rf"{_SENTENCE_START}(?P<turn>{'|'.join(words) or '(?!)'})", re.IGNORECASE)
+
+
+def _sections(text: str, tags: _Tags) -> list[Span]:
+    """Thought, answer, thought, …: they cover the text, and a section may be empty. A tag belongs to its thought."""
+    first = text.find(tags.opening), text.find(tags.closing)
+    thinking = first[0] < 0 or 0 <= first[1] < first[0]
+    found = [] if thinking else [Span(0, 0)]
+    start = at = 0
+    while True:
+        tag = tags.closing if thinking else tags.opening
+        at = text.find(tag, at)
+        if at < 0:
+            return [*found, Span(start, len(text))]
+        end = _behind_space(text, at + len(tag)) if thinking else at
+        found.append(Span(start, end))
+        at += len(tag)
+        start, thinking = end, not thinking
+
+
+def _behind_space(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _turns(turn: re.Pattern[str], text: str, section: Span, opening: str) -> Iterator[int]:
+    """Where a thought section turns; its tag alone is no thought."""
+    thought = text[section.start : section.end]
+    uncut = iter(blocks(thought))
+    block = next(uncut, None)
+    for match in turn.finditer(thought):
+        at = match.start("turn")
+        while block is not None and block.end <= at:
+            block = next(uncut, None)
+        inside = block is not None and block.start < at
+        if not inside and thought[:at].removeprefix(opening).strip():
+            yield section.start + at
+
+
+def _far_enough(edges: Sequence[int], turns: Sequence[int], min_length: int) -> Iterator[int]:
+    """The edges of sections, and those turns that lie `min_length` characters behind the cut before them."""
+    last = 0
+    fixed = set(edges)
+    for place in sorted({*edges, *turns}):
+        if place in fixed or place - last >= min_length:
+            last = place
+            yield place
