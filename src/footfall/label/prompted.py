@@ -40,7 +40,7 @@ from footfall.types import (
 )
 
 if TYPE_CHECKING:  # these load torch
-    from footfall.reward.generative.asking import Asker, Reply, Request
+    from footfall.reward.generative.critic import Asker, Reply, Request
 
 Tie = Literal["wrong", "unlabelled"]
 
@@ -191,7 +191,7 @@ class PromptedJudge:
 
     @cached_property
     def _asker(self) -> Asker:
-        from footfall.reward.generative.asking import Asker
+        from footfall.reward.generative.critic import Asker
 
         return Asker(self.policy)
 
@@ -220,7 +220,7 @@ class PromptedJudge:
         return _filled(text, *unit, self.reference, critique, first=0 if self.form == "first-error" else 1)
 
     def _put(self, questions: Sequence[str], n: int) -> list[list[Reply]]:
-        from footfall.reward.generative.asking import Request
+        from footfall.reward.generative.critic import Request
 
         requests: list[Request] = [Request((Message("user", question),)) for question in questions]
         return self._asker.ask(requests, n, self.params) if requests else []

@@ -13,18 +13,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from footfall.registry import create, parts
 from footfall.render import Piece, Reading, Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
-from footfall.reward.heads import StoredHead
+from footfall.reward.heads import StoredHead, VocabularyRows
 from footfall.reward.readout import Readout
 from footfall.types import Judge, Trajectory
 
 Layout = Callable[[Writer, Trajectory], list[Piece]]
 """The whole trace as pieces, with one read for each step."""
+
+
+def in_order(prompt: Callable[[str], list[Piece]], step: Callable[[int, str], list[Piece]]) -> Layout:
+    """What most families write: pieces of the problem's text, then those of each step, told its number from 1 and its text."""
+
+    def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
+        numbered = enumerate(trajectory.steps, 1)
+        return prompt(trajectory.problem.text) + [piece for k, each in numbered for piece in step(k, each.written)]
+
+    return layout
+
+
+def no_pieces(writer: Writer, trajectory: Trajectory) -> NoReturn:
+    """In the place of a layout where there is none."""
+    raise TypeError("a family that is opened as a whole, or makes its own layout, does not write traces as pieces")
 
 
 class TraceLayout(Protocol):
@@ -190,9 +205,10 @@ class Family:
     """Hub ids of the released checkpoints."""
     licence: str
     match: Match
-    layout: Layout
-    head: StoredHead
-    readout: Readout
+    layout: Layout = no_pieces
+    head: StoredHead = field(default_factory=lambda: VocabularyRows(()))
+    """Where its checkpoints keep it. Of no use, like layout and read-out, to a family that is opened as a whole."""
+    readout: Readout = field(default_factory=Readout)
     threshold: float | None = 0.5
     """The natural one: a step valued below is an error. None: the family names none."""
     context: int | None = None

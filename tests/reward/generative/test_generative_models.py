@@ -16,8 +16,7 @@ from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.family import families
-from footfall.reward.generative.asking import Asker, Request
-from footfall.reward.generative.critic import say
+from footfall.reward.generative.critic import Asker, Request, say
 from footfall.types import Judgement
 from tests.policy.test_policy_http import Loopback
 from tests.reward.generative.scripted import THREE, trace

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
-from footfall.render import Writer
 from footfall.reward.checkpoint import Options
 from footfall.reward.family import Evidence, Family, Match
 from footfall.reward.generative.genprm import genprm
 from footfall.reward.generative.r_prm import PROMPT_SOURCE, r_prm
 from footfall.reward.generative.thinkprm import thinkprm
-from footfall.reward.heads import VocabularyRows
 from footfall.reward.readout import Readout
-from footfall.types import Judge, Trajectory
+from footfall.types import Judge
 
 _HEADS = ("score.weight", "score.0.weight", "v_head.summary.weight")
 PROMPT_FILE = "prompt.txt"
@@ -33,17 +30,12 @@ def policy_of(seen: Evidence, options: Options) -> TorchPolicy:
 def generative(
     name: str, published: tuple[str, ...], licence: str, names: tuple[str, ...], open: Callable[..., Judge]
 ) -> Family:
-    """A family that is opened as a whole; head and readout only say what its verdict is."""
+    """A family that is opened as a whole; the readout only says what its verdict is."""
     return Family(
         name=name, published=published, licence=licence,
         match=Match(model_types=("qwen2",), absent=_HEADS, names=names, named=True),
-        layout=_no_layout, head=VocabularyRows(("Yes", "No")), readout=Readout("good", ("good", "bad"), ("good",)),
-        open=open,
+        readout=Readout("good", ("good", "bad"), ("good",)), open=open,
     )  # fmt: skip
-
-
-def _no_layout(writer: Writer, trajectory: Trajectory) -> NoReturn:
-    raise TypeError("a generative judge writes a critique; it has no layout that is read in one pass")
 
 
 @register("family", "genprm")

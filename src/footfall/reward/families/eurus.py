@@ -32,9 +32,8 @@ from footfall.reward.batching import pack
 from footfall.reward.canary import default_pair
 from footfall.reward.checkpoint import Options, evidence
 from footfall.reward.family import Evidence, Family, Match
-from footfall.reward.heads import VocabularyRows, output_matrix
+from footfall.reward.heads import output_matrix
 from footfall.reward.judge import TooLong
-from footfall.reward.readout import Readout
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
 
 REFERENCE = "Qwen/Qwen2.5-Math-7B-Instruct"
@@ -239,7 +238,7 @@ def eurus() -> Family:
             model_types=("qwen2",), absent=_HEADS, tokens=("<|im_start|>", "<|im_end|>"), names=("eurusprm", "eurus-prm"),
             named=True,
         ),
-        layout=layout, head=VocabularyRows(()), readout=Readout("sigmoid"), open=_open_eurus,
+        layout=layout, open=_open_eurus,
     )  # fmt: skip
 
 
@@ -249,7 +248,7 @@ def implicit() -> Family:
     return Family(
         name="implicit", published=(), licence="that of the two models",
         match=Match(absent=_HEADS, named=True),
-        layout=layout, head=VocabularyRows(()), readout=Readout("sigmoid"), open=_open_implicit,
+        layout=layout, open=_open_implicit,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ so are head and read-out: one logit, named classes, named outputs, or many small
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from footfall.registry import register
 from footfall.render import Reading, Writer, read_traces
@@ -15,10 +15,8 @@ from footfall.reward import backbone as backbones
 from footfall.reward.checkpoint import Options
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
 from footfall.reward.family import Evidence, Family, Match
-from footfall.reward.heads import VocabularyRows
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
-from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
 
@@ -65,10 +63,7 @@ def footfall() -> Family:
         published=(),
         licence="that of the backbone",
         match=Match(files=(CONFIG_FILE,)),
-        layout=_no_pieces,
-        # Both stand in the folder: it may hold a fine-tuned checkpoint of any family.
-        head=VocabularyRows(()),
-        readout=Readout("sigmoid"),
+        # Head and read-out stand in the folder: it may hold a fine-tuned checkpoint of any family.
         threshold=None,
         open=_open,
         made_layout=StepEnds,
@@ -79,7 +74,3 @@ def _open(seen: Evidence, family: Family, options: Options) -> PRMJudge:
     return options.judge(
         PRM.load(seen.folder, device=options.device, dtype=options.dtype, base=options.base, check=options.check)
     )
-
-
-def _no_pieces(writer: Writer, trajectory: Trajectory) -> NoReturn:
-    raise TypeError("a step head reads what the policy wrote; its layout is made of a template, not of pieces")

@@ -10,21 +10,12 @@ from __future__ import annotations
 import re
 
 from footfall.registry import register
-from footfall.render import BOS, Piece, Text, Writer
-from footfall.reward.family import Family, Match
+from footfall.render import BOS, Text
+from footfall.reward.family import Family, Match, in_order
 from footfall.reward.heads import MeanOfRows
 from footfall.reward.readout import Readout
-from footfall.types import Trajectory
 
 _BLANK = re.compile(r"\n{2,}")
-
-
-def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
-    """`# Question … # Solution …`, steps without blank lines inside, each closed by a blank line; one text."""
-    pieces: list[Piece] = [BOS, Text(f"# Question\n\n{trajectory.problem.text}\n\n# Solution\n\n")]
-    for step in trajectory.steps:
-        pieces += [Text(_BLANK.sub("", step.written).strip()), Text("\n", read=0, token="<0x0A>"), Text("\n")]
-    return pieces
 
 
 @register("family", "llemma-prm")
@@ -42,7 +33,11 @@ def llemma() -> Family:
             model_types=("llama",), tensors=("lm_head.weight",), absent=("score.weight", "v_head.summary.weight"),
             tokens=("<0x0A>",), names=("llemma-7b-prm", "llemma-7b-oprm"), named=True,
         ),
-        layout=layout,
+        # `# Question … # Solution …`, steps without blank lines inside, each closed by a blank line; one text.
+        layout=in_order(
+            lambda question: [BOS, Text(f"# Question\n\n{question}\n\n# Solution\n\n")],
+            lambda k, step: [Text(_BLANK.sub("", step).strip()), Text("\n", read=0, token="<0x0A>"), Text("\n")],
+        ),
         head=MeanOfRows(2),
         readout=Readout("sigmoid"),
     )  # fmt: skip

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from footfall.registry import register
-from footfall.render import BOS, Piece, Text, Token, Writer
-from footfall.reward.family import Family, Match
+from footfall.render import BOS, Text, Token
+from footfall.reward.family import Family, Match, in_order
 from footfall.reward.heads import VocabularyRows
 from footfall.reward.readout import Readout
-from footfall.types import Trajectory
 
 MARK = " \n\n\n\n\n"
 """A space and five newlines are one token; a step that ended in a space would have merged with it in joined text."""
-
-
-def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
-    """`question Step 1: …` mark ` Step 2: …` mark; newlines of the question and of the steps are taken out."""
-    pieces: list[Piece] = [BOS, Text(trajectory.problem.text.replace("\n", ""))]
-    for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f" Step {k}: " + step.written.replace("\n", "")), Token(MARK, read=0)]
-    return pieces
 
 
 @register("family", "math-psa")
@@ -32,7 +23,11 @@ def math_psa() -> Family:
             model_types=("qwen2",), absent=("score.weight", "score.0.weight", "v_head.summary.weight"),
             tokens=(MARK, " +", " -"), names=("math-psa", "math_psa"), named=True,
         ),
-        layout=layout,
+        # `question Step 1: …` mark ` Step 2: …` mark; newlines of the question and of the steps are taken out.
+        layout=in_order(
+            lambda question: [BOS, Text(question.replace("\n", ""))],
+            lambda k, step: [Text(f" Step {k}: " + step.replace("\n", "")), Token(MARK, read=0)],
+        ),
         head=VocabularyRows((" +", " -")),
         readout=Readout("good", ("good", "bad"), ("good",)),
     )  # fmt: skip

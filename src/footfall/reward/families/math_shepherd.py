@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from footfall.registry import register
-from footfall.render import BOS, Piece, Text, Writer
-from footfall.reward.family import Family, Match
+from footfall.render import BOS, Text
+from footfall.reward.family import Family, Match, in_order
 from footfall.reward.heads import VocabularyRows
 from footfall.reward.readout import Readout
-from footfall.types import Trajectory
-
-
-def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
-    """`question Step 1: … ки⏎Step 2: … ки`, tokenised as one text; the space before the mark keeps it one token."""
-    pieces: list[Piece] = [BOS, Text(f"{trajectory.problem.text} ")]
-    for k, step in enumerate(trajectory.steps, 1):
-        end = "\n" if k > 1 else ""
-        pieces += [Text(f"{end}Step {k}: {step.written} "), Text("ки", read=0, token="ки")]
-    return pieces
 
 
 @register("family", "math-shepherd")
@@ -30,7 +20,11 @@ def math_shepherd() -> Family:
             model_types=("mistral", "llama"), absent=("score.weight", "v_head.summary.weight"), tokens=("ки", "+", "-"),
             names=("math-shepherd", "math_shepherd"), named=True,
         ),
-        layout=layout,
+        # `question Step 1: … ки⏎Step 2: … ки`, tokenised as one text; the space before the mark keeps it one token.
+        layout=in_order(
+            lambda question: [BOS, Text(f"{question} ")],
+            lambda k, step: [Text("\n" * (k > 1) + f"Step {k}: {step} "), Text("ки", read=0, token="ки")],
+        ),
         head=VocabularyRows(("+", "-")),
         readout=Readout("good", ("good", "bad"), ("good",)),
     )  # fmt: skip

@@ -8,19 +8,10 @@ of the base beside them, with `[PRM]` added. Q values are ranks, not probabiliti
 from __future__ import annotations
 
 from footfall.registry import register
-from footfall.render import Piece, Text, Token, Writer
-from footfall.reward.family import Family, Match
+from footfall.render import Text, Token
+from footfall.reward.family import Family, Match, in_order
 from footfall.reward.heads import LinearHead
 from footfall.reward.readout import Readout
-from footfall.types import Trajectory
-
-
-def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
-    """`[INST] question  [/INST]`, then a line a step: `Step k: … [PRM]`."""
-    pieces: list[Piece] = [Text(f"[INST] {trajectory.problem.text.strip()}  [/INST]")]
-    for k, step in enumerate(trajectory.steps, 1):
-        pieces += [Text(f"\nStep {k}: {step.written.strip()} "), Token("[PRM]", read=0)]
-    return pieces
 
 
 @register("family", "pqm")
@@ -33,7 +24,11 @@ def pqm() -> Family:
         match=Match(
             model_types=("llama", "mistral"), tensors=("v_head.summary.weight",), tokens=("[PRM]",), names=("pqm",)
         ),
-        layout=layout,
+        # `[INST] question  [/INST]`, then a line a step: `Step k: … [PRM]`.
+        layout=in_order(
+            lambda question: [Text(f"[INST] {question.strip()}  [/INST]")],
+            lambda k, step: [Text(f"\nStep {k}: {step.strip()} "), Token("[PRM]", read=0)],
+        ),
         head=LinearHead("v_head.summary"),
         readout=Readout("raw"),
         threshold=None,

@@ -10,11 +10,10 @@ read at the last but one token of a step. Their published scores were made that 
 from __future__ import annotations
 
 from footfall.registry import register
-from footfall.render import BOS, CUT, Piece, Text, Writer
-from footfall.reward.family import Family, Layout, Match
+from footfall.render import BOS, CUT, Text
+from footfall.reward.family import Family, Match, in_order
 from footfall.reward.heads import LinearHead
 from footfall.reward.readout import Readout
-from footfall.types import Trajectory
 
 READOUT = Readout(
     "good",
@@ -25,26 +24,17 @@ READOUT = Readout(
 )
 
 
-def steps_apart(read: int) -> Layout:
-    """Prompt and steps one after the other with nothing between them, each tokenised by itself."""
-
-    def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
-        prompt = f"Question:\n{trajectory.problem.text}\nAnswer:\nLet's think step by step.\n"
-        pieces: list[Piece] = [BOS, Text(prompt), CUT]
-        for step in trajectory.steps:
-            pieces += [Text(step.written, read=read), CUT]
-        return pieces
-
-    return layout
-
-
 def _family(size: str, model_type: str, read: int) -> Family:
     return Family(
         name=f"reasoneval-{size.lower()}",
         published=(f"GAIR/ReasonEval-{size}",),
         licence="not stated in the repository; see the model card",
         match=Match(model_types=(model_type,), rows={"score_head.weight": 3}, names=("reasoneval",)),
-        layout=steps_apart(read),
+        # Prompt and steps one after the other with nothing between them, each tokenised by itself.
+        layout=in_order(
+            lambda question: [BOS, Text(f"Question:\n{question}\nAnswer:\nLet's think step by step.\n"), CUT],
+            lambda k, step: [Text(step, read=read), CUT],
+        ),
         head=LinearHead("score_head"),
         readout=READOUT,
     )

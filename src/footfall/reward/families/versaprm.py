@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from footfall.registry import register
-from footfall.render import BOS, CUT, Piece, Text, Token, Writer
-from footfall.reward.family import Family, Match
+from footfall.render import BOS, CUT, Text, Token
+from footfall.reward.family import Family, Match, in_order
 from footfall.reward.heads import VocabularyRows
 from footfall.reward.readout import Readout
-from footfall.types import Trajectory
 
 MARK = " \n\n\n\n"
-
-
-def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
-    """Question and ` \\n\\n`, then each step and the mark; tokenised apart as in training, stripped as in the evaluation."""
-    pieces: list[Piece] = [BOS, Text(f"{trajectory.problem.text.strip()} \n\n"), CUT]
-    for step in trajectory.steps:
-        pieces += [Text(step.written.strip()), Token(MARK, read=0)]
-    return pieces
 
 
 @register("family", "versaprm")
@@ -33,7 +24,11 @@ def versaprm() -> Family:
             model_types=("llama", "qwen2"), absent=("score.weight", "score.0.weight", "v_head.summary.weight"),
             tokens=(MARK, "+", "-"), names=("versaprm", "llama-prm800k", "qwen-prm800k"), named=True,
         ),
-        layout=layout,
+        # Question and a blank line, then each step and the mark; tokenised apart as in training, stripped as in the evaluation.
+        layout=in_order(
+            lambda question: [BOS, Text(f"{question.strip()} \n\n"), CUT],
+            lambda k, step: [Text(step.strip()), Token(MARK, read=0)],
+        ),
         # The authors list the pair as (12, 10): the negative token first.
         head=VocabularyRows(("-", "+")),
         readout=Readout("good", ("bad", "good"), ("good",)),

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Settled, say, unreadable, unusable
+from footfall.reward.generative.critic import Critic, Reply, Request, Settled, say, unreadable
 from footfall.types import AFTER_ERROR, Cost, Judgement, Trajectory, Unjudged
 
 QUESTION = """Below are a math problem and a solution to it. Each paragraph of the solution stands in a tag with its index, \
@@ -59,19 +58,13 @@ class FirstErrorCritic(Critic):
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One question a trace, in one batch."""
-        asked = [t for t in trajectories if t.steps]
-        replies = iter(self.ask([self._request(t) for t in asked]))
-        return [self._read(t, next(replies)) if t.steps else self.judgement(t, []) for t in trajectories]
-
-    def _request(self, trajectory: Trajectory) -> Request:
-        tagged = [f"<paragraph_{k}>\n{s.written}\n</paragraph_{k}>" for k, s in enumerate(trajectory.steps)]
-        return Request(say(QUESTION.format(problem=trajectory.problem.text, solution="\n\n".join(tagged))))
+        return self.judge_whole(trajectories, _request, self._read)
 
     def _read(self, trajectory: Trajectory, replies: Sequence[Reply]) -> Judgement:
         """The majority of the samples that name an index."""
         n = len(trajectory.steps)
         cost = Cost.total(reply.cost for reply in replies)
-        read = [unusable(reply, self.params.max_tokens) or read_index(reply.text, n) for reply in replies]
+        read = [self.unusable(reply) or read_index(reply.text, n) for reply in replies]
         votes = [index for index in read if isinstance(index, int)]
         if not votes:
             first = next(reason for reason in read if isinstance(reason, Unjudged))
@@ -88,6 +81,11 @@ class FirstErrorCritic(Critic):
         ]  # fmt: skip
         named = tuple(sum(vote == k for vote in votes) / len(votes) for k in range(n))
         return self.judgement(trajectory, steps, aspects={"named": named}, cost=cost)
+
+
+def _request(trajectory: Trajectory) -> Request:
+    tagged = [f"<paragraph_{k}>\n{s.written}\n</paragraph_{k}>" for k, s in enumerate(trajectory.steps)]
+    return Request(say(QUESTION.format(problem=trajectory.problem.text, solution="\n\n".join(tagged))))
 
 
 @register("reward", "critic")

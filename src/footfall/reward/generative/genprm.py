@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Opinion, Settled, settle
+from footfall.reward.generative.critic import Critic, Critique, Opinion, Reply, Request, Settled, settle
 from footfall.tools import Result, Sandbox
 from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudged
 
@@ -90,6 +89,13 @@ class _Path:
     def open(self) -> bool:
         return self.reason is None and self.verdict is None
 
+    @property
+    def critique(self) -> Critique:
+        """p(Yes) is asked for at the place of the last verdict."""
+        if self.reason is not None or self.verdict is None:
+            return Critique(self.text, self.cost, reason=self.reason or _NO_VERDICT)
+        return Critique(self.text, self.cost, self.request.going_on(self.text[: self.verdict]))
+
 
 @dataclass
 class _Dialogue:
@@ -148,9 +154,9 @@ class GenPRM(Critic):
             if self.execute is not None:
                 self._verify(flat, self.execute)
             self._force([path for path in flat if path.open])
-            opinions = iter(self._opinions(flat))
-            for dialogue, row in zip(waiting, paths, strict=True):
-                dialogue.hear([next(opinions) for _ in row])
+            opinions = self.decide([[path.critique for path in row] for row in paths], ("Yes", "No"))
+            for dialogue, row in zip(waiting, opinions, strict=True):
+                dialogue.hear(row)
         return [self.judgement(d.trajectory, d.settled) for d in dialogues]
 
     def _analyses(self, requests: Sequence[Request]) -> list[list[_Path]]:
@@ -190,21 +196,6 @@ class GenPRM(Critic):
         asked = [path.request.going_on(path.text, ANSWERED) for path in paths]
         for path, (reply,) in zip(paths, self.ask(asked, n=1, max_tokens=VERDICT_TOKENS), strict=True):
             path.take(reply)
-
-    def _opinions(self, paths: Sequence[_Path]) -> list[Opinion]:
-        """p(Yes) at the place of the last verdict."""
-        decided = [path for path in paths if path.reason is None and path.verdict is not None]
-        asked = [path.request.going_on(path.text[: path.verdict]) for path in decided]
-        found = iter(self.probabilities(asked, ("Yes", "No")))
-        opinions = []
-        for path in paths:
-            if path.reason is not None or path.verdict is None:
-                reason = path.reason or _NO_VERDICT
-                opinions.append(Opinion(None, reason, path.text, path.cost))
-                continue
-            said = next(found)
-            opinions.append(Opinion(said.value, said.reason, path.text, path.cost + said.cost))
-        return opinions
 
 
 @register("reward", "genprm")

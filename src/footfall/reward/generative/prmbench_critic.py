@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Opinion, numbered, say, settle, unreadable, unusable
+from footfall.reward.generative.critic import Critic, Opinion, Reply, Request, numbered, say, settle, unreadable
 from footfall.types import Judgement, Trajectory, Unjudged
 
 KEYS = ("validity", "redundancy")
@@ -68,16 +67,14 @@ class PRMBenchCritic(Critic):
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One question a trace, in one batch."""
-        asked = [t for t in trajectories if t.steps]
-        replies = iter(self.ask([_request(t) for t in asked]))
-        return [self._read(t, next(replies)) if t.steps else self.judgement(t, []) for t in trajectories]
+        return self.judge_whole(trajectories, _request, self._read)
 
     def _read(self, trajectory: Trajectory, replies: Sequence[Reply]) -> Judgement:
         """The mean of the samples that can be read."""
         n = len(trajectory.steps)
         columns: dict[str, list[list[Opinion]]] = {key: [[] for _ in range(n)] for key in KEYS}
         for reply in replies:
-            read = unusable(reply, self.params.max_tokens) or read_scores(reply.text, n)
+            read = self.unusable(reply) or read_scores(reply.text, n)
             for key in KEYS:
                 for k in range(n):
                     first = k == 0 and key == KEYS[0]

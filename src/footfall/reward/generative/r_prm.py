@@ -16,8 +16,7 @@ from pathlib import Path
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Opinion, numbered, per_trace, say, settle, unusable
+from footfall.reward.generative.critic import Critic, Critique, Reply, Request, numbered, per_trace, say, settle
 from footfall.types import Judgement, Trajectory
 
 PROMPT_SOURCE = "src/prompts/GenPRM/GenPRM-evaluate-new-for-train3.txt of NJUNLP/R-PRM"
@@ -53,23 +52,9 @@ class RPRM(Critic):
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """The mean p(Yes) of `n` critiques of each step."""
         requests = [self._request(t, k) for t in trajectories for k in range(len(t.steps))]
-        replies = self.ask(requests)
-        asked = [
-            request.going_on(_to_decision(reply))
-            for request, row in zip(requests, replies, strict=True)
-            for reply in row
-            if unusable(reply, self.params.max_tokens) is None
-        ]
-        found = iter(self.probabilities(asked, (" Yes", " No")))
-        settled = []
-        for row in replies:
-            opinions = []
-            for reply in row:
-                reason = unusable(reply, self.params.max_tokens)
-                said = Opinion(None, reason, reply.text) if reason is not None else next(found)
-                opinions.append(Opinion(said.value, said.reason, said.text, reply.cost + said.cost))
-            settled.append(settle(opinions))
-        rows = per_trace(trajectories, settled)
+        asked = zip(requests, self.ask(requests), strict=True)
+        critiques = [[self._to_decision(request, reply) for reply in row] for request, row in asked]
+        rows = per_trace(trajectories, list(map(settle, self.decide(critiques, (" Yes", " No")))))
         return [self.judgement(t, row) for t, row in zip(trajectories, rows, strict=True)]
 
     def _request(self, trajectory: Trajectory, k: int) -> Request:
@@ -78,10 +63,10 @@ class RPRM(Critic):
         text = self.prompt[0] + "".join(value + part for value, part in zip(filled, self.prompt[1:], strict=True))
         return Request(say(text, SYSTEM), stops=(DECISION,))
 
-
-def _to_decision(reply: Reply) -> str:
-    """The critique up to and including the question; one that ended without it is asked."""
-    return reply.text + ("" if reply.stop else MISSING) + DECISION
+    def _to_decision(self, request: Request, reply: Reply) -> Critique:
+        """The critique up to and including the question; one that ended without it is asked."""
+        text = reply.text + ("" if reply.stop else MISSING) + DECISION
+        return self.critique(reply, request.going_on(text), text)
 
 
 @register("reward", "r-prm")

@@ -10,14 +10,13 @@ cut at max_tokens has no opinion here; that code asks it all the same, and gives
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.asking import Reply, Request
-from footfall.reward.generative.critic import Critic, Opinion, Settled, per_trace, say, settle, unreadable, unusable
+from footfall.reward.generative.critic import Critic, Opinion, Reply, Request, per_trace, say, settle, unreadable
 from footfall.types import AFTER_ERROR, Judgement, Trajectory, Unjudged
 
 QUESTION = """You are given a math problem and a proposed step-by-step solution:
@@ -81,7 +80,7 @@ class ThinkPRM(Critic):
             return self._judge_verdicts(trajectories)
         requests = [_request(t, k) for t in trajectories for k in range(1, len(t.steps) + 1)]
         replies = self._again(requests, self.ask(requests))
-        rows = per_trace(trajectories, [settle(opinions) for opinions in self._decide(requests, replies)])
+        rows = per_trace(trajectories, list(map(settle, self._decided(requests, replies))))
         return [
             self.judgement(t, row, value=row[-1].value if row else None)
             for t, row in zip(trajectories, rows, strict=True)
@@ -90,7 +89,7 @@ class ThinkPRM(Critic):
     def _again(self, requests: Sequence[Request], replies: list[list[Reply]]) -> list[list[Reply]]:
         """Each chain gone on with, round by round; one that failed stays as it is."""
         for trigger in AGAIN[: self.rounds - 1]:
-            whole = [i for i, (reply, *_) in enumerate(replies) if unusable(reply, self.params.max_tokens) is None]
+            whole = [i for i, (reply, *_) in enumerate(replies) if self.unusable(reply) is None]
             longer = [requests[i].opening + replies[i][0].text + trigger for i in whole]
             asked = [requests[i].going_on(text, *requests[i].stops) for i, text in zip(whole, longer, strict=True)]
             for i, (more,) in zip(whole, self.ask(asked), strict=True):
@@ -99,43 +98,36 @@ class ThinkPRM(Critic):
                 replies[i] = [replace(more, text=text, cost=cost)]
         return replies
 
-    def _decide(self, requests: Sequence[Request], replies: Sequence[Sequence[Reply]]) -> list[list[Opinion]]:
+    def _decided(self, requests: Sequence[Request], replies: Sequence[Sequence[Reply]]) -> list[list[Opinion]]:
         """p(yes) after every chain that came to its end."""
-        asked = [
-            request.going_on(f"{request.opening}{reply.text}\n{DECISION}")
-            for request, row in zip(requests, replies, strict=True)
-            for reply in row
-            if unusable(reply, self.params.max_tokens) is None
+        chains = [
+            [
+                self.critique(each, asked.going_on(f"{asked.opening}{each.text}\n{DECISION}"), each.text.strip())
+                for each in row
+            ]
+            for asked, row in zip(requests, replies, strict=True)
         ]
-        found = iter(self.probabilities(asked, (" yes", " no")))
-        return [[self._opinion(reply, found) for reply in row] for row in replies]
-
-    def _opinion(self, reply: Reply, found: Iterator[Opinion]) -> Opinion:
-        reason = unusable(reply, self.params.max_tokens)
-        if reason is not None:
-            return Opinion(None, reason, reply.text, reply.cost)
-        said = next(found)
-        return Opinion(said.value, said.reason, reply.text.strip(), reply.cost + said.cost)
+        return self.decide(chains, (" yes", " no"))
 
     def _judge_verdicts(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         asked = [t for t in trajectories if t.steps]
         requests = [_request(t, len(t.steps)) for t in asked]
         replies = self.ask(requests)
-        found = iter(zip(replies, self._decide(requests, replies), strict=True))
+        found = iter(zip(replies, self._decided(requests, replies), strict=True))
         return [self._read(t, *next(found)) if t.steps else self.judgement(t, []) for t in trajectories]
 
     def _read(self, trajectory: Trajectory, replies: Sequence[Reply], decided: Sequence[Opinion]) -> Judgement:
         """The mean verdict of each step over the chains that reach it, and p(yes) as the value of the whole."""
         n = len(trajectory.steps)
-        rows = [_verdicts(reply, n, self.params.max_tokens) for reply in replies]
-        steps: list[Settled] = [settle([row[k] for row in rows]) for k in range(n)]
+        rows = [_verdicts(reply, n, self.unusable(reply)) for reply in replies]
+        steps = [settle([row[k] for row in rows]) for k in range(n)]
         whole = settle(decided)
         return self.judgement(trajectory, steps, value=whole.value, cost=whole.cost)
 
 
-def _verdicts(reply: Reply, steps: int, max_tokens: int) -> list[Opinion]:
+def _verdicts(reply: Reply, steps: int, reason: Unjudged | None) -> list[Opinion]:
     """One chain's opinion of each step; its text stands at the first."""
-    read = unusable(reply, max_tokens) or read_verdicts(reply.text, steps)
+    read = reason or read_verdicts(reply.text, steps)
     if isinstance(read, Unjudged):
         return [Opinion(None, read, reply.text if k == 0 else "") for k in range(steps)]
     after = AFTER_ERROR if not read[-1] else unreadable("the critique has no verdict for it")
