@@ -1,16 +1,18 @@
-"""Names for weights and for the prefixes of token sequences, so that a cache or a report knows exactly what it speaks of."""
+"""Names for weights, vocabularies and prefixes of token sequences: a cache or a report knows by them what it speaks of."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
 
 _SAMPLED = 65536
+_VOCABULARY = "_footfall_fingerprint"
 
 
 def weights_fingerprint(module: nn.Module) -> str:
@@ -22,6 +24,20 @@ def weights_fingerprint(module: nn.Module) -> str:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(sample.numpy().tobytes())
     return digest.hexdigest()[:12]
+
+
+def vocabulary_fingerprint(tokenizer: Any, hidden: str | None = None) -> str:
+    """Names a vocabulary by its content; ids may be carried over between equal fingerprints only.
+
+    `hidden` is a token that takes no part: one that was added for a head.
+    """
+    known: dict[str | None, str] = getattr(tokenizer, _VOCABULARY, {})
+    if hidden not in known:
+        items = ((token, i) for token, i in tokenizer.get_vocab().items() if token != hidden)
+        vocabulary = json.dumps(sorted(items, key=lambda item: item[1]))
+        known = {**known, hidden: hashlib.sha256(vocabulary.encode()).hexdigest()[:16]}
+        setattr(tokenizer, _VOCABULARY, known)
+    return known[hidden]
 
 
 def prefix_hashes(ids: tuple[int, ...], ends: Sequence[int]) -> list[int]:

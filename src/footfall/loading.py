@@ -1,13 +1,18 @@
-"""Loading from a folder or a hub id, the same way everywhere: safetensors, no remote code, nothing printed."""
+"""Loading from a folder or a hub id, the same way everywhere: safetensors, no remote code, nothing printed.
+
+And batches of like length, so that a pass over many sequences has little padding.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 from transformers import AutoTokenizer
 from transformers.utils import logging as chatter
 
@@ -62,3 +67,32 @@ def quiet() -> Iterator[None]:
 
 def load_tokenizer(source: str) -> Any:
     return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+def pack(lengths: Sequence[int], token_budget: int, max_waste: float = 0.25) -> list[list[int]]:
+    """Groups of indices, longest first; padded, a group holds at most `token_budget` tokens and `max_waste` padding.
+
+    A single trace longer than the budget is a group of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    groups: list[list[int]] = []
+    tokens = 0
+    for i in order:
+        if groups:
+            padded = lengths[groups[-1][0]] * (len(groups[-1]) + 1)
+            if padded <= token_budget and tokens + lengths[i] >= (1 - max_waste) * padded:
+                groups[-1].append(i)
+                tokens += lengths[i]
+                continue
+        groups.append([i])
+        tokens = lengths[i]
+    return groups
+
+
+def padded(rows: Sequence[Sequence[int]], pad_id: int = 0, multiple: int = 1) -> Tensor:
+    """(N, T): N sequences of ids padded on the right, to a `multiple` of tokens."""
+    longest = -(-max(map(len, rows)) // multiple) * multiple
+    ids = np.full((len(rows), longest), pad_id, np.int64)
+    for n, row in enumerate(rows):
+        ids[n, : len(row)] = row
+    return torch.from_numpy(ids)

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
+from footfall.hashing import vocabulary_fingerprint
 from footfall.label.edu_prm import EntropyTrees, Grown, TokenWriter
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_client import Server, ServerRefusedError
-from footfall.policy.http_tokens import HttpTokens, least_entropy
-from footfall.policy.http_wire import read_told
-from footfall.render import fingerprint
+from footfall.policy.http_tokens import HttpTokens, least_entropy, read_told
 from footfall.types import Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess
 from tests.policy.served_tokens import DOUBTS, embedded_tokenizer, vocabulary
@@ -83,7 +82,7 @@ def test_trees_branch_at_the_server_s_doubts(
     process.behave(**settings, **told)
     by = writer(process, tokenizer)
     for each in grown(by):
-        assert each.tree.tokenizer == fingerprint(tokenizer) == by.vocabulary
+        assert each.tree.tokenizer == vocabulary_fingerprint(tokenizer) == by.vocabulary
         assert len(each.solutions) == 3 == len(each.tree.leaves())
         firsts = {each.tree.nodes[k].step.text[:4] for k in range(len(each.tree.nodes))}
         assert {"Take", "So 3", "Now "} <= firsts

@@ -10,8 +10,7 @@ import pytest
 from footfall.policy import SamplingParams
 from footfall.policy.http import HttpPolicy, http_policy
 from footfall.policy.http_client import AttemptError, ServerRefusedError
-from footfall.policy.http_steps import Cutter
-from footfall.policy.http_wire import Choice, read_reply
+from footfall.policy.http_wire import Choice, Cutter, read_reply
 from footfall.types import Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess
 

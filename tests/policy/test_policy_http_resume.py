@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from footfall.policy.http import HttpPolicy, http_policy
-from footfall.policy.http_steps import Cutter
-from footfall.policy.http_wire import Choice
+from footfall.policy.http_wire import Choice, Cutter
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.resuming import can_resume, resuming, unfinished
 from footfall.types import Problem, Step, Trajectory

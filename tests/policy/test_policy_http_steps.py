@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.policy.http_client import AttemptError
-from footfall.policy.http_steps import Cutter, pieces, token_starts
-from footfall.policy.http_wire import Choice, Usage, read_reply
+from footfall.policy.http_wire import Choice, Cutter, Usage, pieces, read_reply, token_starts
 
 TEXT = st.text(alphabet="ab \n", max_size=30)
 

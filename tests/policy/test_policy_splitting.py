@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from footfall.hashing import vocabulary_fingerprint
 from footfall.policy.splitting import SampledTrajectory, StepSplitter, trajectory_from_ids
-from footfall.render import fingerprint
 from footfall.types import Problem
 
 ALIGNED = ["a", "b c", " d", " ", "  ", ".", "x=", "\n", "\n\n", ".\n\n", " \n", "\n\n\n", "🙂"]
@@ -187,7 +187,7 @@ def test_ids_become_steps_with_their_ends_and_what_comes_after_the_end_is_in_non
     trajectory, ends = sampled([*ids, END, 0, 0], id="t7", author="grpo")
     assert [step.text for step in trajectory.steps] == ["a.", "b c d"] and ends == (1, 3)
     assert (trajectory.id, trajectory.author, trajectory.problem) == ("t7", "grpo", PROBLEM)
-    assert trajectory.tokenizer == fingerprint(Words(WORDS)) and trajectory.separator == "\n\n"
+    assert trajectory.tokenizer == vocabulary_fingerprint(Words(WORDS)) and trajectory.separator == "\n\n"
     assert all(step.logprobs is None for step in trajectory.steps)
     assert trajectory.text == "a.\n\nb c d\n\n"
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from footfall.render import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
+from footfall.hashing import vocabulary_fingerprint
+from footfall.render import Template, check_round_trip, encode, prompt_ids, template_for
 from footfall.types import Message, Problem, Step, Trajectory
 
 CHAT = (
@@ -91,7 +92,7 @@ def sampled(tokenizer: str) -> Trajectory:
 
 
 def test_sampled_ids_are_used_as_they_are_with_the_same_vocabulary_only() -> None:
-    own = sampled(fingerprint(merging()))
+    own = sampled(vocabulary_fingerprint(merging()))
     kept = encode(merging(), own, PLAIN)
     assert own.steps[0].token_ids is not None
     assert kept.ids[kept.prompt_length : kept.step_ends[0] + 1] == own.steps[0].token_ids
@@ -104,7 +105,7 @@ def test_sampled_ids_are_used_as_they_are_with_the_same_vocabulary_only() -> Non
 def test_only_what_carries_no_ids_of_this_vocabulary_is_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = byte_level()
     mixed = (Step("3 + 4 = 7.", token_ids=(5, 6)), Step("The answer is 7."))
-    own = replace(TRACE, steps=mixed, tokenizer=fingerprint(tokenizer))
+    own = replace(TRACE, steps=mixed, tokenizer=vocabulary_fingerprint(tokenizer))
     asked: list[str] = []
     plain = tokenizer.encode
 
@@ -135,8 +136,8 @@ def test_a_prompt_may_be_tokenised_before(template: Template) -> None:
 
 
 def test_equal_vocabularies_have_equal_fingerprints() -> None:
-    assert fingerprint(byte_level(("Ċ", "Ċ"))) == fingerprint(byte_level(("Ċ", "Ċ")))
-    assert fingerprint(byte_level(("Ċ", "Ċ"))) != fingerprint(byte_level((".", "Ċ")))
+    assert vocabulary_fingerprint(byte_level(("Ċ", "Ċ"))) == vocabulary_fingerprint(byte_level(("Ċ", "Ċ")))
+    assert vocabulary_fingerprint(byte_level(("Ċ", "Ċ"))) != vocabulary_fingerprint(byte_level((".", "Ċ")))
 
 
 def test_chat_templates_open_the_assistants_turn() -> None:
@@ -210,10 +211,10 @@ def test_an_observation_is_read_whether_or_not_its_step_has_ids() -> None:
     assert tokenizer.decode(plain.ids[plain.prompt_length :]) == "look\ngo()\nseen\n\n"
     ids = tuple(ids_of(tokenizer, "look\ngo()"))
     sampled = replace(step, token_ids=ids)
-    own = encode(tokenizer, Trajectory("t", PROBLEM, (sampled,), tokenizer=fingerprint(tokenizer)), PLAIN)
+    own = encode(tokenizer, Trajectory("t", PROBLEM, (sampled,), tokenizer=vocabulary_fingerprint(tokenizer)), PLAIN)
     assert own == plain
     placed = replace(sampled, observation_ids=tuple(ids_of(tokenizer, "<seen>")))
-    exact = encode(tokenizer, Trajectory("t", PROBLEM, (placed,), tokenizer=fingerprint(tokenizer)), PLAIN)
+    exact = encode(tokenizer, Trajectory("t", PROBLEM, (placed,), tokenizer=vocabulary_fingerprint(tokenizer)), PLAIN)
     assert tokenizer.decode(exact.ids[exact.prompt_length :]) == "look\ngo()<seen>"
 
 

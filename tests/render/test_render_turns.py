@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from footfall.render import Template, Writer, dialogue_text, encode, fingerprint, messages, read_traces, solution_text
+from footfall.hashing import vocabulary_fingerprint
+from footfall.render import Template, Writer, dialogue_text, encode, messages, read_traces, solution_text
 from footfall.types import Message, Problem, Step, Trajectory
 from tests.render.test_render_trace import CHAT, byte_level
 
@@ -68,7 +69,9 @@ def test_a_marker_is_nobodys_word() -> None:
 def test_policy_and_prm_read_a_trace_with_the_same_ids() -> None:
     tokenizer = byte_level(("Ċ", "Ċ"), (".", "ĊĊ"))
     ids = tuple(tokenizer.encode("so 7\n", add_special_tokens=False))
-    sampled = replace(TRACE, steps=(Step("a."), Step("so 7", token_ids=ids)), tokenizer=fingerprint(tokenizer))
+    sampled = replace(
+        TRACE, steps=(Step("a."), Step("so 7", token_ids=ids)), tokenizer=vocabulary_fingerprint(tokenizer)
+    )
     for trace in (TRACE, sampled, TRACE.prefix(0)):
         (read,) = read_traces(Writer(tokenizer, specials="special"), [trace], Template())
         assert read == encode(tokenizer, trace, Template())

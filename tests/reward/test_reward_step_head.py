@@ -13,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from footfall.hashing import vocabulary_fingerprint
+from footfall.loading import pack
 from footfall.registry import create, parts
-from footfall.render import Reading, encode, fingerprint
-from footfall.reward.batching import pack
+from footfall.render import Reading, encode
 from footfall.reward.canary import CanaryError
 from footfall.reward.config import PRMConfig
 from footfall.reward.families.footfall import StepEnds
@@ -99,7 +100,9 @@ def test_a_marker_the_vocabulary_has_is_used_as_it_is() -> None:
 
 def test_sampled_ids_are_kept_even_when_a_marker_was_added() -> None:
     sampled = tuple(byte_tokenizer().encode("t h", add_special_tokens=False)) + (5,)
-    t = replace(trace("x"), steps=(Step("other text", token_ids=sampled),), tokenizer=fingerprint(byte_tokenizer()))
+    t = replace(
+        trace("x"), steps=(Step("other text", token_ids=sampled),), tokenizer=vocabulary_fingerprint(byte_tokenizer())
+    )
     for m in MODELS.values():
         ids = m.read(t).ids
         assert sampled == (ids[-len(sampled) :] if marker_id(m) is None else ids[-len(sampled) - 1 : -1])

@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple
 
 from footfall.commands._parts import call_factory, served_tokenizer
 from footfall.drive.stored_policy import StoredPolicy
+from footfall.hashing import vocabulary_fingerprint
 from footfall.lab.recipe import catalogue
 from footfall.label.counting import CountingPolicy
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.render import Tokenizer, fingerprint
+from footfall.render import Tokenizer
 from footfall.types import Judge
 
 __all__ = ["BUILT", "SYSTEMS", "System", "build_system", "not_a_judge"]
@@ -44,19 +45,19 @@ SYSTEMS = {
 
 
 def _ssrm(prm: Judge, confidence: float = 0.8) -> Judge:
-    from footfall.train.by_doubt import Sure
+    from footfall.train.self_training import Sure
 
     return Sure(prm, confidence)
 
 
 def _actprm(prm: Judge, judge: Judge, confidence: float = 0.95, spread: float = 0.005) -> Judge:
-    from footfall.train.by_doubt import Doubted
+    from footfall.train.active import Doubted
 
     return Doubted(prm, judge, confidence, spread)
 
 
 def _prm800k(judge: Judge, threshold: float = 0.5) -> Judge:
-    from footfall.train.by_doubt import FirstError
+    from footfall.train.active import FirstError
 
     return FirstError(judge, threshold)
 
@@ -81,7 +82,7 @@ def _adaptivestep(
     else:
         completer, tokenizer = _from_ids(policy, writer)
     rates = MonteCarlo(completer, rollouts, estimate, until, params=params)
-    return AdaptiveStep(rates, tokenizer, fingerprint(tokenizer), share)
+    return AdaptiveStep(rates, tokenizer, vocabulary_fingerprint(tokenizer), share)
 
 
 def _from_ids(policy: Policy, writer: Policy) -> tuple[Policy, Tokenizer]:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from footfall.loading import give_memory_back, out_of_memory
+from footfall.loading import give_memory_back, out_of_memory, pack, padded
 from footfall.policy.decoding import (
     LENGTH_BLOCK,
     Decoder,
@@ -135,11 +135,8 @@ class Engine:
     @torch.inference_mode()
     def logits(self, ids: Sequence[tuple[int, ...]], places: Sequence[int] = ()) -> Tensor:
         """[N, T, V] after each token, or after those at `places` alone: one pass over the sequences, padded on the right."""
-        width = max(map(len, ids))
-        tokens_NT = torch.zeros(len(ids), width, dtype=torch.long)
-        for row, sequence in enumerate(ids):
-            tokens_NT[row, : len(sequence)] = torch.tensor(sequence)
-        device = self.model.device
+        tokens_NT = padded(ids)
+        width, device = tokens_NT.shape[1], self.model.device
         positions_NT = torch.arange(width, device=device).expand(len(ids), width)
         view = SlotView(Slots(self.model, len(ids), width), positions_NT, width)
         kept = {"logits_to_keep": torch.tensor(places, device=device)} if places else {}
@@ -249,7 +246,8 @@ class Engine:
         shared = {ids: who[0] for ids, who in beginnings.items() if len(who) > 1 and len(ids) >= _SHARED_ENOUGH}
         for wave in (shared, first):
             missing = [ids for ids in wave if self.cache.longest(ids)[1] < len(ids)]
-            for chunk in _by_length(missing, budget=self._limits.prefill_tokens):
+            for group in pack([len(ids) for ids in missing], self._limits.prefill_tokens, max_waste=1.0):
+                chunk = [missing[i] for i in group]
                 for ids, fresh in zip(chunk, self._read(chunk), strict=True):
                     results[wave[ids]].prefilled += fresh
         for request, result in zip(requests, results, strict=True):
@@ -261,13 +259,11 @@ class Engine:
         fresh = [len(ids) - shared for ids, (_, shared) in zip(chunk, found, strict=True)]
         width = max(fresh)
         scratch = Slots(self.model, len(chunk), max(map(len, chunk)) + width)
-        tokens = torch.zeros(len(chunk), width, dtype=torch.long)
-        positions = torch.zeros(len(chunk), width, dtype=torch.long)
-        for row, (ids, (entry, shared)) in enumerate(zip(chunk, found, strict=True)):
+        for row, (entry, shared) in enumerate(found):
             if entry is not None:
                 scratch.load(row, entry.data, shared)
-            tokens[row, : fresh[row]] = torch.tensor(ids[shared:])
-            positions[row] = shared + torch.arange(width)
+        tokens = padded([ids[shared:] for ids, (_, shared) in zip(chunk, found, strict=True)])
+        positions = torch.tensor([shared for _, shared in found])[:, None] + torch.arange(width)
         device = self.model.device
         view = SlotView(scratch, positions.to(device), scratch.capacity)
         self.model.base_model(input_ids=tokens.to(device), position_ids=view.positions_BT, use_cache=False, slots=view)
@@ -303,15 +299,3 @@ def _covers(sequences: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int,
         cover[ids] = cover[following] if following[: len(ids)] == ids and following else ids
         following = ids
     return cover
-
-
-def _by_length(sequences: list[tuple[int, ...]], budget: int) -> Iterable[list[tuple[int, ...]]]:
-    """Chunks of sequences of like length, each within a budget of padded tokens."""
-    chunk: list[tuple[int, ...]] = []
-    for ids in sorted(sequences, key=len, reverse=True):
-        if chunk and (len(chunk) + 1) * len(chunk[0]) > budget:
-            yield chunk
-            chunk = []
-        chunk.append(ids)
-    if chunk:
-        yield chunk

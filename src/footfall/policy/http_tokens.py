@@ -11,25 +11,64 @@ likeliest token is not known by its id is taken for one where nobody could go on
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
-from footfall.policy.http import HttpPolicy
-from footfall.policy.http_client import AttemptError, Outcome, run_in_thread
-from footfall.policy.http_requests import Job
-from footfall.policy.http_wire import IDS_IN_WORDS, Told, read_told
+from footfall.hashing import vocabulary_fingerprint
+from footfall.policy.http import HttpPolicy, Job
+from footfall.policy.http_client import AttemptError, Outcome, ServerRefusedError
+from footfall.policy.http_wire import IDS_IN_WORDS, Usage, candidate, likeliest_tokens, read_reply
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.splitting import in_lines
-from footfall.render import Tokenizer, fingerprint
+from footfall.render import Tokenizer
 from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
 
 _NO_TOKEN = -1
 _Key: TypeAlias = tuple[str, str]
+
+
+class Told(NamedTuple):
+    """One answer: its text and tokens, and the likeliest tokens in each place with their logprobs, ids where they are known."""
+
+    text: str
+    stopped: bool
+    """The writer ended by itself, not at `max_tokens`."""
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    likeliest: tuple[tuple[tuple[int | None, float], ...], ...]
+    usage: Usage | None
+
+
+def read_told(payload: object, url: str, id_of: Callable[[str], int | None]) -> Told:
+    """The answer in ids, or `ServerRefusedError` if the server at `url` never tells what is needed.
+
+    `id_of` gives the id of a text that is the text of one token alone, for servers that tell texts only.
+    """
+    reply = read_reply(payload, "completions", 1)
+    (choice,) = reply.choices
+    places = likeliest_tokens(payload)
+    if choice.tokens is None or choice.logprobs is None or len(places) != len(choice.tokens):
+        raise ServerRefusedError(
+            f"{url} gives no log-probabilities of the likeliest tokens in each place of an answer (logprobs=20), without which "
+            "nobody knows where its model was unsure: start it so that it does, or take a model in this process as --policy"
+        )
+    ids = choice.token_ids
+    if ids is None:
+        known = [candidate(text, None, 0.0) for text in choice.tokens]
+        found = [id_of(each.text) if each.id is None else each.id for each in known]
+        ids = tuple(i for i in found if i is not None)
+        if len(ids) < len(found):
+            raise ServerRefusedError(
+                f"{url} does not tell the ids of the tokens that it writes (return_token_ids; vLLM and llama.cpp do)"
+            )
+    likeliest = tuple(
+        tuple((id_of(each.text) if each.id is None else each.id, each.logprob) for each in place) for place in places
+    )
+    return Told(choice.text, choice.finish == "stop", ids, choice.logprobs, likeliest, reply.usage)
 
 
 class TopTokens(NamedTuple):
@@ -56,7 +95,7 @@ class HttpTokens:
             raise ValueError("a server writes in tokens in completions mode with logprobs and its model's tokenizer")
         self.policy, self.separator = policy, separator
         self.tokenizer: Tokenizer = policy.tokenizer
-        self.vocabulary = fingerprint(self.tokenizer)
+        self.vocabulary = vocabulary_fingerprint(self.tokenizer)
         self._spent: defaultdict[_Key, Cost] = defaultdict(Cost)
         self._failures: dict[_Key, str] = {}
         self._thoughts: dict[tuple[_Key, tuple[int, ...]], TopTokens] = {}
@@ -100,17 +139,12 @@ class HttpTokens:
         """A text that is cut anywhere, cut into its lines."""
         return in_lines(trajectory, self.tokenizer, self.separator)
 
-    def _ask(self, prefixes: Sequence[Trajectory], params: SamplingParams) -> list[tuple[Outcome[Told], float]]:
-        """Each answer, and its share of the seconds that all took together."""
-        if not prefixes:
-            return []
+    def _ask(self, prefixes: Sequence[Trajectory], params: SamplingParams) -> list[Outcome[Told]]:
         read = partial(self._read, url=self.policy.server.url)
         plain = [self.policy.next_token_question(Job(i, prefix, (0,)), params) for i, prefix in enumerate(prefixes)]
-        started = time.perf_counter()
-        asked = [(each._replace(body={**IDS_IN_WORDS, **(each.body or {})}), read) for each in plain]
-        outcomes = run_in_thread(lambda: self.policy.run_all(asked))
-        share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
-        return [(outcome, outcome.seconds * share) for outcome in outcomes]
+        return self.policy.ask_all(
+            [(each._replace(body={**IDS_IN_WORDS, **(each.body or {})}), read) for each in plain]
+        )
 
     def _read(self, payload: object, url: str) -> Told:
         told = read_told(payload, url, self._by_text.get)
@@ -122,12 +156,12 @@ class HttpTokens:
             )
         return told._replace(ids=told.ids[:own], logprobs=told.logprobs[:own], likeliest=told.likeliest[:own])
 
-    def _kept(self, prefix: Trajectory, asked: tuple[Outcome[Told], float] | None) -> Completion:
+    def _kept(self, prefix: Trajectory, outcome: Outcome[Told] | None) -> Completion:
         problem, begun = _key(prefix.problem), _ids_of(prefix)
-        if asked is None:
+        if outcome is None:
             return Completion((), "error", error=self._failures[problem])
-        (outcome, seconds), told = asked, asked[0].value
-        cost = Cost(calls=outcome.calls, seconds=seconds)
+        told = outcome.value
+        cost = Cost(calls=outcome.calls, seconds=outcome.seconds)
         if told is not None and told.usage is not None:
             cost += Cost(told.usage.prompt_tokens, told.usage.cached_tokens, told.usage.generated_tokens)
         self._spent[problem] += cost

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from footfall.render import Tokenizer, fingerprint
+from footfall.hashing import vocabulary_fingerprint
+from footfall.render import Tokenizer
 from footfall.types import Problem, Step, Trajectory
 
 
@@ -116,7 +117,7 @@ def trajectory_from_ids(
     if logprobs is None:
         steps = tuple(replace(step, logprobs=None) for step in steps)
     trajectory = Trajectory(
-        id or problem.id, problem, steps, author=author, separator=separator, tokenizer=fingerprint(tokenizer),
+        id or problem.id, problem, steps, author=author, separator=separator, tokenizer=vocabulary_fingerprint(tokenizer),
         meta={} if length < len(ids) else {"finish": "length"},
     )  # fmt: skip
     step_ends = (end - 1 for end in accumulate(len(step.token_ids or ()) for step in steps))

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from footfall.hashing import weights_fingerprint
+from footfall.hashing import vocabulary_fingerprint, weights_fingerprint
 from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
 from footfall.policy.decoding import Generated, Request
 from footfall.policy.engine import Engine
 from footfall.policy.protocol import Completion, Finish, Run, SamplingParams, sample_seed
 from footfall.policy.splitting import StepSplitter, splitter_for
 from footfall.registry import register
-from footfall.render import Template, check_round_trip, encode, fingerprint, prompt_ids, template_for
+from footfall.render import Template, check_round_trip, encode, prompt_ids, template_for
 from footfall.segment.tokens import written
 from footfall.types import Cost, Step, Trajectory, content_key
 
@@ -52,7 +52,7 @@ class TorchPolicy:
         check_round_trip(tokenizer, label)
         self.tokenizer = tokenizer
         self.template = template or template_for(tokenizer)
-        self.vocabulary = fingerprint(tokenizer)
+        self.vocabulary = vocabulary_fingerprint(tokenizer)
         self._label, self._format = label, _template_name(self.template)
         cuda = model.device.type == "cuda"
         memory = torch.cuda.mem_get_info()[0] if cuda else 0

@@ -1,10 +1,11 @@
 """The one renderer: a problem and its steps as ids, step ends, author mask and images, or as messages for a server."""
 
 from footfall.render.pieces import BOS, CUT, Ids, Piece, Reading, Text, Token, Writer
-from footfall.render.tokenizer import Tokenizer, check_round_trip, fingerprint
 from footfall.render.trace import (
     Template,
+    Tokenizer,
     Turn,
+    check_round_trip,
     dialogue_text,
     encode,
     messages,
@@ -18,7 +19,6 @@ from footfall.render.trace import (
 
 __all__ = [
     "BOS", "CUT", "Ids", "Piece", "Reading", "Template", "Text", "Token", "Tokenizer", "Turn", "Writer", "check_round_trip",
-    "dialogue_text", "encode", "fingerprint", "messages", "prompt_ids", "prompt_turns", "read_traces",
-    "solution_text", "solution_turns",
+    "dialogue_text", "encode", "messages", "prompt_ids", "prompt_turns", "read_traces", "solution_text", "solution_turns",
     "template_for",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from footfall.render.tokenizer import fingerprint
+from footfall.hashing import vocabulary_fingerprint
 from footfall.types import Author
 
 
@@ -133,7 +133,7 @@ class Writer:
         self.tokenizer = tokenizer
         self.source = source
         self.specials = specials
-        self.vocabulary = fingerprint(tokenizer, hidden)
+        self.vocabulary = vocabulary_fingerprint(tokenizer, hidden)
         self._plainly = {} if specials == "parsed" else {"split_special_tokens": True}
         self._token_ids: dict[str, int] = {}
         self._short: dict[str, Sequence[int]] = {}

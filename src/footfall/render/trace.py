@@ -15,11 +15,38 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from footfall.render.pieces import CUT, Ids, Piece, Reading, Text, Token, Writer
-from footfall.render.tokenizer import Tokenizer
 from footfall.types import Json, Message, Problem, Step, Trajectory
+
+
+class Tokenizer(Protocol):
+    """The part of a Hugging Face tokenizer that is used here."""
+
+    bos_token_id: int | None
+    eos_token_id: int | None
+    chat_template: Any
+
+    def encode(self, text: Any, **options: Any) -> list[int]: ...
+    def decode(self, token_ids: Any, **options: Any) -> Any: ...
+    def get_vocab(self) -> dict[str, int]: ...
+    def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
+
+
+_ROUND_TRIP = ("3 + 4 = 7.", "so  two   spaces\nand lines\n\n", "x² ≤ ½ → 例えば 🙂 \\frac{1}{2}")
+
+
+def check_round_trip(tokenizer: Tokenizer, source: str) -> None:
+    """`decode(encode(x)) == x`, or an error: a tokenizer that drops spaces still runs and still gives numbers."""
+    for text in _ROUND_TRIP:
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        back = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        if back.lstrip() != text.lstrip():
+            raise ValueError(
+                f"the tokenizer of {source} turns {text!r} into {back!r}; "
+                "it was probably saved by another transformers version or loaded with the wrong class"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,13 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
 from footfall.hashing import prefix_hashes
+from footfall.loading import pack, padded
 from footfall.render import Reading
-from footfall.reward.batching import pack
 from footfall.reward.prm import PRM
 
 Ids = tuple[int, ...]
@@ -165,10 +164,7 @@ class PrefixCache:
     def _run(self, jobs: Sequence[_Job]) -> list[Tensor]:
         deepest, longest = max(job.past for job in jobs), max(job.new for job in jobs)
         cache = self._past(jobs, deepest)
-        padded = np.full((len(jobs), longest), self.model.pad_id, np.int64)
-        for n, job in enumerate(jobs):
-            padded[n, : job.new] = job.reading.ids[job.past :]
-        device, ids = self.model.device, torch.from_numpy(padded)
+        device, ids = self.model.device, padded([job.reading.ids[job.past :] for job in jobs], self.model.pad_id)
         past_N1, new_N1 = (
             torch.tensor(column)[:, None] for column in zip(*((j.past, j.new) for j in jobs), strict=True)
         )
@@ -202,12 +198,8 @@ class PrefixCache:
 
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
-        most = max(1, max(len(job.reading.positions) - len(job.known) for job in jobs))
-        positions = np.zeros((len(jobs), most), np.int64)
-        for n, job in enumerate(jobs):
-            new = [p - job.past for p in job.reading.positions[len(job.known) :]]
-            positions[n, : len(new)] = new
-        logits_NSK = self.model.head_at(hidden_NTH, torch.from_numpy(positions).to(hidden_NTH.device)).cpu()
+        positions = padded([[p - job.past for p in job.reading.positions[len(job.known) :]] for job in jobs])
+        logits_NSK = self.model.head_at(hidden_NTH, positions.to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
             new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]

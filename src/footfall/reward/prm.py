@@ -16,19 +16,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from footfall.hashing import weights_fingerprint
-from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
+from footfall.loading import load_tokenizer, pack, padded, pick_device, pick_dtype, quiet
 from footfall.registry import create
 from footfall.render import Reading, Template, check_round_trip, template_for
 from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone
-from footfall.reward.batching import pack, pad
 from footfall.reward.canary import Canary, check_canary, default_pair, make_canary, refuse_constant
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, parts_for, read_json
 from footfall.reward.family import Family, TraceLayout
@@ -40,6 +39,19 @@ HEAD_FILE = "head.safetensors"
 TOLERANCE = {torch.float32: 1e-3}
 """How far a canary value may move between machines; half precision is given `ROUGH_TOLERANCE`."""
 ROUGH_TOLERANCE = 0.05
+
+
+class Batch(NamedTuple):
+    """Right-padded: ids are (N, T) for N traces of T tokens, positions (N, S) for S steps."""
+
+    input_ids: Tensor
+    positions: Tensor
+
+
+def pad(readings: Sequence[Reading], pad_id: int, device: torch.device | str = "cpu", multiple: int = 1) -> Batch:
+    """Ids padded on the right, to a `multiple` of tokens, and positions with 0; the caller looks at neither."""
+    ids = padded([reading.ids for reading in readings], pad_id, multiple)
+    return Batch(ids.to(device), padded([reading.positions for reading in readings]).to(device))
 
 
 class PRM(nn.Module):

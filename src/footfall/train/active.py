@@ -7,7 +7,8 @@ With mean μ_i and spread sd_i of the heads at step i, and E the first step with
     labelled    iff either; steps after E are ignored
 
 The pool is gone through once, in rounds: forward → select → label by a judge → train on what was labelled. A loop that was
-killed goes on at its round. From a trained ensemble, one round over a large pool is the one-shot mode.
+killed goes on at its round. From a trained ensemble, one round over a large pool is the one-shot mode. `Doubted` labels without
+training, as a judge; `FirstError` brings any judge's labels into the same form.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from footfall.judging import Traits, traits
 from footfall.store import Run, RunError
 from footfall.train.config import TrainConfig
 from footfall.types import (
@@ -154,6 +156,75 @@ def until_first_error(judgement: Judgement, threshold: float = 0.5) -> Judgement
     return replace(judgement, values=tuple(values), aspects={}, rationales=(), failures=reasons)
 
 
+def without_labels(said: Judgement, judge: str, why: Unjudged) -> Judgement:
+    """A trace that `judge` does not label: each step has the reason that it was not read for, or `why`."""
+    n = len(said.values)
+    reasons = tuple(said.failure(k) or why for k in range(n))
+    return Judgement(said.trajectory_id, (None,) * n, judge, failures=reasons, cost=said.cost)
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """A judge's labels, up to the first error, of the traces that a PRM of several heads is unsure of; others have none."""
+
+    prm: Judge
+    judged_by: Judge
+    confidence: float = 0.95
+    spread: float = 0.005
+
+    @property
+    def name(self) -> str:
+        rule = f"confidence={self.confidence:g},spread={self.spread:g}"
+        return f"actprm({self.judged_by.name};{self.prm.name},{rule})"
+
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """Those that it asks."""
+        return self.judged_by, self.prm
+
+    @property
+    def traits(self) -> Traits:
+        return Traits((self.judged_by, self.prm), separators=traits(self.prm).separators)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        said = self.prm.judge(trajectories)
+        unsure = Uncertain(self.confidence, self.spread).keep(trajectories, said)
+        asked = iter(self.judged_by.judge([t for t, kept in zip(trajectories, unsure, strict=True) if kept]))
+        why = Unjudged(Reason.NOT_ASKED, "the PRM is sure of this trace, so it is not worth a label")
+        return [
+            self._labelled(next(asked), read.cost) if kept else without_labels(read, self.name, why)
+            for read, kept in zip(said, unsure, strict=True)
+        ]
+
+    def _labelled(self, said: Judgement, read: Cost) -> Judgement:
+        return replace(until_first_error(said), judge=self.name, cost=said.cost + read)
+
+
+@dataclass(frozen=True)
+class FirstError:
+    """What a judge says, as people labelled PRM800K: 1 before the first step below `threshold`, 0 at it, none after it."""
+
+    judged_by: Judge
+    threshold: float = 0.5
+
+    @property
+    def name(self) -> str:
+        return f"prm800k({self.judged_by.name},threshold={self.threshold:g})"
+
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """Whom it asks."""
+        return (self.judged_by,)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits((self.judged_by,), separators=traits(self.judged_by).separators)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        said = self.judged_by.judge(trajectories)
+        return [replace(until_first_error(each, self.threshold), judge=self.name) for each in said]
+
+
 class Round(NamedTuple):
     """What became of one part of the pool."""
 
@@ -271,16 +342,23 @@ def _labelled(
     """The traces of one round that are kept, with the judge's labels. What was read or labelled before is not redone."""
     said: list[Judgement] | None = None
     if trained is not None:
-        from footfall.reward.judge import step_head
-
-        reader = step_head(trained, device=config.device, too_long="partial")
-        said = run.map(f"{name}-read", part, reader.judge, key=_key, kind="judgement", chunk=chunk, made_by=reader.name)
+        said = read_by(trained, run, f"{name}-read", part, config.device, chunk)
     kept = [trace for trace, keep in zip(part, select.keep(part, said), strict=True) if keep]
     labels = run.map(
         f"{name}-labelled", kept, judge.judge, key=_key, kind="judgement", chunk=chunk, made_by=judge.name,
         forgetful=(judge,),
     )  # fmt: skip
     return [Judged(t, until_first_error(j.check(t))) for t, j in zip(kept, labels, strict=True)]
+
+
+def read_by(
+    folder: Path, run: Run, name: str, traces: Sequence[Trajectory], device: str | None, chunk: int
+) -> list[Judgement]:
+    """What the model in `folder` says of the traces, as far as their context holds them; kept in the run under `name`."""
+    from footfall.reward.judge import step_head
+
+    reader = step_head(folder, device=device, too_long="partial")
+    return run.map(name, traces, reader.judge, key=_key, kind="judgement", chunk=chunk, made_by=reader.name)
 
 
 def _key(trajectory: Trajectory) -> str:

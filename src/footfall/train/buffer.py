@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from footfall.registry import register
-from footfall.train.objectives import Objective
+from footfall.train.objectives import Objective, labelled_mean
 
 CLASSES = ("good", "bad", "buffer")
 
@@ -45,7 +45,7 @@ def buffer_loss(
         pseudo = -torch.log(own.exp() + factor * spare.exp()) if 0 < factor < 1 else -(with_buffer if factor else own)
     true = -torch.where(targets > 0.5, right, torch.logaddexp(wrong, spare))
     losses = torch.where(last_labelled(mask), last_weight * true, pseudo)
-    return losses.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
+    return labelled_mean(losses, mask)
 
 
 def last_labelled(mask: Tensor) -> Tensor:

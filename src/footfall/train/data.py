@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from footfall.render import Reading
-from footfall.reward.batching import pad
-from footfall.reward.prm import PRM
+from footfall.reward.prm import PRM, pad
 from footfall.train.decontaminate import normalise
 from footfall.train.objectives import Objective
 from footfall.types import Json, Judged, Judgement, Trajectory, content_key

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from footfall.loading import padded
 from footfall.render import Template, encode
 from footfall.types import Trajectory
 
@@ -125,15 +126,11 @@ def _tensors(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(N, T) ids and what is to be written after each, padded on the right; what is not learned is marked."""
     for batch in batches:
-        width = max(len(given[i].ids) for i in batch)
-        inputs = torch.zeros(len(batch), width - 1, dtype=torch.long)
-        targets = torch.full((len(batch), width - 1), _NOT_LEARNED)
-        for row, i in enumerate(batch):
-            ids = torch.tensor(given[i].ids)
-            inputs[row, : len(ids) - 1] = ids[:-1]
-            learned = torch.tensor(given[i].learned[1:])
-            targets[row, : len(ids) - 1][learned] = ids[1:][learned]
-        yield inputs.to(device), targets.to(device)
+        inputs = padded([given[i].ids[:-1] for i in batch])
+        wanted = [
+            [token if learned else _NOT_LEARNED for token, learned in zip(*given[i], strict=True)][1:] for i in batch
+        ]
+        yield inputs.to(device), padded(wanted, _NOT_LEARNED).to(device)
 
 
 def _update(

@@ -3,19 +3,21 @@
     π_0 ← labelled;   round t:  kept_t = {pseudo-labels of π_t with confidence > τ},   π_{t+1} ← labelled ∪ kept_t
 
 A pair is asked in both orders, p = (P(a₁ ≻ a₂) + 1 − P(a₂ ≻ a₁)) / 2, with confidence max(p, 1 − p). A trace is labelled
-up to its first predicted error and is kept iff every step up to there has max(p, 1 − p) > τ.
+up to its first predicted error and is kept iff every step up to there has max(p, 1 − p) > τ: `Sure` does so as a judge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from footfall.judging import Traits, traits
 from footfall.store import Run
+from footfall.train.active import read_by, without_labels
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
+from footfall.types import Cost, Judge, Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -62,6 +64,43 @@ def pseudo_label(judgement: Judgement, confidence: float = 0.8, threshold: float
     reasons = (None,) * len(labels) + (_PREDICTED,) * rest if rest else ()
     name = f"self({judgement.judge},confidence={confidence:g})"
     return Judgement(judgement.trajectory_id, (*labels, *(None,) * rest), name, failures=reasons)
+
+
+@dataclass(frozen=True)
+class Sure:
+    """Hard labels of a PRM that is sure of every step up to its first predicted error; other traces have none."""
+
+    prm: Judge
+    confidence: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise ValueError(
+                f"confidence={self.confidence:g}: it is from 0.5 to below 1, for it is that of two choices"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"ssrm({self.prm.name},confidence={self.confidence:g})"
+
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """Those that it asks: what they cost is what it costs."""
+        return (self.prm,)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits((self.prm,), separators=traits(self.prm).separators)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [self._labelled(said) for said in self.prm.judge(trajectories)]
+
+    def _labelled(self, said: Judgement) -> Judgement:
+        sure = pseudo_label(said, self.confidence)
+        if sure is not None:
+            return replace(sure, judge=self.name, cost=said.cost)
+        why = f"the PRM is not sure (above {self.confidence:g}) of every step up to its first predicted error"
+        return without_labels(said, self.name, Unjudged(Reason.UNDECIDED, why))
 
 
 @dataclass(frozen=True)
@@ -121,7 +160,6 @@ def self_train_prm(
     """A PRM from a few labelled traces and many without labels. Each round starts from the backbone again, or from the
     last model's weights (`from_previous`). The same call goes on with a loop that was killed.
     """
-    from footfall.reward.judge import step_head
     from footfall.train.data import data_key
     from footfall.train.prm import TrainResult, train_prm
 
@@ -138,11 +176,7 @@ def self_train_prm(
             return train_prm(rows, start, config, out / f"model-{number:02d}", against=against)
 
         def teach(number: int, model: TrainResult) -> list[Judged]:
-            reader = step_head(model.folder, device=config.device, too_long="partial")
-            said = run.map(
-                f"round-{number:02d}", unlabelled, reader.judge, key=lambda t: content_key(t.id, t.key),
-                kind="judgement", chunk=chunk, made_by=reader.name,
-            )  # fmt: skip
+            said = read_by(model.folder, run, f"round-{number:02d}", unlabelled, config.device, chunk)
             found = zip(unlabelled, (pseudo_label(judgement, confidence) for judgement in said), strict=True)
             return [Judged(trace, label) for trace, label in found if label is not None]
 

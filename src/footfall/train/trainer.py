@@ -22,7 +22,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traini
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from footfall.reward.batching import pack
+from footfall.loading import pack
 from footfall.reward.heads import Heads
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig

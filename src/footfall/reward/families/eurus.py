@@ -24,11 +24,10 @@ from torch import Tensor, nn
 
 from footfall.hashing import weights_fingerprint
 from footfall.judging import Traits
-from footfall.loading import pick_device, pick_dtype
+from footfall.loading import pack, padded, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import Piece, Text, Writer
 from footfall.reward.backbone import Backbone, TensorFiles, context_length, load_native
-from footfall.reward.batching import pack
 from footfall.reward.canary import default_pair
 from footfall.reward.checkpoint import Options, evidence
 from footfall.reward.family import Evidence, Family, Match
@@ -87,11 +86,7 @@ class LogProbs(nn.Module):
     @torch.inference_mode()
     def forward(self, batch: Sequence[Scored]) -> list[Tensor]:
         """Log-probabilities of the written tokens of each trace. Padding on the right is never looked at."""
-        longest = max(len(scored.ids) for scored in batch)
-        ids_NT = torch.zeros((len(batch), longest), dtype=torch.long)
-        for n, scored in enumerate(batch):
-            ids_NT[n, : len(scored.ids)] = torch.tensor(scored.ids)
-        ids_NT = ids_NT.to(self.output_VH.device)
+        ids_NT = padded([scored.ids for scored in batch]).to(self.output_VH.device)
         hidden_NTH: Tensor = self.backbone(input_ids=ids_NT, use_cache=False).last_hidden_state
         # The token before predicts the token: the state at i − 1 for the target at i.
         before = [hidden_NTH[n, s.first - 1 : len(s.ids) - 1] for n, s in enumerate(batch)]
