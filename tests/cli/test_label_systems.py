@@ -10,7 +10,8 @@ import pytest
 
 from footfall import cli
 from footfall.formats import read, write
-from footfall.train.by_doubt import Doubted, FirstError, Sure
+from footfall.train.active import Doubted, FirstError
+from footfall.train.self_training import Sure
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
 from tests.cli.serving import Server
 from tests.cli.telling import one_thread, told
