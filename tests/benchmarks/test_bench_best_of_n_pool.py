@@ -49,6 +49,13 @@ def scores(**values: list[list[float | None]]) -> Scores:
     return Scores.from_rows("mine", enumerate(rows, start=1))
 
 
+def test_problems_of_two_files_stay_apart_though_their_ids_are_the_same(tmp_path: Path) -> None:
+    two_problems(tmp_path)
+    (tmp_path / "other.jsonl").write_text((tmp_path / "pool.jsonl").read_text())
+    groups = dict.fromkeys((case.split, case.group) for case in best_of_n_pool(tmp_path).cases)
+    assert list(groups) == [("other", "p"), ("other", "q"), ("pool", "p~2"), ("pool", "q~2")]
+
+
 def test_the_expected_best_of_n_by_hand() -> None:
     # Ranked: wrong, right, right. Of the three pairs two hold the wrong one, which then wins.
     assert best_of([0.9, 0.5, 0.4], [False, True, True], 1) == pytest.approx(2 / 3)

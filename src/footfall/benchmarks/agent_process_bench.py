@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import Names, benchmark_files, file_cases, stem, traced
+from footfall.benchmarks.records import Names, benchmark_files, file_cases, stem, step_case
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, problem_id
 from footfall.metrics.cases import Case, Rows, split_totals
@@ -83,8 +83,7 @@ def _case(fields: Fields, path: Path, _names: Names) -> list[Case]:
     source, query = fields.text("data_source"), fields.integer("query_index")
     name = f"{source}:{query}:{fields.integer('sample_index')}"
     problem = Problem(problem_id(prompt), prompt, domain="agent", tools=tools)
-    trajectory, judgement = traced(name, problem, steps, truth, "agentprocessbench")
-    return [Case(stem(path), trajectory, judgement, group=f"{source}:{query}")]
+    return [step_case(stem(path), name, problem, steps, truth, "agentprocessbench", group=f"{source}:{query}")]
 
 
 def _label(given: Fields, name: str) -> int:

@@ -120,7 +120,7 @@ class Pool:
 
 def read_pools(path: Path, labels: Labels = "regraded", names: Names | None = None) -> Iterator[Pool]:
     """The pools of one file, one a record; `names` keep the problem ids of several files apart."""
-    split, names = stem(path), names or Names()
+    split, names = stem(path), Names() if names is None else names
     for fields in records(path):
         read = _released if "problem_id" in fields else _neutral
         problem, candidates = read(fields, names, labels)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import counted, file_revision, first_error_truth, step_number, traced
+from footfall.benchmarks.records import counted, file_revision, first_error_truth, step_case, step_number
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, iter_fields, problem_id
 from footfall.metrics.cases import Case, Row, Rows, mean_of, split_by_split
@@ -95,11 +95,10 @@ def _case(split: str, number: int, fields: Fields) -> Case:
         raise fields.error(None, "a case with a single wrong step", "none, or several")
     truth = first_error_truth(first, len(steps)) if first <= len(steps) else (None,) * len(steps)
     question = fields.text("question")
-    trajectory, judgement = traced(
-        f"{split}/{number}", Problem(problem_id(question), question), steps, truth, "eic-math", correct=False,
+    return step_case(
+        split, f"{split}/{number}", Problem(problem_id(question), question), steps, truth, "eic-math", correct=False,
         separator="\n", meta={"wrong_type": fields.text("wrong_type")},
     )  # fmt: skip
-    return Case(split, trajectory, judgement)
 
 
 def _row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:

@@ -26,8 +26,8 @@ from footfall.benchmarks.records import (
     file_cases,
     first_error_truth,
     stem,
+    step_case,
     step_number,
-    traced,
 )
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, problem_id
@@ -89,12 +89,11 @@ def _case(subject: str, question: str, name: str, row: Fields) -> Case:
         truth = first_error_truth(first, len(steps)) if known else (None,) * len(steps)
     prompt = "\n\n".join(part for part in (row.text("Question"), row.text_or_none("Options")) if part)
     answer = row.text_or_none("Ground_Truth_Answer_Modified") or row.text_or_none("Ground_Truth_Answer")
-    trajectory, judgement = traced(
-        name, Problem(problem_id(prompt), prompt, answer or None, domain=subject), steps, truth, "mr-ben",
-        author=row.text("Sampled_Model"), separator="\n",
-    )  # fmt: skip
+    problem = Problem(problem_id(prompt), prompt, answer or None, domain=subject)
     # No truth of the whole: that would make the solutions of a question candidates to be compared with each other.
-    return Case(subject, trajectory, judgement, group=question)
+    return step_case(
+        subject, name, problem, steps, truth, "mr-ben", group=question, author=row.text("Sampled_Model"), separator="\n"
+    )
 
 
 def merged_steps(lines: Iterable[str]) -> list[str]:

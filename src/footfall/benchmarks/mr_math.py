@@ -21,8 +21,8 @@ from footfall.benchmarks.records import (
     data_source,
     file_cases,
     first_error_truth,
+    step_case,
     step_number,
-    traced,
 )
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields, problem_id
@@ -67,10 +67,8 @@ def _case(fields: Fields, _path: Path, _names: Names) -> list[Case]:
         split, truth, right = "invalid", *_validity(fields, len(steps))
     name, question = f"{split}-{fields.integer('id')}", fields.text("question")
     problem = Problem(problem_id(question), question, fields.text_or_none("ground_truth_answer"))
-    trajectory, judgement = traced(
-        name, problem, steps, truth, "mr-math", correct=right, author=fields.text_or_none("generator"), separator="\n"
-    )
-    return [Case(split, trajectory, judgement)]
+    author = fields.text_or_none("generator")
+    return [step_case(split, name, problem, steps, truth, "mr-math", correct=right, author=author, separator="\n")]
 
 
 def _validity(fields: Fields, steps: int) -> tuple[tuple[float | None, ...], bool]:

@@ -12,16 +12,16 @@ Trajectory ids are `classification_idx`, so that a scores file can name them (`c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import benchmark_files, counted, file_revision, traced
+from footfall.benchmarks.records import Names, benchmark_files, counted, file_cases, step_case
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import Fields, iter_fields, problem_id
+from footfall.formats import Fields, problem_id
 from footfall.metrics.cases import Case, Row, Rows, split_totals
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import case_counts, known_steps, macro_f1, ratio
@@ -156,29 +156,83 @@ PUBLISHED = {
 def prmbench(data: str | Path) -> Benchmark:
     """PRMBench: PRMScore of step labels in nine kinds of flaws; `data` is its JSON-lines file or the folder of it."""
     path, *_ = benchmark_files(data, ("prmtest_classified", "prmbench", "prmbench_all_6216"), "PRMBench").values()
-    read = read_cases([path], CLASSES, "PRMBench", twins_of="redundency", numbered=True)
+    return flaw_benchmark(
+        "prmbench",
+        [path],
+        Reader("PRMBench", CLASSES, twins_of="redundency", numbered=True),
+        CATEGORIES,
+        {model: dict(zip(_ROWS, row, strict=True)) for model, row in PUBLISHED.items()},
+        aside=" (NR and NCL: if the judge does not call it redundant, where it says so)",
+    )
+
+
+def flaw_benchmark(
+    name: str,
+    files: Iterable[Path],
+    reader: Reader,
+    categories: Categories,
+    published: Mapping[str, Mapping[str, float]],
+    aside: str = "",
+) -> Benchmark:
+    """A benchmark of files in PRMBench's schema, measured by its evaluator."""
+    cases, revision = file_cases(files, reader.read)
     return Benchmark(
-        name="prmbench",
-        cases=read.cases,
-        measure=CATEGORIES.measure,
-        protocol="a step is called correct if its value is strictly above the threshold (NR and NCL: if the judge does "
-        "not call it redundant, where it says so); steps without a value are not counted; no aggregation",
+        name=name,
+        cases=cases,
+        measure=categories.measure,
+        protocol=f"a step is called correct if its value is strictly above the threshold{aside}; steps without a value are "
+        "not counted; no aggregation",
         objective="prm_score",
-        revision=file_revision([path]),
-        published={model: dict(zip(_ROWS, row, strict=True)) for model, row in PUBLISHED.items()},
-        notes=read.notes(),
+        revision=revision,
+        published=published,
+        notes=reader.notes(),
     )
 
 
 @dataclass
-class Read:
-    """Cases of files in PRMBench's schema, and what was wrong with the rows."""
+class Reader:
+    """Reads rows in PRMBench's schema, and counts what is wrong with them: repeated ids are left out."""
 
-    cases: list[Case] = field(default_factory=list)
+    title: str
+    classes: Mapping[str, str]
+    """Labels of the data and the splits that they are counted in."""
+    twins_of: str = ""
+    """For each case of this class the unmodified solution follows as a case of the split "correct"."""
+    numbered: bool = False
+    """Whether "3. " is to be stripped from the third step."""
     repeated: int = 0
     outside: int = 0
+    _seen: set[str] = field(default_factory=set)
+
+    def read(self, fields: Fields, _path: Path, _names: Names) -> list[Case]:
+        """The cases of one row."""
+        label, idx = fields.text("classification"), fields.text("idx")
+        if label not in self.classes:
+            raise fields.wrong("classification", f"one of {self.title}'s classes: {', '.join(self.classes)}")
+        name = f"{label}_{idx}"
+        if name in self._seen:
+            self.repeated += 1
+            return []
+        self._seen.add(name)
+        errors = fields.integers("error_steps")
+        question, steps = fields.text("modified_question"), self._steps(fields, "modified_process")
+        self.outside += not all(1 <= error <= len(steps) for error in errors)
+        truth = [float(k not in errors) for k in range(1, len(steps) + 1)]
+        cases = [_case(self.classes[label], name, question, steps, truth, idx)]
+        if label == self.twins_of:
+            question, steps = fields.text("original_question"), self._steps(fields, "original_process")
+            cases.append(_case("correct", f"correct_{idx}", question, steps, [1.0] * len(steps), idx))
+        return cases
+
+    def _steps(self, fields: Fields, name: str) -> list[str]:
+        """The steps; a number that is not the step's own ("1. …" at the head of a list of goals) is part of its text."""
+        steps = fields.texts(name)
+        if not steps:
+            raise fields.wrong(name, "at least one step")
+        return [re.sub(rf"^\s*{k}\.\s+", "", step) if self.numbered else step for k, step in enumerate(steps, start=1)]
 
     def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures must know of the rows."""
         return counted(
             self.repeated, "rows repeat a classification and idx that came before and are left out (the first stays)"
         ) + counted(
@@ -186,46 +240,5 @@ class Read:
         )
 
 
-def read_cases(
-    paths: Iterable[Path], classes: Mapping[str, str], name: str, *, twins_of: str = "", numbered: bool = False
-) -> Read:
-    """Rows in PRMBench's schema. Repeated ids are left out and counted; `numbered` strips "3. " from the third step.
-
-    For each case of the class `twins_of` the unmodified solution follows as a case of the split "correct".
-    """
-    read, seen = Read(), set[str]()
-    for fields in _all_fields(paths):
-        label, idx = fields.text("classification"), fields.text("idx")
-        if label not in classes:
-            raise fields.wrong("classification", f"one of {name}'s classes: {', '.join(classes)}")
-        if f"{label}_{idx}" in seen:
-            read.repeated += 1
-            continue
-        seen.add(f"{label}_{idx}")
-        errors = fields.integers("error_steps")
-        question, steps = fields.text("modified_question"), _steps(fields, "modified_process", numbered)
-        read.outside += not all(1 <= error <= len(steps) for error in errors)
-        truth = [float(k not in errors) for k in range(1, len(steps) + 1)]
-        read.cases.append(_case(classes[label], f"{label}_{idx}", question, steps, truth, idx))
-        if label == twins_of:
-            question, steps = fields.text("original_question"), _steps(fields, "original_process", numbered)
-            read.cases.append(_case("correct", f"correct_{idx}", question, steps, [1.0] * len(steps), idx))
-    return read
-
-
-def _all_fields(paths: Iterable[Path]) -> Iterator[Fields]:
-    for path in paths:
-        yield from iter_fields(path)
-
-
-def _steps(fields: Fields, name: str, numbered: bool) -> list[str]:
-    """The steps; a number that is not the step's own ("1. …" at the head of a list of goals) is part of its text."""
-    steps = fields.texts(name)
-    if not steps:
-        raise fields.wrong(name, "at least one step")
-    return [re.sub(rf"^\s*{k}\.\s+", "", step) if numbered else step for k, step in enumerate(steps, start=1)]
-
-
 def _case(split: str, name: str, question: str, steps: list[str], truth: list[float], idx: str) -> Case:
-    trajectory, judgement = traced(name, Problem(problem_id(question), question), steps, truth, "prmbench")
-    return Case(split, trajectory, judgement, group=idx)
+    return step_case(split, name, Problem(problem_id(question), question), steps, truth, "prmbench", group=idx)

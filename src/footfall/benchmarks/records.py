@@ -98,7 +98,9 @@ class Names:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many were given out."""
         return len(self._seen)
 
     def unique(self, wanted: str) -> str:
@@ -234,16 +236,16 @@ def first_error_truth(first: int | None, steps: int) -> tuple[float | None, ...]
     return (1.0,) * (first - 1) + (0.0,) + (None,) * (steps - first)
 
 
-def traced(
-    name: str, problem: Problem, steps: Sequence[str | Step], truth: Sequence[float | None], judge: str,
-    *, correct: bool | None = None, author: str | None = None, separator: str = "\n\n",
+def step_case(
+    split: str, name: str, problem: Problem, steps: Sequence[str | Step], truth: Sequence[float | None], judge: str,
+    *, group: str = "", correct: bool | None = None, author: str | None = None, separator: str = "\n\n",
     meta: Mapping[str, Json] | None = None,
-) -> tuple[Trajectory, Judgement]:  # fmt: skip
-    """A trajectory with its truth; `correct` is the truth of the whole and is not told to the judge."""
+) -> Case:  # fmt: skip
+    """A trajectory with the truth of its steps; `correct` is the truth of the whole and is not told to the judge."""
     made = tuple(Step(step) if isinstance(step, str) else step for step in steps)
     whole = None if correct is None else float(correct)
     trajectory = Trajectory(name, problem, made, author=author, separator=separator, meta=meta or {})
-    return trajectory, Judgement(name, tuple(truth), judge, value=whole)
+    return Case(split, trajectory, Judgement(name, tuple(truth), judge, value=whole), group)
 
 
 def counted(number: int, sentence: str) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from footfall.benchmarks.prmbench import Categories, read_cases
-from footfall.benchmarks.records import benchmark_files, file_revision
+from footfall.benchmarks.prmbench import Categories, Reader, flaw_benchmark
+from footfall.benchmarks.records import benchmark_files
 from footfall.benchmarks.runner import Benchmark
 from footfall.registry import register
 
@@ -45,15 +45,6 @@ PUBLISHED = {
 def socratic_prmbench(data: str | Path) -> Benchmark:
     """Socratic-PRMBench: PRMScore under six reasoning patterns; `data` is the folder of its 20 files, or one of them."""
     files = benchmark_files(data, [f"test_{flaw}" for flaw in PATTERNS.splits], "Socratic-PRMBench")
-    read = read_cases(files.values(), {flaw: flaw for flaw in PATTERNS.splits}, "Socratic-PRMBench")
-    return Benchmark(
-        name="socratic-prmbench",
-        cases=read.cases,
-        measure=PATTERNS.measure,
-        protocol="a step is called correct if its value is strictly above the threshold; steps without a value are not "
-        "counted; no aggregation",
-        objective="prm_score",
-        revision=file_revision(files.values()),
-        published={model: {"overall": score} for model, score in PUBLISHED.items()},
-        notes=read.notes(),
-    )
+    reader = Reader("Socratic-PRMBench", {flaw: flaw for flaw in PATTERNS.splits})
+    published = {model: {"overall": score} for model, score in PUBLISHED.items()}
+    return flaw_benchmark("socratic-prmbench", files.values(), reader, PATTERNS, published)

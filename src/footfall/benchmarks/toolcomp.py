@@ -46,7 +46,7 @@ def _pair(fields: Fields, _path: Path, names: Names) -> list[Case]:
     date = fields.text_or_none("historical_date")
     prompt = fields.text("prompt")
     problem = Problem(
-        names.unique(f"toolcomp-{len(names)}"),
+        names.unique(f"toolcomp-{names.count}"),
         f"{prompt}\n\nThe current date is {date}." if date else prompt,
         domain="agent",
         tools=tuple({"name": tool} for tool in _tool_names(fields)),
