@@ -373,6 +373,7 @@ class HelperProcess:
             return reply
 
     def close(self) -> None:
+        """End the process, if there is one; the next question starts another."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()

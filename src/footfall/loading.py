@@ -66,6 +66,7 @@ def quiet() -> Iterator[None]:
 
 
 def load_tokenizer(source: str) -> Any:
+    """The tokenizer of a folder or hub id; no remote code."""
     return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 

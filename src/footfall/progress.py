@@ -43,6 +43,7 @@ class Progress:
             self._line()
 
     def advance(self, n: int) -> None:
+        """So many more items are done; redraw the bar, or print a line if the last one is old."""
         self.done += n
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, rate=f"{self.rate:.1f}/s")

@@ -38,9 +38,11 @@ class Cost:
 
     @classmethod
     def total(cls, costs: Iterable[Cost]) -> Cost:
+        """The sum of all."""
         return sum(costs, cls())
 
     def to_dict(self) -> dict[str, float]:
+        """The amounts by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
@@ -178,6 +180,7 @@ class Trajectory:
         return replace(self, steps=steps, answer=None, correct=None, cost=Cost())
 
     def extend(self, steps: Sequence[Step]) -> Trajectory:
+        """The trace with further steps behind its own."""
         return replace(self, steps=self.steps + tuple(steps))
 
     @property
@@ -356,7 +359,9 @@ class Judge(Protocol):
         """Who judges: kind, weights and settings, so that two judges with one name say the same."""
         ...
 
-    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]: ...
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """One judgement for each trace, with one value for each of its steps."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,20 +393,24 @@ class Tree:
     """Fingerprint of the vocabulary that the steps' `token_ids` belong to."""
 
     def add(self, parent: int, step: Step, **given: Any) -> int:
+        """Put a step under a node (-1: at the top); the index of its node."""
         if not -1 <= parent < len(self.nodes):
             raise ValueError(f"tree of {self.problem.id!r} has no node {parent} to put a step under")
         self.nodes.append(Node(parent, step, **given))
         return len(self.nodes) - 1
 
     def update(self, node: int, **changes: Any) -> None:
+        """Change fields of a node."""
         if not 0 <= node < len(self.nodes):
             raise ValueError(f"tree of {self.problem.id!r} has no node {node} to change")
         self.nodes[node] = replace(self.nodes[node], **changes)
 
     def children(self, node: int) -> list[int]:
+        """The nodes right under `node`, in the order in which they came."""
         return [i for i, n in enumerate(self.nodes) if n.parent == node]
 
     def leaves(self) -> list[int]:
+        """The nodes without children."""
         inner = {n.parent for n in self.nodes}
         return [i for i in range(len(self.nodes)) if i not in inner]
 
@@ -459,4 +468,6 @@ class SearchResult:
 class Searcher(Protocol):
     """Policy + judge + budget -> an answer, with its candidates and cost."""
 
-    def solve(self, problems: Sequence[Problem]) -> list[SearchResult]: ...
+    def solve(self, problems: Sequence[Problem]) -> list[SearchResult]:
+        """One result for each problem, in order."""
+        ...

@@ -37,6 +37,7 @@ class LabelQuality:
 
     @property
     def mean_absolute_error(self) -> float:
+        """mean |label − exact value|."""
         return float(np.mean(np.abs(np.subtract(self.labels, self.exact))))
 
 
@@ -67,9 +68,11 @@ class Demo:
 
     @cached_property
     def policy(self) -> TorchPolicy:
+        """The embedded model: it writes, it completes, and the PRM is trained on it."""
         return embedded()
 
     def findings(self) -> Findings:
+        """Sample, label, train, choose and measure; every stage goes on where a killed run stopped."""
         settings = self.settings
         train = self.world.problems(settings.train_problems, self.seed, split="train")
         test = self.world.problems(settings.test_problems, self.seed, split="test")
@@ -128,6 +131,7 @@ class Demo:
         return judge
 
     def score(self, stage: str, judge: Judge, traces: Sequence[Trajectory]) -> list[Judgement]:
+        """The PRM's judgements of traces, kept under the name of the stage."""
         return self._judge(stage, judge, traces, chunk=512)
 
     def label_quality(self, traces: Sequence[Trajectory]) -> LabelQuality:

@@ -170,6 +170,7 @@ class Account:
 
     @property
     def total(self) -> Cost:
+        """Writing and judging together."""
         return self.policy + self.judge
 
     def write(self, cost: Cost, who: str = "the policy") -> None:

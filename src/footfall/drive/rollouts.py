@@ -41,6 +41,7 @@ class Tally:
     cost: Cost = field(default_factory=Cost)
 
     def add(self, prefix: Trajectory, completions: Iterable[Completion], author: str) -> None:
+        """Grade completions and count them in."""
         for completion in completions:
             self.asked += 1
             self.cost += completion.cost

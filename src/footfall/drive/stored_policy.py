@@ -72,6 +72,7 @@ class StoredPolicy:
 
     @property
     def name(self) -> str:
+        """That of the inner policy: what is written does not depend on the store."""
         return self.inner.name
 
     def forget(self) -> None:

@@ -40,7 +40,9 @@ _BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 class BadRecords(Protocol):
     """Where errors about bad records go, so that reading can go on: a list, say."""
 
-    def append(self, error: FormatError, /) -> None: ...
+    def append(self, error: FormatError, /) -> None:
+        """Take note of a record that could not be read."""
+        ...
 
 
 def iter_fields(

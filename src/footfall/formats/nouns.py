@@ -40,6 +40,7 @@ class Shape:
 
     @property
     def inner(self) -> Shape:
+        """The shape of its items."""
         assert self.item is not None, f"{self.kind} has no items"
         return self.item
 

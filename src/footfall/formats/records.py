@@ -90,12 +90,14 @@ class Fields:
         return self.error(field, expected, show(self.data.get(field)), fix)
 
     def text(self, field: str) -> str:
+        """The field, which must be a string."""
         value = self.get(field, "a string")
         if not isinstance(value, str):
             raise self.wrong(field, "a string")
         return value
 
     def text_or_none(self, field: str) -> str | None:
+        """The same, or `None` where it is missing or null."""
         return None if self.data.get(field) is None else self.text(field)
 
     def identifier(self, field: str) -> str | None:
@@ -106,27 +108,32 @@ class Fields:
         return None if value is None else str(value)
 
     def integer(self, field: str) -> int:
+        """The field, which must be an integer; true and false are none."""
         value = self.get(field, "an integer")
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.wrong(field, "an integer")
         return value
 
     def boolean(self, field: str) -> bool:
+        """The field, which must be true or false."""
         value = self.get(field, "true or false")
         if not isinstance(value, bool):
             raise self.wrong(field, "true or false")
         return value
 
     def boolean_or_none(self, field: str) -> bool | None:
+        """The same, or `None` where it is missing or null."""
         return None if self.data.get(field) is None else self.boolean(field)
 
     def number(self, field: str) -> float:
+        """The field, which must be a finite number."""
         value = self.get(field, "a number")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self.wrong(field, "a finite number")
         return value
 
     def items(self, field: str) -> list[Json]:
+        """The field, which must be a list."""
         value = self.get(field, "a list")
         if not isinstance(value, list):
             raise self.wrong(field, "a list")

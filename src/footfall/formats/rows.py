@@ -127,6 +127,7 @@ class Answers(NamedTuple):
 
     @property
     def fields(self) -> set[str]:
+        """The fields that were read, so that they are not kept in `meta` again."""
         return {name for name in (self.reference_field, self.own_field) if name is not None}
 
 

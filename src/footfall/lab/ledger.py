@@ -54,10 +54,12 @@ class Line(NamedTuple):
 
     @property
     def verdict(self) -> str:
+        """What the row says, or that there is none."""
         return "not run" if self.row is None else self.row["verdict"]
 
     @property
     def stale(self) -> bool:
+        """Whether the code gives other figures than the row has."""
         return self.status == "stale"
 
 

@@ -96,6 +96,7 @@ def papers_page(shown: Sequence[Line], folder: Path) -> str:
 
 
 def effect_text(row: Row) -> str:
+    """effect [low, high], with signs."""
     low, high = row["ci95"]
     return f"{row['effect']:+.4f} [{low:+.4f}, {high:+.4f}]"
 

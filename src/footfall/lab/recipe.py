@@ -42,6 +42,7 @@ class Trial(NamedTuple):
     """For what other recipes use too (`footfall.lab.shared`); stays. None: nothing is shared."""
 
     def size(self, full: int, quick: int) -> int:
+        """How many: of a full run, or of a smoke test."""
         return quick if self.quick else full
 
 
@@ -93,6 +94,7 @@ class Recipe:
 
     @property
     def module(self) -> str:
+        """The name of its file."""
         return re.sub("[-.]", "_", self.name)
 
 
@@ -131,11 +133,13 @@ class Outcome:
         return [m - b for m, b in zip(method, baseline, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
+        """As the run's folder keeps it."""
         arms = {name: self.values(name) for name in self.arms}
         return {"arms": arms, "cost": self.cost.to_dict(), "problems": list(self.problems)}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Outcome:
+        """What `to_dict` gave."""
         cost = Cost(**given["cost"])
         return cls({name: tuple(values) for name, values in given["arms"].items()}, cost, tuple(given["problems"]))
 

@@ -43,6 +43,7 @@ class AdaptiveStep:
 
     @property
     def traits(self) -> Traits:
+        """It cuts all traces anew before any is judged, and refuses those without ids of its vocabulary."""
         return Traits(prepare=self.prepared, refusal=self.refusal)
 
     def prepared(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
@@ -65,6 +66,7 @@ class AdaptiveStep:
         return None if known else Unjudged(Reason.NO_REFERENCE, words)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Monte Carlo labels of the steps as they are cut now; a refused trace has its reason."""
         refused = [self.refusal(trace) for trace in trajectories]
         said = iter(self.rates.judge([t for t, why in zip(trajectories, refused, strict=True) if why is None]))
         return [

@@ -33,6 +33,7 @@ class Beside:
         return self.values, self.other
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The first judge's values, with the other's as an aspect."""
         pairs = zip(self.values.judge(trajectories), self.other.judge(trajectories), trajectories, strict=True)
         return [self._joined(one.check(t), two.check(t)) for one, two, t in pairs]
 

@@ -214,6 +214,7 @@ class Consensus:
         return self.thresholds or (0.5,) * len(self.judges)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """What the judges agree on by the rule, each asked once."""
         return self.combine(trajectories, [judge.judge(trajectories) for judge in self.judges])
 
     def agreements(self, trajectories: Sequence[Trajectory], said: Sequence[Sequence[Judgement]]) -> list[Agreement]:

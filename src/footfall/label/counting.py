@@ -356,12 +356,15 @@ class CountingPolicy:
         return found
 
     def ends(self, token: int) -> bool:
+        """No stand-in token ends a text."""
         return False
 
     def text(self, ids: Sequence[int]) -> str:
+        """A text that counts as so many tokens."""
         return f"~{len(ids)}~" if len(ids) != 1 else "word"
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:
+        """Stand-ins are in lines already."""
         return trajectory
 
 
@@ -379,6 +382,7 @@ class StandInJudge:
     name: str
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Stand-in values of each step, as the case says."""
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def _judge(self, trajectory: Trajectory) -> Judgement:

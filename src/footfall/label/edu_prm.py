@@ -42,7 +42,9 @@ class Thoughts(Protocol):
         ...
 
     @property
-    def second_logprob(self) -> Sequence[float]: ...
+    def second_logprob(self) -> Sequence[float]:
+        """The log-probability of the second likeliest token, in each place."""
+        ...
 
 
 @runtime_checkable
@@ -50,22 +52,30 @@ class TokenWriter(Protocol):
     """What a tree needs of its writer: greedy texts in tokens, and the distribution before each of them."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Who writes, as of a policy."""
+        ...
 
     @property
-    def vocabulary(self) -> str: ...
+    def vocabulary(self) -> str:
+        """The fingerprint of its tokenizer."""
+        ...
 
     def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
         """The greedy rest of each text, as one step; a prefix is cut anywhere."""
         ...
 
-    def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]: ...
+    def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]:
+        """What it thought before each token of each trace."""
+        ...
 
     def ends(self, token: int) -> bool:
         """Whether the token is the end of a text."""
         ...
 
-    def text(self, ids: Sequence[int]) -> str: ...
+    def text(self, ids: Sequence[int]) -> str:
+        """What the ids say."""
+        ...
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:
         """A text that is cut anywhere, cut into its lines."""
@@ -177,6 +187,7 @@ class EntropyTrees:
 
     @cached_property
     def writer(self) -> TokenWriter:
+        """The policy as one that writes after any token."""
         return self.policy if isinstance(self.policy, TokenWriter) else _ModelWriter(self.policy, self.separator)
 
     def grow(self, problems: Sequence[Problem]) -> list[Grown]:

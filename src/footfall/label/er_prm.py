@@ -59,6 +59,7 @@ class EntropyRegularised:
         return f"er-prm(eta={self.eta},{self.rates.name})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The success rates of the judge inside, transformed."""
         return [self._transform(judgement) for judgement in self.rates.judge(trajectories)]
 
     def _transform(self, judgement: Judgement) -> Judgement:

@@ -57,10 +57,12 @@ class Volume:
         return Volume(*(a + b for a, b in zip(self.figures, other.figures, strict=True)))
 
     def times(self, factor: float) -> Volume:
+        """So many times as much."""
         return Volume(*(figure * factor for figure in self.figures))
 
     @property
     def figures(self) -> tuple[float, ...]:
+        """Its numbers in the order of the fields."""
         return tuple(getattr(self, f.name) for f in fields(Volume))
 
 

@@ -106,6 +106,7 @@ class Execution:
         self._known.clear()
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Whether the tests pass with the reference's lines after each step; one execution a step."""
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def report(self, problem: Problem, lines: Sequence[str]) -> Report:

@@ -33,6 +33,7 @@ class Formal:
         return "formal"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Each step as a formula, put to the tool of the problem's domain."""
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def _judge(self, trajectory: Trajectory) -> Judgement:

@@ -22,6 +22,7 @@ class OutcomeLabels:
     name: str = "freeprm"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The outcome of the trace at every step; a trace without one has no label."""
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def _judge(self, trajectory: Trajectory) -> Judgement:

@@ -196,6 +196,7 @@ class PromptedJudge:
         return Asker(self.policy)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The vote of all replies on each step; one without a readable reply has no label."""
         units = [(t, k) for t in trajectories for k in (range(1, len(t.steps) + 1) if self.form == "step" else (0,))]
         units = [(t, k) for t, k in units if t.steps]
         votes = iter(self._ask(units))

@@ -81,6 +81,7 @@ class RelativeProgress:
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Success rates before and after each step, compared."""
         done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 

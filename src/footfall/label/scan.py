@@ -98,6 +98,7 @@ class SelfDenoising:
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Monte Carlo labels, denoised by how sure the policy is of the problem."""
         done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 

@@ -149,6 +149,7 @@ class Uncertain:
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The first error of each wrong trace, the least certain steps probed first."""
         done = run_plans([self._plan(trace) for trace in trajectories], RolloutCache(self.policy, self.params))
         return [self._judgement(trace, each) for trace, each in zip(trajectories, done, strict=True)]
 
@@ -171,6 +172,7 @@ class Uncertain:
 
     @property
     def traits(self) -> Traits:
+        """It refuses traces without the log-probabilities that its order needs."""
         return Traits(refusal=self.refusal)
 
     def refusal(self, trace: Trajectory) -> Unjudged | None:

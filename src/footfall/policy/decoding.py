@@ -94,6 +94,7 @@ class Batch:
         self.logprobs = np.zeros((rows, longest), np.float32)
 
     def move(self, source: int, target: int) -> None:
+        """Put the sequence of one row into another, which becomes free."""
         for column in (self.tokens, self.positions, self.seeds, self.owner, self.limit, self.written):
             column[target] = column[source]
         self.drawn[target], self.logprobs[target] = self.drawn[source], self.logprobs[source]
@@ -114,6 +115,7 @@ class EagerDecoder:
     def run(
         self, batch: Batch, rows: int, params: SamplingParams
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """One step: tokens and logprobs [rows, 1]."""
         device = self.model.device
         tokens = torch.from_numpy(batch.tokens[:rows]).to(device)
         positions = torch.from_numpy(batch.positions[:rows]).to(device)

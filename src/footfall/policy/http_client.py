@@ -90,6 +90,7 @@ class Question(NamedTuple):
 
     @property
     def shape(self) -> str:
+        """Path and names of the fields: where a server took this shape once, a refusal is about the prefix."""
         return content_key(self.path, sorted(self.body or ()))
 
 

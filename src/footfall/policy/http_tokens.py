@@ -102,6 +102,7 @@ class HttpTokens:
 
     @property
     def name(self) -> str:
+        """That of the policy it speaks to the server through."""
         return self.policy.name
 
     def spent(self, problem: Problem) -> Cost:
@@ -133,6 +134,7 @@ class HttpTokens:
         return token == _NO_TOKEN or token == self.tokenizer.eos_token_id or not self._decoded([token], skip=True)
 
     def text(self, ids: Sequence[int]) -> str:
+        """What the ids say."""
         return self._decoded(ids)
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:

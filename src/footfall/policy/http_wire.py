@@ -60,6 +60,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """Tokens that a reply says were read, found in the server's cache, and written."""
+
     prompt_tokens: int
     cached_tokens: int
     generated_tokens: int

@@ -110,6 +110,7 @@ class Run(NamedTuple):
 
     @property
     def indices(self) -> range:
+        """The sample indices that are wanted."""
         return range(self.first, self.first + self.n)
 
 

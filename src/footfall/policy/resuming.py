@@ -27,7 +27,9 @@ class Resumable(Policy, Protocol):
 
     def resume(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]: ...
+    ) -> list[list[Completion]]:
+        """`sample` for prefixes that end in the middle of a step: a completion begins with that step, now whole."""
+        ...
 
 
 def can_resume(policy: Policy) -> TypeGuard[Resumable]:
@@ -44,6 +46,7 @@ def unfinished(prefix: Trajectory) -> Trajectory:
 
 
 def is_unfinished(prefix: Trajectory) -> bool:
+    """Whether the last step of a prefix is marked as a fragment."""
     return bool(prefix.meta.get(_MARK)) and bool(prefix.steps)
 
 
@@ -60,6 +63,7 @@ class Resuming:
 
     @property
     def name(self) -> str:
+        """That of the policy underneath."""
         return self.policy.name
 
     def sample(
@@ -94,6 +98,7 @@ class InWords:
 
     @property
     def name(self) -> str:
+        """That of the policy underneath."""
         return self.policy.name
 
     def sample(

@@ -15,6 +15,8 @@ from footfall.policy.protocol import SamplingParams
 
 
 class Drawn(NamedTuple):
+    """One token for each row, and its log-probability."""
+
     tokens_N: Tensor
     logprobs_N: Tensor
     """Under the model itself: temperature 1, whole vocabulary."""

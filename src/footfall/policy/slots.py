@@ -40,15 +40,18 @@ class Slots:
 
     @staticmethod
     def row_bytes(model: PreTrainedModel, capacity: int) -> int:
+        """Bytes of one row: keys and values of `capacity` tokens in all layers."""
         layers, heads, width = _shape(model)
         return layers * 2 * heads * capacity * width * model.dtype.itemsize
 
     @property
     def rows(self) -> int:
+        """How many sequences there is room for."""
         return self.data.shape[2]
 
     @property
     def capacity(self) -> int:
+        """Tokens that a row holds."""
         return self.data.shape[4]
 
     def load(self, row: int, entry: Tensor, length: int) -> None:
@@ -56,9 +59,11 @@ class Slots:
         self.data[:, :, row, :, :length] = entry[:, :, :, :length]
 
     def copy_out(self, row: int, length: int) -> Tensor:
+        """A copy of the keys and values of a row's first tokens."""
         return self.data[:, :, row, :, :length].clone()
 
     def move(self, source: int, target: int, length: int) -> None:
+        """Copy the first tokens of one row over another's."""
         self.data[:, :, target, :, :length] = self.data[:, :, source, :, :length]
 
 
@@ -308,6 +313,7 @@ class Entry:
 
     @property
     def bytes(self) -> int:
+        """What it takes of the cache's budget."""
         return self.data.numel() * self.data.element_size()
 
 
@@ -343,6 +349,7 @@ class PrefixCache:
         return found, shared
 
     def put(self, entry: Entry) -> None:
+        """Keep an entry; the least recently used ones make room. One larger than the whole budget is not kept."""
         if entry.ids in self._entries or entry.bytes > self.budget:
             return
         self._entries[entry.ids] = entry
@@ -352,6 +359,7 @@ class PrefixCache:
             self._drop(next(iter(self._entries)))
 
     def clear(self) -> None:
+        """Drop all entries."""
         self._entries.clear()
         self._blocks.clear()
         self.used = 0

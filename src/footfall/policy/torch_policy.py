@@ -200,6 +200,7 @@ class AnyCut:
 
     @property
     def name(self) -> str:
+        """That of the policy: cutting elsewhere changes no token."""
         return self.policy.name
 
     def sample(

@@ -104,6 +104,7 @@ class CpuLayout:
 
     @contextmanager
     def in_use(self, model: nn.Module) -> Iterator[None]:
+        """Inside, the model's linear layers read the copies; afterwards they have their own weights again."""
         copies = self._copies = _copies(model) if self._copies is None else self._copies
         own = {linear: linear._parameters["weight"] for linear in copies}
         try:

@@ -49,6 +49,7 @@ LATER = 0.375
 
 
 def measure(trial: Trial) -> Outcome:
+    """First-error F1 of PRMs that had all labels, a random half, or the half they were least sure of."""
     arms: dict[str, Selector] = {
         "all labels": AtRandom(1.0), "random half": AtRandom(LATER, trial.seed), "active half": MostUncertain(LATER),
     }  # fmt: skip

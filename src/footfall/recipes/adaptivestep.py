@@ -53,6 +53,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Best-of-N by PRMs on lines and on confidence steps, labelled for the same tokens."""
     policy, traces, pool = embedded(), prms.training_traces(trial), prms.pool(trial)
     logprobs = (p for trace in traces for step in trace.steps for p in step.logprobs or ())
     cut = confidence(confidence_threshold(logprobs, share=0.02))

@@ -49,6 +49,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """The share of steps labelled rightly by one prompt and by four, with and without the reference."""
     traces = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), trial.size(300, 10), trial.seed)]
     critic = ScriptedCritic(traces, seed=trial.seed)
     arms: dict[str, PromptedJudge] = {

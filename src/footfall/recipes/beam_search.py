@@ -94,6 +94,7 @@ N = 8
 
 
 def measure(trial: Trial) -> Outcome:
+    """Beam search against best-of-N by judge and width; lookahead, tokens and different first steps beside."""
     given = searches.problems(trial, trial.size(60, 4))
     grid = compared(trial, "beam search", lambda n, m: BeamSearch(n, m, AGGREGATION), given)
     beams = grid.found["exact judge", N]

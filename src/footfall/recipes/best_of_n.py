@@ -46,6 +46,7 @@ N = 16
 
 
 def measure(trial: Trial) -> Outcome:
+    """Accuracy of one sample, votes and best-of-N on the same N samples."""
     prm = prms.judge(trial, "monte-carlo")
     search = BestOfN(embedded(), prm, N, "weighted", "min", prms.params(trial), "\n")
     results = search.solve(ArithmeticWorld().problems(trial.size(150, 1), trial.seed, split="test"))

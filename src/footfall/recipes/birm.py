@@ -61,6 +61,7 @@ BETAS = {"BiRM": (1.0, 3.0), "PRM alone": (ALONE, ALONE), "ORM alone": (0.0, 0.0
 
 
 def measure(trial: Trial) -> Outcome:
+    """Best-of-8 and beam search by V + β·R, for each β."""
     given = searches.problems(trial, trial.size(36, 3))
     samples = searches.drawn(trial, trial.size(8, 4), given, POLICY)
     ahead = Noisy(ExactValueJudge(POLICY), 0.25, 0.25, seed=2 * trial.seed)

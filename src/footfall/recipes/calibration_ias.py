@@ -75,6 +75,7 @@ _STRONG = ArithmeticPolicy(OpRates(0.01, 0.01, 0.05, 0.04), OpRates(0, 0, 0.01, 
 
 
 def measure(trial: Trial) -> Outcome:
+    """Brier scores before and after calibration, then accuracy and tokens of searches that go by the values."""
     world, policy = ArithmeticWorld(), ArithmeticPolicy()
     params = SamplingParams(seed=trial.seed, max_tokens=256)
     prm = Blurred(_STRONG, seed=trial.seed)

@@ -58,11 +58,13 @@ class TooEarly(PRM):
     """Reads each step one token before its end. Loaded with its canary it would be refused."""
 
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        """As the model reads, each position one token earlier."""
         found = super().reads_of(trajectories)
         return [[Reading(r.ids, tuple(p - 1 for p in r.positions)) for r in readings] for readings in found]
 
 
 def measure(trial: Trial) -> Outcome:
+    """First-error F1 of one PRM, read rightly and in three wrong ways."""
     traces, folder = pool(trial)[::2], prm(trial, "truth").folder
     right = Said.of("PRM", judged_pool(trial, "truth")).judge(traces)
     said: dict[str, list[Judgement]] = {

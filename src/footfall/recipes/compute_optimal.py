@@ -54,6 +54,7 @@ FIXED = ("weighted-vote:n=8", "weighted-vote:n=16", "beam-search:n=8,expansions=
 
 
 def measure(trial: Trial) -> Outcome:
+    """The method chosen by difficulty against the best fixed one and against samples of equal tokens."""
     judge = Blurred(searches.WRITER, 2.0, seed=trial.seed)
     others = ArithmeticWorld().problems(trial.size(100, 6), trial.seed + 1000, split="test")
     given = searches.problems(trial, trial.size(100, 6))

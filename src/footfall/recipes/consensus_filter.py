@@ -63,6 +63,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Precision of first errors before and after the filter, and F1 of PRMs trained on either."""
     traces, pool = prms.arm_traces(trial), prms.arm_pool(trial)
     rolled = MonteCarlo(ArithmeticPolicy(), 8, "hard", "first-error", params=prms.params(trial)).judge(traces)
     critics = [Noisy(TruthJudge(), 0.2, 0.05, seed=2 * trial.seed + k).judge(traces) for k in range(2)]

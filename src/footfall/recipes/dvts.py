@@ -92,6 +92,7 @@ N, M = 16, 4
 
 
 def measure(trial: Trial) -> Outcome:
+    """DVTS against best-of-N and beam search by judge and width, with tokens and different first steps."""
     given = searches.problems(trial, trial.size(60, 4))
     grid = compared(trial, "DVTS", lambda n, m: DVTS(n, m, AGGREGATION), given)
     trees = grid.found["fair judge", N]

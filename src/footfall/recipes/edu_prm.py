@@ -49,6 +49,7 @@ N = 8
 
 
 def measure(trial: Trial) -> Outcome:
+    """Best-of-8 of sampled and of branched solutions by one PRM, and the tokens of both."""
     policy, world, prm = embedded(), ArithmeticWorld(), prms.judge(trial, "monte-carlo")
     problems = world.problems(trial.size(40, 1), trial.seed, split="test")
     n, params = trial.size(N, 3), SamplingParams(0.7, max_tokens=200, seed=trial.seed)

@@ -46,6 +46,7 @@ ETA = 1.0
 
 
 def measure(trial: Trial) -> Outcome:
+    """Best-of-8 by PRMs trained on hard, soft and entropy-regularised labels."""
     traces, rates, pool = prms.arm_traces(trial), prms.rolled_out(trial), prms.arm_pool(trial)
     regularised = EntropyRegularised(Said.of("monte-carlo", rates), ETA).judge(traces)
     trained = {

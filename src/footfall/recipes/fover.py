@@ -51,6 +51,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Agreement of formal and Monte Carlo labels with the truth, and transfer of a PRM trained on the former."""
     rows: list[Judged] = []
     arms: dict[str, list[float]] = {"formal": [], "Monte Carlo, 8 rollouts": []}
     cost = Cost()

@@ -46,6 +46,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """First-error F1 of PRMs on outcome labels, with and without the buffer, beside Monte Carlo labels."""
     traces, rates, pool = prms.arm_traces(trial), prms.rolled_out(trial), prms.arm_pool(trial)
     rows = list(map(Judged, traces, OutcomeLabels().judge(traces)))
     trained = {

@@ -58,6 +58,7 @@ _RELATION = re.compile(r"[-+*/^() 0-9a-z]*=[-+*/^() 0-9a-z,=]*")
 
 
 def measure(trial: Trial) -> Outcome:
+    """Right solutions, different ones among them and their likeness, for samplers and maximisers."""
     world, policy, _ = WORLDS["algebra"]
     problems = world.problems(trial.size(12, 1), trial.seed)
     judge = Blurred(_ByRoute(policy), seed=trial.seed)

@@ -51,6 +51,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Labels that agree with the truth, fused with tools or by outcome alone, on all steps and on first errors."""
     world, policy = ArithmeticWorld(), ArithmeticPolicy(recover=0.3)
     params = SamplingParams(seed=trial.seed)
     traces = [trace for _, trace in world.traces(policy, trial.size(80, 8), trial.seed)]

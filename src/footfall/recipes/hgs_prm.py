@@ -47,6 +47,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """The arms in the arithmetic world and in the code world."""
     arithmetic, code = _arms(trial, "arithmetic", trial.size(100, 4)), _arms(trial, "code", trial.size(60, 3))
     return Outcome({**arithmetic.arms, **code.arms}, arithmetic.cost + code.cost)
 

@@ -60,6 +60,7 @@ WORLDS: tuple[tuple[World, WritesWell], ...] = (
 
 
 def measure(trial: Trial) -> Outcome:
+    """Rows from the same trees with pairs and compression, and their error against exact values."""
     arms, cost, generator = defaultdict[str, list[float]](list), Cost(), np.random.default_rng(trial.seed)
     for world, policy in WORLDS:
         problems = world.problems(trial.size(6, 2), trial.seed)

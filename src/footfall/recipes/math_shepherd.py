@@ -44,6 +44,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Error of soft labels by rollouts against exact values, and wrong steps that hard labels call good."""
     world, policy = ArithmeticWorld(), ArithmeticPolicy(recover=0.3)
     traces = [trace for _, trace in world.traces(policy, trial.size(300, 10), trial.seed)]
     exact = [np.array(judgement.values[:-1], float) for judgement in ExactValueJudge(policy).judge(traces)]

@@ -74,6 +74,7 @@ VOTED = MCTS(4 * N, 4, aggregation="mean", rule="weighted")
 
 
 def measure(trial: Trial) -> Outcome:
+    """MCTS and its variants against votes and trees of the same tokens, with a noisy and an exact judge."""
     given = problems(trial, trial.size(40, 3))
     arms: dict[str, list[float]] = {}
     costs: list[Cost] = []

@@ -87,6 +87,7 @@ MODELS = simulated(readings=10, error=0.2)
 
 
 def measure(trial: Trial) -> Outcome:
+    """Best-of-8 by discriminative and generative models of outcome and process, by domain and length."""
     arms: dict[str, list[float]] = {}
     leads: list[tuple[float, float]] = []
     cost = Cost()

@@ -59,6 +59,7 @@ UNSEEN = tuple(language for language in LANGUAGES if language not in SEEN)
 
 
 def measure(trial: Trial) -> Outcome:
+    """Best-of-N by an English and a multilingual PRM on seven languages, seen and unseen."""
     world, policy = ArithmeticWorld(max_ops=3) if trial.quick else ArithmeticWorld(), ArithmeticPolicy()
     params, n = SamplingParams(seed=trial.seed), trial.size(N, 2)
     traces = [trace for _, trace in world.traces(policy, trial.size(400, 4), trial.seed)]

@@ -60,6 +60,7 @@ RULES = {(8, 0.0): "MC = 0", (32, 0.0): "MC = 0, 32 rollouts", (32, 0.3): "cut"}
 
 
 def measure(trial: Trial) -> Outcome:
+    """First errors found and rollouts paid by bisection and by probing every step; then the trees."""
     drawn, arms, cost = SamplingParams(seed=trial.seed), defaultdict[str, list[float]](list), Cost()
     for world, n in (("arithmetic", 80), ("long arithmetic", 40), ("code", 40)):
         given = known(trial, world, trial.size(n, 10), wrong=True)

@@ -63,6 +63,7 @@ METHODS = {
 
 
 def measure(trial: Trial) -> Outcome:
+    """Accuracy and tokens of each way to set the number of candidates."""
     problems = ArithmeticWorld().problems(trial.size(60, 4), trial.seed, split="test")
     prm = Noisy(TruthJudge(), 0.2, 0.2, seed=trial.seed)
     params = SamplingParams(temperature=0.6, seed=trial.seed, max_tokens=64)

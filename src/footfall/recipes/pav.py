@@ -67,6 +67,7 @@ PROVERS: dict[str, Callable[[Trajectory], float]] = {
 
 
 def measure(trial: Trial) -> Outcome:
+    """Labels of provers, then the value of what a policy reaches when its search is rewarded by each."""
     drawn, world = SamplingParams(seed=trial.seed), ArithmeticWorld()
     arms, cost = _labels(trial, drawn)
     tops = [world.prefix(problem) for problem in world.problems(trial.size(300, 30), trial.seed)]

@@ -54,6 +54,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Programs chosen by a process and an outcome model, and how well each ranks lines."""
     (world, policy, truth), execution = WORLDS["short code"], Execution(run="world")
     process: list[Judged] = []
     for problem in world.problems(trial.size(30, 2), trial.seed):

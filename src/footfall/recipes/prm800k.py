@@ -56,6 +56,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """PRM against ORM on the same pool, and PRMs on labels of picked and of random solutions."""
     solutions = pool(trial)
     cases, truth = response_cases(solutions), judged_pool(trial, "truth")
     arms = {"PRM, product": credits(cases, truth, "prod"), "PRM, minimum": credits(cases, truth, "min")}

@@ -51,6 +51,7 @@ SPLITS = {
 
 
 def measure(trial: Trial) -> Outcome:
+    """PRMScore by kind of flaw of one PRM."""
     right = right_traces(pool(trial))
     others = [trace for trace in right_traces(pool(trial), per_problem=2) if trace not in right]
     cases = flawed_cases(right, SPLITS, trial.seed) + step_cases(others, lambda trace: "MS")

@@ -46,6 +46,7 @@ ARMS: dict[str, Labels] = {"Monte Carlo labels": "monte-carlo", "step truth": "t
 
 
 def measure(trial: Trial) -> Outcome:
+    """First-error F1 by labels, with a tuned threshold and at 0.5, beside judges that know nothing."""
     traces = pool(trial)
     half = {name: ("tuning", "test")[i % 2] for i, name in enumerate(dict.fromkeys(t.problem.id for t in traces))}
     cases = step_cases(traces, lambda trace: half[trace.problem.id])

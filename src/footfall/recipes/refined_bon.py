@@ -53,6 +53,7 @@ CRITIC = ArithmeticPolicy(OpRates(0.01, 0.0125, 0.055, 0.04), OpRates(0, 0, 0.01
 
 
 def measure(trial: Trial) -> Outcome:
+    """Refined best-of-N against N samples and against samples of equal tokens."""
     world, policy, truth = WORLDS["arithmetic"]
     problems = world.problems(trial.size(200, 10), trial.seed)
     judge, params = Noisy(truth, seed=trial.seed), SamplingParams(seed=trial.seed, max_tokens=100)

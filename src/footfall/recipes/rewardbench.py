@@ -44,6 +44,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Accuracy on pairs of a PRM by aggregation, and of length, chance and a constant."""
     pairs = response_cases(
         [t for right, wrong in right_and_wrong(pool(trial)) for t in (right[0], wrong[0])], "math-prm"
     )

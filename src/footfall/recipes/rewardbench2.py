@@ -46,6 +46,7 @@ Prompt = tuple[Trajectory, list[Trajectory]]
 
 
 def measure(trial: Trial) -> Outcome:
+    """Scores on four candidates and on pairs, and how each goes with best-of-8 over judges of many qualities."""
     traces = pool(trial)
     judges = {
         f"noise {error:g}": NoisyTruth(error, trial.seed).judge(traces) for error in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -78,6 +79,7 @@ def measure(trial: Trial) -> Outcome:
 
 
 def best_of_four(prompts: list[Prompt], judge: Said) -> list[float]:
+    """Credit of each prompt: its right solution is valued above three wrong ones."""
     cases = response_cases([trace for right, wrong in prompts for trace in (right, *wrong)], "Math")
     return credits(cases, judge.judge([case.trajectory for case in cases]))
 

@@ -61,6 +61,7 @@ HARD = 1 / 16
 
 
 def measure(trial: Trial) -> Outcome:
+    """Misplaced first errors of raw and denoised labels of equal tokens, and PRMs trained on either."""
     world, policy, params, pool = ArithmeticWorld(), ArithmeticPolicy(), prms.params(trial), prms.arm_pool(trial)
     prefixes = [world.prefix(problem) for problem in world.problems(trial.size(400, 12), trial.seed)]
     drawn = draw_traces(policy, prefixes, 8, params)

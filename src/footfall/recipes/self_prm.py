@@ -64,6 +64,7 @@ K, VOTES = 8, 4
 
 
 def measure(trial: Trial) -> Outcome:
+    """Votes of solutions that the policy itself finds flawless against majority, equal tokens and a PRM."""
     given = searches.problems(trial, trial.size(60, 4))
     samples = searches.drawn(trial, K * (VOTES + 3), given, POLICY)
     traces = [[trace for trace, _ in r.candidates[:K]] for r in samples]

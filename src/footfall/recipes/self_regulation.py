@@ -65,6 +65,7 @@ HELPER = ArithmeticPolicy(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Success and requests of rules that ask for help, within one budget of requests."""
     world = ArithmeticWorld()
     given = world.problems(trial.size(160, 20), trial.seed)
     seen = _run(trial, SelfRegulation("random", rate=0.5, helper="large", width=1), given)

@@ -54,6 +54,7 @@ SPLITS = {
 
 
 def measure(trial: Trial) -> Outcome:
+    """PRMScore by reasoning pattern of one PRM."""
     cases = flawed_cases(right_traces(pool(trial))[::2], SPLITS, trial.seed)
     said, cost = judged_once(judge(trial, "truth"), cases)
     made = {pattern: [flaw for flaw in flaws if flaw in SPLITS] for pattern, flaws in PATTERNS.dimensions.items()}

@@ -55,6 +55,7 @@ SMALL = 0.4 / 7
 
 
 def measure(trial: Trial) -> Outcome:
+    """Accuracy and cost of a tree search judged by the LLM, by a small model, and by it with the test."""
     problems = WORLD.problems(trial.size(28, 2), trial.seed)
     params = SamplingParams(seed=trial.seed, max_tokens=100)
     llm, small = Blurred(POLICY, seed=2 * trial.seed, price=WRITES), Blurred(POLICY, seed=2 * trial.seed + 1)

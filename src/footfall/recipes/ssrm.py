@@ -51,6 +51,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """First-error F1 after the first and the last round, beside few labels and all of them."""
     traces, few = training_traces(trial)[: trial.size(300, 10)], trial.size(60, 6)
     rows = [Judged(t, until_first_error(j)) for t, j in zip(traces, TruthJudge().judge(traces), strict=True)]
     config = TrainConfig(lr=3e-4, epochs=trial.size(3, 1), eval_share=0.0, seed=trial.seed, device="cpu")

@@ -44,6 +44,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Wrong steps in trajectories that are kept or preferred by their labels, and in the others."""
     world, policy, _ = WORLDS["short logic"]
     params = SamplingParams(seed=trial.seed)
     prefixes = [world.prefix(problem) for problem in world.problems(trial.size(80, 8), trial.seed)]

@@ -42,6 +42,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """rank@1 of PRM and ORM on one pool, by aggregation and by length of the problem."""
     traces = pool(trial)
     cases = response_cases(traces)
     truth, outcome = judged_pool(trial, "truth"), judged_pool(trial, "outcome")

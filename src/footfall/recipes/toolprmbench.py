@@ -55,6 +55,7 @@ LABELS: tuple[Labels, ...] = ("monte-carlo", "truth", "outcome")
 
 
 def measure(trial: Trial) -> Outcome:
+    """How accuracy on pairs goes with best-of-8 over judges of many qualities."""
     solutions, pairs = response_cases(pool(trial)), offline_pairs(trial) + online_pairs(trial)
     judges: dict[str, Judge] = {
         f"judge right on {100 - wrong}%": NoisyTruth(wrong / 100, trial.seed) for wrong in (20, 35, 50, 65, 80)

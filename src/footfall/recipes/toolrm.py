@@ -52,6 +52,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """Accuracy, AUC and the meaning of zero of a pairwise ORM with and without centering."""
     traces = [trace for right, wrong in right_and_wrong(pool(trial)) for trace in (right[0], wrong[0])]
     cases, truth = response_cases(traces), [float(bool(trace.correct)) for trace in traces]
     arms: dict[str, float | list[float]] = {}

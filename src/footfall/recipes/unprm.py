@@ -85,6 +85,7 @@ ORDERS: dict[str, Order] = {
 
 
 def measure(trial: Trial) -> Outcome:
+    """First errors found and probes paid by order of probing, then votes."""
     solutions = prms.training_traces(trial)[: trial.size(240, 24)]
     wrong = [trace for trace in solutions if not trace.correct and trace.answer is not None]
     cost, arms = Cost.total(trace.cost for trace in solutions), dict[str, list[float]]()

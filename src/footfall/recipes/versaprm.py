@@ -60,6 +60,7 @@ RECIPE = Recipe(
 
 
 def measure(trial: Trial) -> Outcome:
+    """AUC of wrong steps in other domains, of an arithmetic PRM and of one trained on several."""
     rows = [row for world in OTHERS.values() for row in _criticised(trial, world)]
     config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
     multi = prms.train(trial, "versaprm", rows, config, init=prms.prm(trial, "truth").folder)

@@ -49,6 +49,7 @@ WORLD, POLICY = ArithmeticWorld(min_ops=7, max_ops=9), ArithmeticPolicy()
 
 
 def measure(trial: Trial) -> Outcome:
+    """Accuracy of block-wise search by values against votes and best-of-N of the same samples."""
     problems = WORLD.problems(trial.size(40, 3), trial.seed)
     judge = Blurred(POLICY, seed=trial.seed)
     params = SamplingParams(seed=trial.seed, max_tokens=LENGTH)

@@ -75,6 +75,7 @@ class Turn(NamedTuple):
 
     @property
     def text(self) -> str:
+        """What its pieces say, cuts aside."""
         return "".join(piece.text for piece in self.pieces if isinstance(piece, Text | Token | Ids))
 
 

@@ -59,9 +59,11 @@ class TensorFiles:
 
     @property
     def names(self) -> list[str]:
+        """All tensors of the checkpoint, whichever file they are in."""
         return sorted(self._file)
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, which is not loaded for that."""
         with safe_open(self.folder / self._file[name], framework="pt") as file:
             return tuple(file.get_slice(name).get_shape())
 

@@ -60,6 +60,7 @@ class Calibration:
         return {name: apply(given, np.array(row)).tolist() for name, row in zip(self.names, self.numbers, strict=True)}
 
     def save(self, path: str | Path) -> None:
+        """Write it as a small JSON file, for `read`."""
         Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -91,6 +92,7 @@ class Calibrated:
 
     @property
     def name(self) -> str:
+        """The map by kind and content, and the judge inside."""
         key = content_key(asdict(self.calibration))[:8]
         return f"calibrated({self.calibration.kind},{key},{self.inner.name})"
 
@@ -102,6 +104,7 @@ class Calibrated:
         return replace(own, parts=(self.inner,), threshold=threshold, judge_partial=self.judge_partial)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The inner judge's values, mapped; quantiles are aspects."""
         return [self._mapped(said) for said in self.inner.judge(trajectories)]
 
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

@@ -26,8 +26,13 @@ class CanaryError(ValueError):
 class Reader(Protocol):
     """What a model must offer to be checked."""
 
-    def read(self, trajectory: Trajectory) -> Reading: ...
-    def score(self, readings: Sequence[Reading]) -> list[tuple[float, ...]]: ...
+    def read(self, trajectory: Trajectory) -> Reading:
+        """The ids of a trace, and where each step is read."""
+        ...
+
+    def score(self, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
+        """One value a step, of each reading."""
+        ...
 
 
 class Place(NamedTuple):
@@ -49,10 +54,12 @@ class CanaryTrace:
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> CanaryTrace:
+        """The text of a trace; ids and values come when it is scored."""
         return cls(trajectory.problem.text, tuple(s.text for s in trajectory.steps), trajectory.separator)
 
     @property
     def trajectory(self) -> Trajectory:
+        """The trace to be scored again."""
         steps = tuple(Step(text) for text in self.steps)
         return Trajectory("canary", Problem("canary", self.prompt), steps, separator=self.separator)
 
@@ -70,10 +77,13 @@ class Canary:
         return self.traces[place.trace].values[place.step]
 
     def to_dict(self) -> dict[str, Any]:
+        """As the model's config keeps it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Canary:
+        """What `to_dict` gave, from JSON."""
+
         def trace(t: Mapping[str, Any]) -> CanaryTrace:
             return CanaryTrace(t["prompt"], tuple(t["steps"]), t["separator"], tuple(t["ids"]), tuple(t["values"]))
 

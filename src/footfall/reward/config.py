@@ -56,10 +56,12 @@ class PRMConfig:
 
     @property
     def classes(self) -> tuple[str, ...]:
+        """The names of the head's outputs, if they are classes."""
         return self.readout.classes
 
     @property
     def good(self) -> tuple[str, ...]:
+        """Those of them that speak for a step."""
         return self.readout.good
 
     @property
@@ -73,6 +75,7 @@ class PRMConfig:
         return self.readout.names if isinstance(self.readout, Several) else ()
 
     def to_dict(self) -> dict[str, Any]:
+        """As the model's folder keeps it."""
         shallow = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             **shallow, "template": self.template.to_dict(), "head": dict(self.head), "readout": self.readout.to_dict(),

@@ -76,15 +76,18 @@ class PieceLayout:
         self.per_prefix = family.per_prefix
 
     def read(self, trajectory: Trajectory) -> Reading:
+        """The family's pieces as ids, with one read a step."""
         ((reading,),) = self._read([[trajectory]])
         return reading
 
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        """One sequence a trace, or one for each of its prefixes (`per_prefix`)."""
         if not self.per_prefix:
             return self._read([[t] for t in trajectories])
         return self._read([[t.prefix(k) for k in range(1, len(t.steps) + 1)] for t in trajectories])
 
     def prompt_end(self, trajectory: Trajectory) -> int:
+        """Refused: values stand at marks, and the empty prefix has none."""
         raise ValueError(f"the layout of {self.family.name} has no place to read the value of the empty prefix at")
 
     def _read(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Reading]]:
@@ -115,6 +118,7 @@ class Evidence:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
+        """`config.json`, of the base model for a bare adapter; empty if there is none."""
         path = self.folder / "config.json"
         if not path.is_file():
             if self.base is None:
@@ -127,10 +131,12 @@ class Evidence:
 
     @cached_property
     def tokenizer(self) -> Any:
+        """Loaded when it is first asked for."""
         return self.load_tokenizer()
 
     @cached_property
     def tensors(self) -> TensorFiles:
+        """Names and shapes of what is stored."""
         return TensorFiles(self.folder)
 
     def knows(self, token: str) -> bool:

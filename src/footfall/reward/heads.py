@@ -43,6 +43,7 @@ class Linear(nn.Linear, Head):
 
     @property
     def settings(self) -> dict[str, Any]:
+        """Whether it has a bias."""
         return {"name": "linear"} if self.bias is not None else {"name": "linear", "bias": False}
 
 
@@ -54,10 +55,12 @@ class Layers(nn.Sequential, Head):
 
     @property
     def linear(self) -> list[nn.Linear]:
+        """Its linear layers, without what stands between them."""
         return [module for module in self if isinstance(module, nn.Linear)]
 
     @property
     def settings(self) -> dict[str, Any]:
+        """The widths of its hidden layers, and which have a bias."""
         hidden = [layer.out_features for layer in self.linear[:-1]]
         return {"name": "layers", "hidden": hidden, "biases": [layer.bias is not None for layer in self.linear]}
 
@@ -82,9 +85,11 @@ class Heads(Head):
 
     @property
     def settings(self) -> dict[str, Any]:
+        """The width of each network's hidden layer."""
         return {"name": "heads", "hidden": self.hidden}
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """One logit of each network."""
         return through_members(hidden, self.weights, self.biases).squeeze(-1)
 
     def drift(self) -> Tensor:
@@ -186,7 +191,9 @@ def repeated(head: nn.Linear, classes: Sequence[str], good: Sequence[str], outpu
 class StoredHead(Protocol):
     """Where the checkpoints of a family keep their head: makes the module from their tensors."""
 
-    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head: ...
+    def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """The head of a checkpoint, for a decoder of this width and so many outputs."""
+        ...
 
 
 def linear(weight_KH: Tensor, bias_K: Tensor | None = None) -> Linear:
@@ -205,6 +212,7 @@ class LinearHead:
     prefix: str
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """The stored layers in order; widths that do not fit are refused."""
         names = self._layers(tensors)
         layers = [_stored(tensors, name) for name in names]
         taken, given = width, outputs
@@ -236,6 +244,7 @@ class VocabularyRows:
     tokens: tuple[str, ...]
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """The rows of the output matrix that belong to the tokens: a class head."""
         if len(self.tokens) != outputs:
             raise ValueError(f"{len(self.tokens)} tokens for {outputs} outputs")
         rows = [writer.id_of(token) for token in self.tokens]
@@ -256,6 +265,7 @@ class MeanOfRows:
     rows: int
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """One row: the mean of the first rows of the output matrix."""
         name = output_matrix(tensors)
         stored = tensors.shape(name)[0]
         first_RH = tensors.rows(name, list(range(min(self.rows, stored))))

@@ -94,6 +94,7 @@ class PrefixCache:
         return sum(kept.shape[2] * kept.shape[4] for kept in pieces)
 
     def forget(self) -> None:
+        """Drop all that was read."""
         self._entries.clear()
         self._of_piece.clear()
         self._at.clear()

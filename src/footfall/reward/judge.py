@@ -173,6 +173,7 @@ class PRMJudge:
 
     @property
     def traits(self) -> Traits:
+        """The model's threshold, and the separators it was trained with."""
         return Traits(threshold=self.model.threshold, separators=self.model.separators)
 
     def forget(self) -> None:

@@ -238,6 +238,7 @@ class PRM(nn.Module):
 
     @property
     def device(self) -> torch.device:
+        """Where the backbone is."""
         device: torch.device = next(self.backbone.parameters()).device
         return device
 
@@ -319,6 +320,7 @@ class PRM(nn.Module):
         self.backbone.enable_input_require_grads()
 
     def gradient_checkpointing_disable(self) -> None:
+        """Passed on to the backbone."""
         self.backbone.gradient_checkpointing_disable()
 
 

@@ -62,6 +62,7 @@ class Readout:
 
     @property
     def outputs(self) -> int:
+        """How many outputs the head must have: one a class, or one."""
         return len(self.classes) or 1
 
     def probabilities(self, logits_SK: Tensor) -> Tensor:
@@ -129,15 +130,19 @@ class MeanOfHeads(Readout):
 
     @property
     def outputs(self) -> int:
+        """One a head."""
         return self.members
 
     def values(self, logits_SK: Tensor) -> Tensor:
+        """mean_e σ(logit_e)."""
         return self.probabilities(logits_SK).mean(dim=-1)
 
     def log_odds(self, logits_SK: Tensor) -> Tensor:
+        """Refused: each head has its own."""
         raise ValueError("several heads have a log-odds each, and are fitted one by one")
 
     def columns(self, logits_SK: Tensor) -> Columns:
+        """The mean as value, the spread as aspect."""
         return Columns(tuple(self.values(logits_SK).tolist()), {"spread": tuple(self.spread(logits_SK).tolist())})
 
     def spread(self, logits_SK: Tensor) -> Tensor:
@@ -159,15 +164,19 @@ class Several(Readout):
 
     @property
     def outputs(self) -> int:
+        """One a name."""
         return len(self.names)
 
     def values(self, logits_SK: Tensor) -> Tensor:
+        """σ of the first output."""
         return self.probabilities(logits_SK)[..., 0]
 
     def log_odds(self, logits_SK: Tensor) -> Tensor:
+        """The first output's logit."""
         return logits_SK[..., 0]
 
     def columns(self, logits_SK: Tensor) -> Columns:
+        """The first output as value, all of them as aspects."""
         of = self.probabilities(logits_SK)
         aspects = {name: tuple(of[:, k].tolist()) for k, name in enumerate(self.names)}
         return Columns(tuple(self.values(logits_SK).tolist()), aspects)

@@ -76,6 +76,7 @@ class BestOfN:
 
     @property
     def searcher(self) -> Searcher:
+        """The searcher that draws all samples and chooses among them."""
         method = BestOf(self.n, self.rule, self.aggregation)
         return Searcher(self.policy, self.judge, method, self.budget, self.params, self.separator)
 

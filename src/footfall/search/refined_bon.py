@@ -181,6 +181,7 @@ class Reviser:
     def sample(
         self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
     ) -> list[list[Completion]]:
+        """The scripted writer's step in the place that the question is about, as a critic would reply."""
         known = {problem.text: problem for problem in self.problems}
         tops = [self._place(prefix.problem.text, known) for prefix in prefixes]
         rows = self.writer.sample(tops, n, replace(params, until="step"), first)

@@ -178,6 +178,7 @@ class SearchState(GrowingTree):
         self.decisions.append(Decision(what, tuple(nodes), why, tuple(values)))
 
     def keep(self, nodes: Sequence[int], why: str, values: Sequence[float | None] = ()) -> None:
+        """Write down which nodes go on."""
         self.note("kept", nodes, why, values)
 
     def prune(self, nodes: Sequence[int], why: str, values: Sequence[float | None] = ()) -> None:

@@ -48,6 +48,7 @@ class HybridVote:
         return (yield from _drawn(self, state))
 
     def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
+        """The majority's answer where it is sure enough, else that of the best score."""
         return hybrid(answers, scores, self.share, self.entropy, domain)
 
 
@@ -80,6 +81,7 @@ class FrequencyVote:
         return (yield from _drawn(self, state))
 
     def vote(self, answers: list[str | None], scores: list[float | None], domain: str) -> Vote:
+        """The answer with the largest mix of its share of votes and of reward."""
         return frequency(answers, scores, self.mix, self.reducer, domain)
 
 

@@ -73,9 +73,11 @@ class Visits:
         return self.stats[node]
 
     def children(self, node: int) -> list[int]:
+        """Its children so far."""
         return self[node].children or []
 
     def q(self, node: int) -> float:
+        """The mean of what was backed up, or the first value where nothing is."""
         stat = self[node]
         return stat.total / stat.visits if self.backed_up and stat.visits else stat.first
 

@@ -49,10 +49,12 @@ class Blurred:
 
     @property
     def name(self) -> str:
+        """Blur, floor and seed, and the policy whose values are blurred."""
         priced = f",price={self.price}" if self.price else ""
         return f"blurred(sigma={self.sigma:g},floor={self.floor:g},seed={self.seed}{priced},{self.policy.name})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The exact value of each prefix, blurred by a draw of its own."""
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def _judge(self, trajectory: Trajectory) -> Judgement:

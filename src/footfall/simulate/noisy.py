@@ -45,11 +45,13 @@ class Noisy:
 
     @property
     def name(self) -> str:
+        """Its error rates and seed, and whose truth it bends."""
         rates = f"fp={self.false_positive:g},fn={self.false_negative:g},silent={self.silent:g}"
         priced = f",price={self.price}" if self.price else ""
         return f"noisy({rates},seed={self.seed}{priced},{self.truth.name})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The truth of each step, with errors drawn from the seed and the prefix."""
         said = self.truth.judge(trajectories)
         return [self._flip(t, judgement) for t, judgement in zip(trajectories, said, strict=True)]
 

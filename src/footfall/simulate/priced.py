@@ -46,12 +46,14 @@ class Priced:
     """Beginnings of steps that were read, by what stands before them."""
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """What the inner judge says, each prefix read once, at the cost that the reader would have."""
         keys = [[t.prefix(k + 1).key for k in range(len(t.steps))] for t in trajectories]
         self._ask(self.reader.steps, trajectories, keys)
         return [self._judgement(t, own, False) for t, own in zip(trajectories, keys, strict=True)]
 
     @property
     def traits(self) -> Traits:
+        """It reads unfinished steps too."""
         return Traits(judge_partial=self.judge_partial)
 
     def judge_partial(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

@@ -72,7 +72,9 @@ def flags(means: Sequence[float], spreads: Sequence[float], confidence: float = 
 class Selector(Protocol):
     """Says which traces are labelled. `said` has a value and an aspect `spread` a step; `None`: there is no model yet."""
 
-    def keep(self, traces: Sequence[Trajectory], said: Sequence[Judgement] | None) -> list[bool]: ...
+    def keep(self, traces: Sequence[Trajectory], said: Sequence[Judgement] | None) -> list[bool]:
+        """Which traces to label; `said` is `None` in the first round, before there is a model to ask."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Uncertain:
     spread: float = 0.005
 
     def keep(self, traces: Sequence[Trajectory], said: Sequence[Judgement] | None) -> list[bool]:
+        """Those with a confidence below, or a spread above, its thresholds."""
         if said is None:
             return [True] * len(traces)
         return [found.confidence < self.confidence or found.spread > self.spread for found in map(_doubt, said)]
@@ -95,6 +98,7 @@ class MostUncertain:
     share: float = 0.5
 
     def keep(self, traces: Sequence[Trajectory], said: Sequence[Judgement] | None) -> list[bool]:
+        """The share of the traces with the lowest confidence or the largest spread, by rank."""
         if said is None:
             return [True] * len(traces)
         doubts = [_doubt(judgement) for judgement in said]
@@ -112,6 +116,7 @@ class AtRandom:
     seed: int = 0
 
     def keep(self, traces: Sequence[Trajectory], said: Sequence[Judgement] | None) -> list[bool]:
+        """A share of the traces, drawn by seed and content."""
         if said is None:
             return [True] * len(traces)
         order = sorted(range(len(traces)), key=lambda i: content_key("active", self.seed, traces[i].key, i))
@@ -253,10 +258,12 @@ class ActiveResult:
 
     @property
     def seen(self) -> int:
+        """Traces that the model was asked about."""
         return sum(each.seen for each in self.rounds)
 
     @property
     def labelled(self) -> int:
+        """Traces that were labelled."""
         return len(self.rows)
 
 

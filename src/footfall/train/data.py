@@ -49,9 +49,11 @@ class DataReport:
 
     @property
     def unlabelled_share(self) -> float:
+        """unlabelled / steps."""
         return self.unlabelled / self.steps if self.steps else 0.0
 
     def to_dict(self) -> dict[str, Any]:
+        """As the run's folder keeps it."""
         return {**asdict(self), "unlabelled_share": self.unlabelled_share}
 
 

@@ -73,11 +73,14 @@ class TrainResult:
     """(update, held-out loss) after each epoch, with `patience`: the weights of the lowest were kept."""
 
     def to_dict(self) -> dict[str, Any]:
+        """As `result.json` keeps it; the folder is relative to the run."""
         given = asdict(self)
         return {**given, "folder": MODEL, "train": self.train.to_dict(), "held_out": self.held_out.to_dict()}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any], out: Path) -> TrainResult:
+        """What `to_dict` gave, of the run in `out`."""
+
         def report(stored: Mapping[str, Any]) -> DataReport:
             return DataReport(**{k: v for k, v in stored.items() if k != "unlabelled_share"})
 

@@ -50,6 +50,7 @@ class Line(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Line | None:
+        """The first equation of a text, `None` if there is none."""
         match = _EQUATION.search(text)
         return match and cls(text, int(match[1]), match[2], int(match[3]), int(match[4]))
 

@@ -34,20 +34,39 @@ Split = Literal["train", "test"]
 class World(Protocol):
     """What a world must do here."""
 
-    def problems(self, n: int, seed: int = 0, split: Split = "train") -> list[Problem]: ...
-    def prefix(self, problem: Problem) -> Trajectory: ...
-    def graded(self, trajectory: Trajectory) -> Trajectory: ...
+    def problems(self, n: int, seed: int = 0, split: Split = "train") -> list[Problem]:
+        """Different problems of a split, by seed."""
+        ...
+
+    def prefix(self, problem: Problem) -> Trajectory:
+        """The empty trace of a problem."""
+        ...
+
+    def graded(self, trajectory: Trajectory) -> Trajectory:
+        """The trace with its answer compared."""
+        ...
+
     def traces(
         self, policy: Policy, n: int, seed: int = 0, split: Split = "train"
-    ) -> Iterator[tuple[Problem, Trajectory]]: ...
-    def first_error(self, trajectory: Trajectory) -> int | None: ...
-    def check(self, trajectory: Trajectory) -> Sequence[StepTruth | None]: ...
+    ) -> Iterator[tuple[Problem, Trajectory]]:
+        """Problems with one graded trace each."""
+        ...
+
+    def first_error(self, trajectory: Trajectory) -> int | None:
+        """Index of the first wrong step, -1 for none, `None` where nobody can say."""
+        ...
+
+    def check(self, trajectory: Trajectory) -> Sequence[StepTruth | None]:
+        """The class of each step."""
+        ...
 
 
 class WritesWell(Policy, Protocol):
     """A policy that knows its own probability of success."""
 
-    def value(self, prefix: Trajectory) -> float: ...
+    def value(self, prefix: Trajectory) -> float:
+        """The exact chance of success from a prefix."""
+        ...
 
 
 class Place(NamedTuple):

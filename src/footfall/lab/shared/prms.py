@@ -40,6 +40,7 @@ POOL = 8
 
 
 def params(trial: Trial) -> SamplingParams:
+    """How the embedded model samples in all recipes that train on it."""
     return SamplingParams(max_tokens=200, seed=trial.seed)
 
 

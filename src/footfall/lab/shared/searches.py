@@ -40,6 +40,7 @@ SAMPLES = 160
 
 
 def problems(trial: Trial, n: int) -> list[Problem]:
+    """Test problems of the arithmetic world."""
     return ArithmeticWorld().problems(n, trial.seed, split="test")
 
 

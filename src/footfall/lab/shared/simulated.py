@@ -34,10 +34,12 @@ class Said:
     judgements: Mapping[str, Judgement]
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The judgements that were given, found by the trace's id."""
         return [self.judgements[t.id] for t in trajectories]
 
     @classmethod
     def of(cls, name: str, judgements: Sequence[Judgement]) -> Said:
+        """A judge that repeats these judgements."""
         return cls(name, {judgement.trajectory_id: judgement for judgement in judgements})
 
 
@@ -53,9 +55,11 @@ class NoisyTruth:
 
     @property
     def name(self) -> str:
+        """Its error rate and seed."""
         return f"noisy-truth(error={self.error:g},seed={self.seed})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The truth of each step, flipped at the error rate by a draw of its own."""
         truths = TruthJudge().judge(trajectories)
         return [self._judgement(t, truth) for t, truth in zip(trajectories, truths, strict=True)]
 

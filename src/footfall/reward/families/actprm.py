@@ -34,10 +34,12 @@ class MeanOfMembers(Head):
 
     @property
     def settings(self) -> dict[str, Any]:
+        """Number of members, and the widths of their layers."""
         members, hidden = self.weights[0].shape[0], [weight.shape[2] for weight in self.weights[:-1]]
         return {"name": "mean-of-members", "members": members, "hidden": hidden}
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """mean_e σ(network_e(h)): each member is squashed before the mean."""
         return through_members(hidden, self.weights, self.biases).sigmoid().mean(dim=-2)
 
 
@@ -60,6 +62,7 @@ class EnsembleHead:
     layers: tuple[str, ...]
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """The members side by side; stored shapes that do not fit each other are refused."""
         names = [f"{self.prefix}.{layer}" for layer in self.layers]
         weights = [tensors.load(f"{name}.weight") for name in names]
         biases = [tensors.load(f"{name}.bias") for name in names]

@@ -26,6 +26,7 @@ class OnlyHead:
     """The one linear layer that is no part of the decoder, whatever its name."""
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """The one linear layer besides the decoder, whatever it is called."""
         outside = [name for name in tensors.names if not _DECODER.search(name)]
         heads = sorted({name.rpartition(".")[0] for name in outside})
         if len(heads) != 1:

@@ -96,6 +96,7 @@ class LogProbs(nn.Module):
 
     @property
     def size(self) -> int:
+        """Number of parameters."""
         return sum(p.numel() for p in self.backbone.parameters())
 
 

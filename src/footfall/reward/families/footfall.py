@@ -34,9 +34,11 @@ class StepEnds:
         self.token_level = self.marker_id is None
 
     def read(self, trajectory: Trajectory) -> Reading:
+        """Prompt and steps in the model's template, each step read at its end or at the marker."""
         return self.reads_of([trajectory])[0][0]
 
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
+        """One sequence a trace, all tokenised together."""
         found = read_traces(self.writer, trajectories, self.template, self.marker_id)
         return [[reading] for reading in found]
 

@@ -96,6 +96,7 @@ class TwoPassJudge:
 
     @property
     def traits(self) -> Traits:
+        """Its threshold, and that nobody knows what a trace takes."""
         return Traits(threshold=self.model.threshold, at_most=self.at_most)
 
     def at_most(self, steps: int | None) -> None:

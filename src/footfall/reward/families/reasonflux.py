@@ -27,6 +27,7 @@ class HeadFile:
     stem: str
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
+        """The head of a file of its own; a pickle is refused, with the way to convert it."""
         path = tensors.folder / f"{self.stem}.safetensors"
         if not path.is_file():
             raise ValueError(

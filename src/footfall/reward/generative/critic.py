@@ -278,6 +278,7 @@ class Critic:
 
     @property
     def traits(self) -> Traits:
+        """It asks its policy, has a threshold, and says what it writes at most."""
         counted = bool(getattr(self.policy, "counts_tokens", True))
         return Traits((self.policy,), self.threshold, self.at_most, counts_tokens=counted)
 
