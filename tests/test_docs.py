@@ -8,6 +8,7 @@ with a path is loaded as that file of the project; if it is a test or a recipe, 
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import pkgutil
@@ -248,6 +249,28 @@ def test_the_design_shows_every_room() -> None:
     drawn = set(re.findall(r'class="name"[^>]*>(\w+)<', text_of(ROOT / "docs" / "design.svg")))
     assert table - {"models"} == rooms
     assert drawn == rooms
+
+
+def public_parts(path: Path) -> Iterator[tuple[str, bool]]:
+    """Public classes, functions and methods of a file, and whether each has a docstring."""
+    waiting: list[tuple[str, ast.stmt]] = [(path.stem, each) for each in ast.parse(text_of(path)).body]
+    while waiting:
+        owner, node = waiting.pop()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            name = f"{owner}.{node.name}"
+            yield name, ast.get_docstring(node) is not None
+            if isinstance(node, ast.ClassDef):
+                waiting += [(name, each) for each in node.body]
+
+
+def test_nine_of_ten_public_parts_say_what_they_are() -> None:
+    package = ROOT / "src" / "footfall"
+    private = re.compile(r"(^|/)_(?!_init__\.py$)")
+    files = [path for path in package.rglob("*.py") if not private.search(str(path.relative_to(package)))]
+    found = [(f"{path.parent.name}/{name}", said) for path in sorted(files) for name, said in public_parts(path)]
+    silent = [name for name, said in found if not said]
+    share = 1 - len(silent) / len(found)
+    assert share >= 0.9, f"{share:.1%} of {len(found)} have a docstring; these have none: {', '.join(silent)}"
 
 
 def test_every_page_is_in_the_navigation_once() -> None:

@@ -179,6 +179,7 @@ class Doubted:
 
     @property
     def name(self) -> str:
+        """Who labels, by whose doubt, and the thresholds."""
         rule = f"confidence={self.confidence:g},spread={self.spread:g}"
         return f"actprm({self.judged_by.name};{self.prm.name},{rule})"
 
@@ -189,9 +190,11 @@ class Doubted:
 
     @property
     def traits(self) -> Traits:
+        """It asks both, and reads what the PRM reads."""
         return Traits((self.judged_by, self.prm), separators=traits(self.prm).separators)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """Labels of the other judge for traces that the PRM is unsure of; none for the rest, with that reason."""
         said = self.prm.judge(trajectories)
         unsure = Uncertain(self.confidence, self.spread).keep(trajectories, said)
         asked = iter(self.judged_by.judge([t for t, kept in zip(trajectories, unsure, strict=True) if kept]))
@@ -214,6 +217,7 @@ class FirstError:
 
     @property
     def name(self) -> str:
+        """Who labels, and the threshold of an error."""
         return f"prm800k({self.judged_by.name},threshold={self.threshold:g})"
 
     @property
@@ -223,9 +227,11 @@ class FirstError:
 
     @property
     def traits(self) -> Traits:
+        """It asks one judge, and reads what that one reads."""
         return Traits((self.judged_by,), separators=traits(self.judged_by).separators)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """That judge's labels up to the first step below the threshold."""
         said = self.judged_by.judge(trajectories)
         return [replace(until_first_error(each, self.threshold), judge=self.name) for each in said]
 

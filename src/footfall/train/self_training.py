@@ -81,6 +81,7 @@ class Sure:
 
     @property
     def name(self) -> str:
+        """Whose labels, and from which confidence on."""
         return f"ssrm({self.prm.name},confidence={self.confidence:g})"
 
     @property
@@ -90,9 +91,11 @@ class Sure:
 
     @property
     def traits(self) -> Traits:
+        """It asks the PRM, and reads what that one reads."""
         return Traits((self.prm,), separators=traits(self.prm).separators)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        """The PRM's labels up to its first error, for traces of whose every step it is sure."""
         return [self._labelled(said) for said in self.prm.judge(trajectories)]
 
     def _labelled(self, said: Judgement) -> Judgement:
