@@ -11,9 +11,10 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from footfall.formats import LINE_LIMIT, refuse_lfs_pointer
+from footfall.formats.files import open_source
 from footfall.types import Judgement, Trajectory
 
 Key = tuple[str | None, str]
@@ -106,10 +107,7 @@ class Scores:
 def _rows(source: Path) -> Iterator[tuple[int, Any]]:
     """The JSON values of a file with their lines, bounded in memory: no line is read beyond the limit."""
     size = 0
-    with source.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        stream: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
+    with open_source(source) as (_, stream):
         try:
             for number, line in enumerate(iter(lambda: stream.readline(LINE_LIMIT + 1), b""), start=1):
                 size += len(line)

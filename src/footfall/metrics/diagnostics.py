@@ -15,7 +15,7 @@ import numpy as np
 
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats, wilson
-from footfall.metrics.steps import CalibrationBin, calibration_error, reliability
+from footfall.metrics.steps import CalibrationBin, calibration_error, known_steps, reliability
 from footfall.types import Json, Judgement
 
 POINTS = 101
@@ -94,23 +94,17 @@ def diagnose(
     cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, truth_threshold: float = 0.5
 ) -> Diagnostics | None:
     """The diagnostics, or `None` where no judged step has a truth. A step is right at truth >= `truth_threshold`."""
-    known = [
-        (value, truth)
-        for case, judgement in zip(cases, judgements, strict=True)
-        for value, truth in zip(judgement.values, case.truth.values, strict=True)
-        if truth is not None
-    ]
-    pairs = [(value, truth) for value, truth in known if value is not None]
-    if not pairs:
+    known = known_steps([case.truth.values for case in cases], [judgement.values for judgement in judgements])
+    values_N, truth_N = known.value, known.truth
+    if not len(values_N):
         return None
-    values_N, truth_N = np.asarray(pairs, dtype=np.float64).T
     wrong_N = truth_N < truth_threshold
     probabilities = bool(((values_N >= 0) & (values_N <= 1)).all())
     positions, no_error = _positions(cases, judgements, threshold, truth_threshold)
     return Diagnostics(
         steps=len(values_N),
         wrong=int(wrong_N.sum()),
-        unjudged=len(known) - len(pairs),
+        unjudged=sum(truth is not None for case in cases for truth in case.truth.values) - len(values_N),
         threshold=threshold,
         confusion=_confusions(values_N, wrong_N, np.asarray([threshold]))[0],
         curve=_curve(values_N, wrong_N, probabilities),
