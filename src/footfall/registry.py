@@ -1,13 +1,15 @@
 """Parts that a user can name: found without importing them, made by a typed factory, never registered twice.
 
-A part registers itself by a decorator in its own file, and nothing else has to be edited:
+A part registers itself by a decorator in its own file, and nothing else has to be edited. What commands, studies and the
+documentation need to know of it, it declares there too:
 
-    @register("labeller", "monte-carlo")
+    @register("labeller", "monte-carlo", Declared(systems={"math-shepherd": {"rollouts": 8, "estimate": "hard"}}))
     def monte_carlo(policy: Policy, rollouts: int = 8) -> Judge:
         '''Monte Carlo estimates of each step (Math-Shepherd).'''
 
-`names` reads those decorators from the source text, so listing loads no torch; `create` imports the one file that
-holds the part. Other packages add theirs by an entry point in the group `footfall.parts`, named `kind:name`.
+`parts` reads those decorators from the source text, so listing loads no torch, and neither does `declared` where a declaration
+is made of literals; `create` imports the one file that holds the part. Other packages add theirs by an entry point in the group
+`footfall.parts`, named `kind:name`; their factories are registered by the same decorator.
 """
 
 from __future__ import annotations
@@ -15,20 +17,21 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["KINDS", "Part", "create", "load", "parts", "register"]
+from footfall.study_rows import StudyRow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = {
     "policy": "writes steps",
     "labeller": "a judge that makes process data",
+    "tree-labeller": "grows labelled trees from problems alone: `footfall label --trees N`",
     "reward": "a judge that is a model",
     "objective": "a training loss",
     "searcher": "turns a policy and a judge into an answer",
@@ -42,7 +45,6 @@ KINDS = {
 }
 """What can be registered, with one line each."""
 
-_DECORATOR = re.compile(r'^@register\(\s*"([a-z-]+)",\s*"([^"]+)"\s*\)', re.MULTILINE)
 ENTRY_POINT_GROUP = "footfall.parts"
 
 
@@ -54,14 +56,75 @@ class Part(NamedTuple):
     target: str
     summary: str
 
+    @property
+    def module(self) -> str:
+        return self.target.partition(":")[0]
 
-def register(kind: str, name: str) -> Callable[[F], F]:
-    """Mark a factory as the part `name`. The mark itself is read from the source, by `parts`."""
+
+class Paper(NamedTuple):
+    """Where a part was published, for the paper index. Parts with a recipe have it in the recipe's header."""
+
+    title: str
+    year: int
+    arxiv: str | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a part says of itself. What it leaves out has the meaning that fits a part which says nothing.
+
+    Made of literals (strings, numbers, tuples, dictionaries), it is known without importing the part.
+    """
+
+    study: tuple[StudyRow, ...] = ()
+    """Its rows in `footfall bench labels` or `bench search`. None: one, whose dial is `rollouts` or `n` if it takes that."""
+    unmeasured: str = ""
+    """Why no study measures it."""
+    control: bool = False
+    """A sanity check or an oracle, and no method: studies pass it over."""
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a run in no time, for tests."""
+    dial: str = ""
+    """Of a searcher without `n`: what says how much, as a user writes it after --set, e.g. `paths=N`."""
+    aggregation: str | None = None
+    """Of a searcher: how step values become a score in `footfall search`, where it is not the factory's own way."""
+    blocks: bool = False
+    """Of a searcher: whether it goes on in the middle of a step. From a server it then needs a text without step ends."""
+    systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Published systems that are this part, by name, each with the settings that make it so."""
+    judges: tuple[str, ...] = ()
+    """Of a labeller: parameters that are judges, by name or folder. What is set beside its own parameters is the last one's."""
+    missing: str = ""
+    """What to say where one of those judges is not named: how a user gives it."""
+    stored: bool = True
+    """Of a tree-labeller: whether what it writes may come from a store of rollouts, which keeps no thoughts of the writer."""
+    separator: str = "\n\n"
+    """Of a policy: what it puts after each step."""
+    weightless: bool = False
+    """Of a policy: made of its settings alone, so that an estimate may open it."""
+    note: str = ""
+    """What else there is of that name, for whoever asks for it as something that it is not."""
+    paper: Paper | None = None
+
+
+NOTHING = Declared()
+
+
+class System(NamedTuple):
+    """A published system: the part that it is, and the settings with which that part is the system."""
+
+    part: str
+    settings: Mapping[str, Any]
+
+
+def register(kind: str, name: str, declared: Declared = NOTHING) -> Callable[[F], F]:
+    """Mark a factory as the part `name`. Kind and name are literals: they are read from the source, by `parts`."""
     if kind not in KINDS:
         raise ValueError(f"no kind of part is called {kind!r}; there are {', '.join(KINDS)}")
 
     def mark(factory: F) -> F:
         factory.__footfall_part__ = (kind, name)  # type: ignore[attr-defined]
+        factory.__footfall_declared__ = declared  # type: ignore[attr-defined]
         return factory
 
     return mark
@@ -88,24 +151,58 @@ def parts(kind: str) -> dict[str, Part]:
     """All parts of a kind by name: the package's own, then those of installed extensions."""
     if kind not in KINDS:
         raise KeyError(f"no kind of part is called {kind!r}; there are {', '.join(KINDS)}")
-    return {part.name: part for part in sorted(_all_parts()) if part.kind == kind}
+    return {name: found.part for (own, name), found in _all_parts().items() if own == kind}
+
+
+def declared(kind: str, name: str) -> Declared:
+    """What a part declares; the part is imported if its declaration is more than literals, or an extension's."""
+    known = _all_parts().get((kind, name))
+    if known is not None and known.declared is not None:
+        return known.declared
+    factory = load(kind, name)
+    own = getattr(factory, "__footfall_part__", None) == (kind, name)
+    said: Declared = getattr(factory, "__footfall_declared__", NOTHING) if own else NOTHING
+    return said
+
+
+def systems(kind: str) -> dict[str, System]:
+    """Published systems that are a part of this kind with certain settings, by name."""
+    known = parts(kind)
+    found: dict[str, System] = {}
+    for name in known:
+        for system, settings in declared(kind, name).systems.items():
+            if system in found or system in known:
+                other = found[system].part if system in found else system
+                raise ValueError(f"{kind} {name!r} names a system {system!r}, and so does {other!r}")
+            found[system] = System(name, settings)
+    return found
+
+
+class _Found(NamedTuple):
+    part: Part
+    declared: Declared | None
+    """`None`: to be known by importing the part."""
 
 
 @lru_cache(maxsize=1)
-def _all_parts() -> tuple[Part, ...]:
-    found: dict[tuple[str, str], Part] = {}
+def _all_parts() -> dict[tuple[str, str], _Found]:
+    """By kind and name, in that order."""
+    found: dict[tuple[str, str], _Found] = {}
     root = Path(__file__).parent
-    own = [part for path in sorted(root.rglob("*.py")) for part in _parts_in(path, root)]
-    for part in own + _extension_parts():
-        other = found.setdefault((part.kind, part.name), part)
-        if other is not part:
-            raise ValueError(f"{part.kind} {part.name!r} is registered twice: by {other.target} and by {part.target}")
-    return tuple(found.values())
+    own = [each for path in sorted(root.rglob("*.py")) for each in _parts_in(path, root)]
+    for each in own + [_Found(part, None) for part in _extension_parts()]:
+        part = each.part
+        other = found.setdefault((part.kind, part.name), each)
+        if other is not each:
+            raise ValueError(
+                f"{part.kind} {part.name!r} is registered twice: by {other.part.target} and by {part.target}"
+            )
+    return {key: found[key] for key in sorted(found)}
 
 
-def _parts_in(path: Path, root: Path) -> list[Part]:
+def _parts_in(path: Path, root: Path) -> list[_Found]:
     source = path.read_text(encoding="utf-8")
-    if not _DECORATOR.search(source):
+    if "\n@register(" not in f"\n{source}":
         return []
     module = ".".join(("footfall", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
     found = []
@@ -113,10 +210,22 @@ def _parts_in(path: Path, root: Path) -> list[Part]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             summary = (ast.get_docstring(node) or "").partition("\n")[0]
             for decorator in node.decorator_list:
-                match = _DECORATOR.match("@" + ast.unparse(decorator).replace("'", '"'))
-                if match:
-                    found.append(Part(match[1], match[2], f"{module}:{node.name}", summary))
+                match decorator:
+                    case ast.Call(ast.Name("register"), [ast.Constant(str(kind)), ast.Constant(str(name)), *more]):
+                        part = Part(kind, name, f"{module}:{node.name}", summary)
+                        found.append(_Found(part, _literally(more[0]) if more else NOTHING))
     return found
+
+
+def _literally(node: ast.expr) -> Declared | None:
+    """`Declared(…)` if all of it is literals."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Declared" or node.args:
+        return None
+    try:
+        said = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
+    except ValueError:
+        return None
+    return Declared(**said)
 
 
 def _extension_parts() -> list[Part]:

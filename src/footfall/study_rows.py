@@ -1,4 +1,7 @@
-"""What a study measures of a method: rows with a dial and budgets. Light, so that a method's own file can hold its rows."""
+"""What a study measures of a method: rows with a dial and budgets. Light, so that a method's own file can hold its rows.
+
+A method declares its rows where it is registered (`footfall.registry.Declared.study`); a study collects them from there.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["measured", "stand-in", "reference", "own traces"]
+Kind = Literal["measured", "stand-in", "own traces", "reference"]
 """`stand-in`: a critic or tool of assumed quality takes part; `reference`: knows the truth or proves it, where that can
 be done; `own traces`: labels what it writes itself, so that it cannot be held against the others."""
 
@@ -14,6 +17,8 @@ FREE = "free"
 """The dial of methods that have none and generate nothing."""
 ROLLOUTS = (2.0, 4.0, 8.0, 16.0, 32.0)
 VOTES = (1.0, 3.0, 5.0, 9.0)
+NEVER = 0.01
+"""The threshold of trees that call wrong what never succeeds: below every share of successes but 0."""
 WIDTHS = (4, 16, 64)
 """What all searchers with a number of candidates are measured at; one sample for those that can take one."""
 
@@ -22,9 +27,10 @@ WIDTHS = (4, 16, 64)
 class StudyRow:
     """A method, or a variant of it, with its dial and the budgets that it is measured at, from cheap to dear."""
 
-    name: str
+    name: str = ""
+    """Nothing: that of the method which declares the row."""
     part: str = ""
-    """The registered name of the method that the row belongs to, if it is another."""
+    """The registered name of the method; whoever collects rows fills it in."""
     dial: str = FREE
     budgets: Sequence[float] = (0.0,)
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -44,6 +50,8 @@ class StudyRow:
     """Whether traces and rollouts need the log-probabilities of their tokens."""
     worlds: tuple[str, ...] | None = None
     """The only worlds that the method knows."""
+    place: int = 1000
+    """In the tables, among the rows of its kind, the lower the earlier; rows of one place stand by name."""
 
     @property
     def method(self) -> str:
@@ -58,22 +66,15 @@ class StudyRow:
 
 
 def label_row(
-    name: str, part: str = "", dial: str = "rollouts", budgets: Sequence[float] = ROLLOUTS, **more: Any
+    place: int = 1000, name: str = "", dial: str = "rollouts", budgets: Sequence[float] = ROLLOUTS, **more: Any
 ) -> StudyRow:
     """A labeller's row; rolls out unless it says otherwise."""
-    return StudyRow(name, part, dial, budgets, **more)
+    return StudyRow(name, "", dial, budgets, place=place, **more)
 
 
-def search_row(name: str, part: str = "", dial: str = "n", budgets: Sequence[int] = WIDTHS, **more: Any) -> StudyRow:
+def search_row(
+    place: int = 1000, name: str = "", dial: str = "n", budgets: Sequence[int] = WIDTHS, **more: Any
+) -> StudyRow:
     """A searcher's row; draws so many candidates unless it says otherwise. Settings by the name of a field are fixed."""
     own = {key: more.pop(key) for key in ("settings",) if key in more}
-    return StudyRow(name, part, dial, budgets, fixed=more, **own)
-
-
-def chosen(rows: Sequence[StudyRow], names: Sequence[str] | None, what: str, always: str = "") -> list[StudyRow]:
-    """The rows of these names, and of `always`, in their order; all without any. An unknown name is an error."""
-    known = [row.name for row in rows]
-    unknown = [name for name in names or () if name not in known]
-    if unknown:
-        raise ValueError(f"no {what} method is called {unknown[0]!r} here; there are {', '.join(known)}")
-    return [row for row in rows if names is None or row.name in names or row.name == always]
+    return StudyRow(name, "", dial, budgets, fixed=more, place=place, **own)

@@ -95,7 +95,10 @@ def found_rows(found: dict[str, Any]) -> set[tuple[str, float | None]]:
     ("words", "message"),
     [
         (["--method", "edu-prm"], "takes no --rollouts"),
-        (["--method", "monte-carlo"], "--trees grows the trees of --method omegaprm"),
+        (
+            ["--method", "monte-carlo"],
+            "of --method edu-prm, grounded, hrm-hnc or omegaprm; monte-carlo has none",
+        ),
         (["--values", "soft"], "takes no --values"),
     ],
 )

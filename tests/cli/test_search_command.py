@@ -15,9 +15,8 @@ import pytest
 
 from footfall import cli
 from footfall.commands._search_report import shown_id
-from footfall.commands.search import _INSTEAD_OF_N
 from footfall.formats import read_parquet
-from footfall.registry import create, load, parts
+from footfall.registry import create, declared, load, parts
 from footfall.types import SearchResult
 from tests.cli.serving import Job, Server
 
@@ -33,31 +32,22 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "adaptive-beam": Case(("--n", "4", "--set", "expansions=2")),
-    "adaptive-best-of-n": Case(("--n", "4", "--set", "pilot=2")),
-    "beam-search": Case(("--n", "4", "--set", "expansions=2")),
-    "best-of-n": Case(("--n", "4")),
-    "birm": Case(("--n", "4", "--set", "beams=2", "reward=steps", "--judge-role", "steps=always-right")),
-    "compute-optimal": Case(("--set", "pilot=2", "methods=beam-search:n=4,expansions=2;best-of-n:n=2;")),
-    "dvts": Case(("--n", "4", "--set", "expansions=2")),
-    "early-rejection": Case(("--n", "4", "--set", "expansions=2", "tokens=2", "rest=8")),
-    "frequency-vote": Case(("--n", "4")),
-    "gflownet": Case(("--n", "2", "--set", "m=2")),
-    "hgs-prm": Case(("--set", "attempts=3")),
-    "hybrid-vote": Case(("--n", "4")),
-    "majority": Case(("--n", "4"), judge=None),
-    "mcts": Case(("--set", "paths=3", "width=2")),
-    "pats": Case(("--set", "widths=[4,2]")),
-    "refined-bon": Case(("--n", "4", "--helper", "critic=http,url={url},model=toy")),
-    "rstar": Case(("--set", "paths=2", "width=2", 'actions=["step","rest","rephrase"]',
+    "birm": Case(("--set", "reward=steps", "--judge-role", "steps=always-right")),
+    "refined-bon": Case(("--helper", "critic=http,url={url},model=toy")),
+    "rstar": Case(("--set", 'actions=["step","rest","rephrase"]',
                    "--helper", "rephrase=http,url={url},template=Again: {{prompt}}\n{{steps}}"), judge=None),
-    "self-consistency": Case(("--n", "4", "--set", "batch=2"), judge=None),
-    "self-prm": Case(("--n", "4")),
-    "self-regulation": Case(("--set", "rule=always", "width=2", "helper=large", "--helper", "large={url}")),
-    "speculative-rm": Case(("--set", "width=2", "keep=2")),
-    "vgs": Case(("--n", "4", "--set", "block=4", "length=32")),
-    "weighted-vote": Case(("--n", "4")),
+    "self-regulation": Case(("--set", "rule=always", "helper=large", "--helper", "large={url}")),
 }  # fmt: skip
+"""What a method needs beside its smoke settings: others whom it asks."""
+
+
+def case_of(method: str) -> Case:
+    """A searcher as it declares to be tried quickly; one that needs no judge has none."""
+    smoke = declared("searcher", method).smoke
+    assert smoke, f"{method} declares no smoke settings"
+    judged = create("searcher", method, **smoke).judged
+    case = CASES.get(method, Case() if judged else Case(judge=None))
+    return case._replace(options=("--set", *(f"{k}={json.dumps(v)}" for k, v in smoke.items()), *case.options))
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +104,12 @@ def spent(result: SearchResult) -> int:
 # Every searcher
 
 
-def test_every_searcher_is_tried_here() -> None:
-    assert parts("searcher").keys() == CASES.keys(), "a new searcher needs a line in CASES"
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("method", CASES)
+@pytest.mark.parametrize("method", parts("searcher"))
 def test_a_searcher_answers_problems_over_a_server(
     method: str, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = CASES[method]
+    case = case_of(method)
     words = ["--method", method, *(word.format(url=server.url) for word in case.options)]
     words += ["--judge", case.judge] if case.judge else []
     found = told(capsys, server, *words, "--budget-tokens", "400", "--out", "run")
@@ -142,7 +128,7 @@ def test_a_searcher_answers_problems_over_a_server(
 
 
 def test_a_step_is_gone_on_with_in_its_middle(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--method", "early-rejection", "--judge", "random", *CASES["early-rejection"].options)
+    words = ("--method", "early-rejection", "--judge", "random", *case_of("early-rejection").options)
     found = told(capsys, server, *words)
     resumed = [request for request in server.requests() if not request["prompt"].endswith("\n")]
     assert resumed and all(request["max_tokens"] == 8 and request["stop"] == ["\n\n"] for request in resumed)
@@ -157,7 +143,7 @@ def test_a_step_is_gone_on_with_in_its_middle(server: Server, capsys: pytest.Cap
 def test_llama_cpp_is_searched_step_by_step_in_both_modes_and_as_strict_servers_want_it(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--method", "beam-search", "--judge", "random", *CASES["beam-search"].options)
+    words = ("--method", "beam-search", "--judge", "random", *case_of("beam-search").options)
     plain = told(capsys, server, *words)
     server.behave(None, solve=True, llama_cpp=True)
     same = told(capsys, server, *words, "--store", "none")
@@ -175,7 +161,7 @@ def test_llama_cpp_is_searched_step_by_step_in_both_modes_and_as_strict_servers_
 
 
 def test_blocks_of_tokens_are_joined_as_they_were_written(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, server, "--method", "vgs", "--judge", "random", *CASES["vgs"].options)
+    found = told(capsys, server, "--method", "vgs", "--judge", "random", *case_of("vgs").options)
     for row in results(found):
         assert row.chosen is not None and len(row.chosen.steps) > 1 and row.chosen.separator == ""
         assert row.chosen.text.startswith("Take ") and row.chosen.text.count("\n\n") == 2
@@ -277,7 +263,7 @@ def test_a_methods_own_aggregation_holds_unless_another_is_named(
 def test_completions_in_a_store_are_not_paid_for_again(
     method: str, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--method", method, "--judge", "random", *CASES[method].options, "--store", "kept", "--out")
+    words = ("--method", method, "--judge", "random", *case_of(method).options, "--store", "kept", "--out")
     first = told(capsys, server, *words, "a")
     server.behave(None, solve=True)
     second = told(capsys, server, *words, "b")
@@ -342,8 +328,9 @@ def test_a_number_of_candidates_that_does_not_fit_says_which_setting_does(
 def test_every_searcher_without_n_has_another_setting_that_exists() -> None:
     for method in parts("searcher"):
         takes = inspect.signature(load("searcher", method)).parameters
-        assert ("n" in takes) != (method in _INSTEAD_OF_N), method
-        for pair in _INSTEAD_OF_N.get(method, "").split():
+        dial = declared("searcher", method).dial
+        assert ("n" in takes) != bool(dial), method
+        for pair in dial.split():
             assert pair.partition("=")[0] in takes
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from footfall.commands._systems import SYSTEMS
 from footfall.label.counting import Rehearsal
 from footfall.label.critic import ScriptedCritic
 from footfall.label.estimate import planned
 from footfall.label.prompted import FIRST_ERROR, prompted
+from footfall.registry import systems
 from footfall.reward.generative.first_error import read_index
 from footfall.search.votes import best, majority, weighted
 from footfall.train.active import until_first_error
@@ -109,7 +109,7 @@ def test_its_cost_is_known_before_it_is_asked() -> None:
 
 
 def test_the_system_of_that_name_asks_so_and_an_unknown_form_is_refused() -> None:
-    assert SYSTEMS["versaprm"].settings["form"] == "first-error"
+    assert systems("labeller")["versaprm"].settings["form"] == "first-error"
     critic = Critic(lambda q, i: "")
     assert prompted(critic, form="first-error").name != prompted(critic).name
     with pytest.raises(ValueError, match="one of trace, step, first-error"):

@@ -14,7 +14,7 @@ import pytest
 from footfall.cli import main
 from footfall.label.freeprm import OutcomeLabels
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.prompted import cut_after_error
+from footfall.label.prompted import Critiqued, asked, cut_after_error, in_turn
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
@@ -24,17 +24,7 @@ from footfall.studies import labels
 from footfall.studies.frontier import clearly_better, frontier, picks_of
 from footfall.studies.frontier import measured as measured_points
 from footfall.studies.label_report import LABELS, LEVELS, advice, better_critics, chart, checkers
-from footfall.studies.label_rows import ROWS, chosen, known_rows, lacks, unmeasured
-from footfall.studies.label_setting import (
-    Critiqued,
-    ReadOnce,
-    Setting,
-    asked,
-    critic,
-    grounded,
-    grounded_trees,
-    in_turn,
-)
+from footfall.studies.label_setting import OwnTraces, ReadOnce, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.labels import FIGURES, Known, LabelCosts, Plan, Point, World, measure, measure_own, per_1000
 from footfall.study_rows import StudyRow
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
@@ -273,17 +263,17 @@ def test_a_method_that_lacks_something_is_named_with_the_reason(costs: LabelCost
     assert "symbolic-mc" in LABELS.blocks["label-costs-methods"](costs)
     policy = create("policy", "scripted-arithmetic-multilingual")
     other = Setting("arithmetic-multilingual", ArithmeticWorld(), policy, SamplingParams(), 30, {})
-    unprm = known_rows()["unprm"]
+    unprm = label_rows().known["unprm"]
     assert lacks(unprm, other) == "the log-probabilities of this policy are not known"
     assert lacks(unprm, other._replace(policy=ArithmeticPolicy())) is None
 
 
 def test_every_labeller_has_a_row_or_a_reason() -> None:
-    assert unmeasured().keys() <= {"beside"}
-    assert "no row in the table" not in unmeasured().values()
+    assert label_rows().unmeasured.keys() <= {"beside", "actprm", "adaptivestep", "prm800k", "ssrm"}
+    assert not any("declares no row" in why for why in label_rows().unmeasured.values())
     made = {"aurora", "prompted", "prompted-step", "prompted-meta", "prompted-reverse", "prompted-ensemble", "unprm"}
-    assert made | {"grounded", "grounded-tree", "symbolic-mc", "formal", "execution"} <= known_rows().keys()
-    assert {"arithmetic", "logic", "algebra", "code"} <= set(known_rows()["formal"].worlds or ())
+    assert made | {"grounded", "grounded-tree", "symbolic-mc", "formal", "execution"} <= label_rows().known.keys()
+    assert {"arithmetic", "logic", "algebra", "code"} <= set(label_rows().known["formal"].worlds or ())
 
 
 def test_a_report_comes_back_from_json_and_gives_the_same_page(costs: LabelCosts) -> None:
@@ -388,9 +378,10 @@ def test_a_tool_reads_a_text_once_and_says_the_same_of_its_copies() -> None:
 
 def test_grounded_labels_on_given_traces_and_on_its_own() -> None:
     here, traces = setting()
-    given = measure(Known(here, traces, ArithmeticPolicy()), method(), grounded(here, 2).judge(traces))
+    judge, trees = (make_labeller(label_rows().known[name], here, 2) for name in ("grounded", "grounded-tree"))
+    assert isinstance(trees, OwnTraces) and not isinstance(judge, OwnTraces)
+    given = measure(Known(here, traces, ArithmeticPolicy()), method(), judge.judge(traces))
     assert given["step_accuracy"] is not None and given["step_accuracy"] > 0.8
-    trees = grounded_trees(here, 2)
     own = measure_own(Known(here, traces, ArithmeticPolicy()), method(), trees)
     assert own is not None and own["step_accuracy"] is not None and own["step_accuracy"] > 0.8
     problems = [trace.problem for trace in traces[::4]]
@@ -435,10 +426,10 @@ def test_what_the_command_cannot_do_is_said(
 
 
 def test_the_table_has_four_to_six_budgets_for_whatever_has_a_dial() -> None:
-    for row in (row for group in ROWS.values() for row in group):
+    for row in label_rows().known.values():
         assert len(row.budgets) == 1 if row.dial == "free" else 4 <= len(row.budgets) <= 6, row.name
     assert [m.name for m in chosen(("scan", "er-prm"))] == ["er-prm", "scan"]
-    assert {"truth-arithmetic", "truth-code", "truth-logic", "truth-algebra"} <= known_rows().keys()
+    assert {"truth-arithmetic", "truth-code", "truth-logic", "truth-algebra"} <= label_rows().known.keys()
 
 
 def test_a_critic_errs_as_often_as_it_should_and_some_errors_come_back() -> None:
@@ -446,7 +437,7 @@ def test_a_critic_errs_as_often_as_it_should_and_some_errors_come_back() -> None
     setting = Setting("arithmetic", world, ArithmeticPolicy(), SamplingParams(seed=3), 30, {})
     traces = [trace for _, trace in world.traces(ArithmeticPolicy(), 400, seed=1)]
     truth = [v for j in TruthJudge(world).judge(traces) for v in j.values]
-    votes = [[v for j in critic(setting, 0.2, vote).judge(traces) for v in j.values] for vote in range(2)]
+    votes = [[v for j in setting.critic(0.2, vote).judge(traces) for v in j.values] for vote in range(2)]
     wrong = [[a != b for a, b in zip(vote, truth, strict=True)] for vote in votes]
     n = len(truth)
     assert sum(wrong[0]) / n == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / n))

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from footfall.label.edu_prm import EntropyTrees, TokenWriter
+from footfall.label.edu_prm import EntropyTrees, TokenWriter, by_lines, whole_traces
+from footfall.label.omegaprm import by_segments
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
+from footfall.simulate.word_writer import WordWriter
 from footfall.store import Run
 from footfall.studies.label_report import LABELS
-from footfall.studies.label_rows import known_rows, make_labeller
-from footfall.studies.label_setting import Setting
-from footfall.studies.label_trees import (
-    OwnTraces,
-    WordWriter,
-    by_lines,
-    by_segments,
-    entropy_trees,
-    full_trees,
-    search_trees,
-)
+from footfall.studies.label_setting import OwnTraces, Setting, label_rows, make_labeller
 from footfall.studies.labels import Known, Plan, measure_own
 from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -35,6 +28,10 @@ IN_WORDS = ("arithmetic", "logic", "algebra")
 def setting(world: str, **how: float) -> Setting:
     policy = create("policy", f"scripted-{world}", **how)
     return Setting(world, create("world", world), policy, SamplingParams(seed=3), 30, {})
+
+
+def own_traces(name: str, here: Setting, budget: float) -> Any:
+    return make_labeller(label_rows().known[name], here, budget)
 
 
 def problems(here: Setting, n: int) -> list[Problem]:
@@ -105,7 +102,7 @@ def test_a_writer_tells_entropy_and_second_word_and_stops_at_max_tokens() -> Non
 def test_the_value_of_a_line_is_the_share_of_right_solutions_that_begin_so(world: str) -> None:
     here = setting(world)
     for problem in problems(here, 2):
-        rows = entropy_trees(0.2)(here, 8).collect([problem], "\n")
+        rows = whole_traces(0.2)(here, 8).collect([problem], "\n")
         texts = [tuple(step.text for step in trace.steps) for trace, _ in rows]
         right = [bool(trace.correct) for trace, _ in rows]
         assert len(set(texts)) == 8
@@ -127,11 +124,11 @@ def test_solutions_are_charged_for_the_words_that_they_do_not_share() -> None:
 
 
 def test_what_a_search_tree_calls_right_can_still_succeed_and_mended_errors_mislead_it() -> None:
-    world, cut, share = ArithmeticWorld(), known_rows()["omegaprm-tree"].threshold, {}
+    world, cut, share = ArithmeticWorld(), label_rows().known["omegaprm-tree"].threshold, {}
     for recover in (0.0, 0.05):
         here = setting("arithmetic", recover=recover)
         hits = []
-        for trace, said in search_trees(here, 4).collect(problems(here, 20), "\n"):
+        for trace, said in own_traces("omegaprm-tree", here, 4).collect(problems(here, 20), "\n"):
             assert said is not None
             hits.append(said.first_below(cut) == world.first_error(trace))
             for k, value in enumerate(said.values, 1):
@@ -143,19 +140,19 @@ def test_what_a_search_tree_calls_right_can_still_succeed_and_mended_errors_misl
 def test_a_full_tree_calls_open_traces_wrong_and_gives_no_trace_twice() -> None:
     here = setting("arithmetic")
     given = problems(here, 6)
-    rows = full_trees(here, 3).collect(given, "\n")
+    rows = own_traces("hrm-tree", here, 3).collect(given, "\n")
     assert len({(trace.text, said and said.values) for trace, said in rows}) == len(rows)
     opened = [said for trace, said in rows if "The answer is" not in trace.text]
     assert opened and all(said is not None and said.values[-1] == 0 for said in opened)
-    (whole,) = full_trees(here, 8).grow(given, "\n")
-    for tree in whole.trees:  # type: ignore[attr-defined]
+    (whole,) = own_traces("hrm-tree", here, 8).grow(given, "\n")
+    for tree in whole.trees:
         ends = [tree.nodes[leaf] for leaf in tree.leaves()]
         assert all(end.terminal for end in ends) and tree.value == pytest.approx(sum(e.value for e in ends) / len(ends))
 
 
 @pytest.mark.parametrize("name", ["omegaprm-tree", "hrm-tree", "edu-prm-tree"])
 def test_own_traces_are_charged_with_all_trees_of_a_quarter_of_the_problems(name: str) -> None:
-    here, method = setting("arithmetic"), known_rows()[name]
+    here, method = setting("arithmetic"), label_rows().known[name]
     traces = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 24, seed=1)]
     trees = make_labeller(method, here, method.budgets[0])
     assert isinstance(trees, OwnTraces)

@@ -14,16 +14,25 @@ from footfall.cli import main
 from footfall.metrics.intervals import wilson
 from footfall.policy.protocol import SamplingParams
 from footfall.recipes import early_rejection
-from footfall.registry import create, parts
+from footfall.registry import create, declared, parts
 from footfall.search import BestOf, Searcher
 from footfall.simulate.priced import Priced, Reader, tokens_of_text
 from footfall.store import Run
 from footfall.studies import search_judges
 from footfall.studies.frontier import cheapest_as_good, frontier
-from footfall.studies.search import Plan, Point, SearchCosts, SearchSite, World
+from footfall.studies.search import (
+    SINGLE,
+    Plan,
+    Point,
+    SearchCosts,
+    SearchSite,
+    World,
+    chosen,
+    make_method,
+    search_rows,
+)
 from footfall.studies.search_judges import NOISE, WAYS, Finished, PrmSetting, exact, noisy, solution_auc, step_auc
 from footfall.studies.search_report import LEVELS, SEARCH, advice, chart, pick_rows, prm_rows
-from footfall.studies.search_rows import ROWS, SINGLE, chosen, make_method, unmeasured
 from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Problem, Step, Trajectory
 from footfall.worlds import (
@@ -375,13 +384,13 @@ def test_what_the_command_cannot_do_is_said(
 
 
 def test_every_registered_searcher_has_a_row_or_a_reason() -> None:
-    assert [name for name, why in unmeasured().items() if why == "no row in the table"] == []
-    assert {row.method for rows in ROWS.values() for row in rows} <= set(parts("searcher"))
+    assert search_rows().unmeasured == {}
+    assert {row.method for row in search_rows().known.values()} == set(parts("searcher"))
 
 
 @pytest.mark.parametrize("row", chosen(None), ids=lambda row: row.name)
 def test_every_row_makes_its_method_at_each_place_and_it_searches(row: StudyRow) -> None:
-    assert row in ROWS[row.method]
+    assert row.name in {own.name or row.method for own in declared("searcher", row.method).study}
     for budget in row.budgets:
         assert make_method(row, budget, "mean").name
     for world in ("arithmetic", "code"):

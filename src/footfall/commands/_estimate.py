@@ -12,9 +12,9 @@ import numpy as np
 from rich.console import Console
 
 from footfall.answers import grade
-from footfall.commands._label_trees import Grower
 from footfall.commands._options import given
 from footfall.commands._output import facts, figures
+from footfall.drive.trees import TreeLabeller
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.label.estimate import LENGTH_SLACK, Plan, Volume, count_tokens, planned, planned_trees
@@ -89,7 +89,7 @@ def estimate_of(
 
 
 def estimate_of_trees(
-    rehearsal: Rehearsal, method: Grower, traces: Sequence[Trajectory], options: EstimateOptions
+    rehearsal: Rehearsal, method: TreeLabeller, traces: Sequence[Trajectory], options: EstimateOptions
 ) -> dict[str, Any]:
     """The estimate of `--trees` as JSON: bounds on the size of the trees, since nobody knows what they will find."""
     if options.probe:

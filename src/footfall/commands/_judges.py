@@ -1,38 +1,36 @@
-"""Judges by name or folder, and judging in a run: what label, score, search and bench share."""
+"""Judges by name or folder, and judging in a run: what label, score, search and bench share.
+
+A calibrated judge is a folder with the map, and with the judge that it belongs to:
+
+    calibration.json   kind, numbers, the judge's name by content, and `of`: the judge as --judge takes it, its settings
+
+A judge that is a folder is named relative to this one, so that both can be moved together, and found from anywhere.
+"""
 
 from __future__ import annotations
 
 import difflib
+import inspect
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from footfall.commands._calibrated import CALIBRATION, inside
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import StandIns, make_part, settings
-from footfall.commands._systems import BUILT, SYSTEMS, build_system, not_a_judge
 from footfall.judging import Traits, traits
+from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
-from footfall.registry import parts
+from footfall.registry import declared, load, parts, systems
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE
-from footfall.store import Run
+from footfall.store import Run, write_json
 from footfall.types import Judge, Judgement, Trajectory, content_key
 
-__all__ = [
-    "JudgeInRun",
-    "as_trained",
-    "asks",
-    "judge_name",
-    "make_judge",
-    "offers",
-    "open_judge",
-    "prm_folder",
-    "without_seconds",
-]
-
+CALIBRATION = "calibration.json"
 _DEMO = Path("runs/demo")
 
 
@@ -65,15 +63,13 @@ def make_judge(
     What is asked for must fit the judge; what is offered is used if it does.
     """
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
+    known = {} if "/" in name or name in kinds or Path(name).exists() else systems("labeller")
     folder = prm_folder(Path(name))
     within = inside(Path(name))
     if name in kinds:
-        made: Judge = make_part(kinds[name], name, asked, offered, opening)
-    elif name in SYSTEMS and not Path(name).exists():
-        system = SYSTEMS[name]
-        made = make_part("labeller", system.labeller, {**system.settings, **asked}, offered, opening)
-    elif name in BUILT and not Path(name).exists():
-        made = build_system(name, asked, offered, make_judge, opening)
+        made = _registered(kinds[name], name, asked, offered, opening)
+    elif name in known:
+        made = _registered("labeller", known[name].part, {**known[name].settings, **asked}, offered, opening)
     elif within is not None:
         own = make_judge(within.judge, {**within.settings, **asked}, offered, opening)
         made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
@@ -89,8 +85,47 @@ def make_judge(
             "calibrate` does) nor a config.json"
         )
     else:
-        raise ValueError(not_a_judge(name) or _unknown(name, [*kinds, *SYSTEMS, *BUILT]))
+        raise ValueError(_not_a_judge(name) or _unknown(name, [*kinds, *known]))
     return made
+
+
+def _registered(
+    kind: str,
+    name: str,
+    asked: Mapping[str, Any],
+    offered: Mapping[str, Any],
+    opening: Callable[[PolicyOptions], Policy] | None,
+) -> Judge:
+    """The part; one whose labels are those of other judges is made over them, and what it does not take is the last one's."""
+    said = declared(kind, name)
+    own = dict(asked)
+    if said.judges:
+        takes = inspect.signature(load(kind, name)).parameters
+        if any(not isinstance(asked.get(role), str) for role in said.judges):
+            usual = " and ".join(f"--set {role}=NAME or FOLDER, a judge" for role in said.judges)
+            raise ValueError(f"{name} needs {said.missing or usual}")
+        own = {key: value for key, value in asked.items() if key in takes}
+        rest = {key: value for key, value in asked.items() if key not in own}
+        for role in said.judges:
+            own[role] = make_judge(own[role], rest if role == said.judges[-1] else {}, offered, opening)
+    made: Judge = make_part(kind, name, own, offered, opening)
+    return made
+
+
+def _not_a_judge(name: str) -> str | None:
+    """What is called so and how it is run, if there is something and it judges no given traces."""
+    entry = next((entry for entry in catalogue() if entry.recipe.name == name), None)
+    known = {kind: parts(kind)[name] for kind in ("tree-labeller", "searcher") if name in parts(kind)}
+    told = [note for kind in known if (note := declared(kind, name).note)]
+    if "tree-labeller" in known:
+        module = known["tree-labeller"].module
+        told.append(f"it grows traces of its own, `footfall label --method {name} --trees N`, {module}")
+    if "searcher" in known:
+        told.append(f"its search is `footfall search --method {name}`")
+    if entry is None:
+        return f"{name!r} labels no given traces: {'; '.join(told)}" if told else None
+    where = "; ".join([f"it is of the stage {entry.recipe.stage}", *told])
+    return f"{name!r} is a published system that labels no given traces: {where}; `footfall lab run {name}` measures it"
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -143,6 +178,35 @@ def _separated(trajectory: Trajectory, separator: str) -> Trajectory:
     """Sampled ids hold the old separator, so they go."""
     steps = tuple(step.without_ids() for step in trajectory.steps)
     return replace(trajectory, steps=steps, separator=separator, tokenizer=None)
+
+
+class Inside(NamedTuple):
+    """The judge that a calibration is for, as `--judge` and `--set` name it."""
+
+    judge: str
+    settings: Mapping[str, Any]
+
+
+def write_calibrated(folder: Path, made: Calibration, judge: str, settings: Mapping[str, Any]) -> None:
+    """Make `folder` a judge."""
+    named = any(judge in parts(kind) for kind in ("labeller", "reward"))
+    of = {"name": judge} if named or not Path(judge).exists() else {"folder": os.path.relpath(judge, folder)}
+    write_json(folder / CALIBRATION, {**asdict(made), "of": {**of, "settings": dict(settings)}})
+
+
+def inside(folder: Path) -> Inside | None:
+    """The judge that is calibrated in `folder`; `None` if that holds no calibrated judge."""
+    path = folder / CALIBRATION
+    if not path.is_file():
+        return None
+    try:
+        of: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["of"]
+        found = of["name"] if "name" in of else str(folder / of["folder"])
+        return Inside(os.path.normpath(found) if "folder" in of else found, of["settings"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} does not say which judge it is for ({error!r}); write it by `footfall calibrate`"
+        ) from error
 
 
 @dataclass(frozen=True)

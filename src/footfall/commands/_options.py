@@ -11,11 +11,6 @@ from typing import Any, Literal
 from footfall.commands._values import in_range
 from footfall.policy.protocol import SamplingParams
 
-__all__ = [
-    "WHERE", "Drawing", "JudgeOptions", "PolicyOptions", "ReadOptions", "RunOptions", "SamplingOptions", "StepEnd",
-    "StoreOptions", "given", "policy_in_words", "without_place",
-]  # fmt: skip
-
 WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
 """Options that say where a policy is and how it is asked, not what it is."""
 _ADDRESS = re.compile(r"https?://[^,]*")

@@ -13,8 +13,6 @@ from rich.text import Text
 
 from footfall.types import Cost
 
-__all__ = ["NOTHING", "emit", "facts", "figures", "next_command", "note", "spent"]
-
 NOTHING = 1
 """The exit code of a command that ran to its end and has nothing to show for it: every call failed, no step has a label."""
 

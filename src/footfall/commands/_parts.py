@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import footfall
 from footfall.commands._options import Drawing, PolicyOptions, given
@@ -17,24 +17,8 @@ from footfall.drive.rollout_store import RolloutStore
 from footfall.drive.stored_policy import StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import load, parts
+from footfall.registry import NOTHING, declared, load, parts
 from footfall.types import Cost, content_key
-
-if TYPE_CHECKING:
-    from footfall.policy.http import HttpPolicy
-    from footfall.render import Tokenizer
-
-__all__ = [
-    "Opener",
-    "StandIns",
-    "call_factory",
-    "found_in_words",
-    "make_part",
-    "open_policy",
-    "separator_of",
-    "served_tokenizer",
-    "settings",
-]
 
 _NAMED_BY = {
     "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder)",
@@ -52,8 +36,6 @@ _COMPLETIONS_A_SHARD = 1024
 """Of a model in this process."""
 _REQUESTS_A_SHARD = 128
 """Of a server: so many answers are at most lost when the process is killed. More would keep a server busier."""
-_LINE_WRITERS = ("embedded", "scripted-arithmetic")
-"""Policies that put a single line break after each step."""
 
 
 def make_part(
@@ -68,18 +50,7 @@ def make_part(
     A value that is a `PolicyOptions` is opened here (by `opening`, else by `open_policy`), after the options have been
     found to fit; one that is a `Drawing` is put over the part's own sampling parameters.
     """
-    return call_factory(load(kind, name), kind, name, asked, offered, opening)
-
-
-def call_factory(
-    factory: Callable[..., Any],
-    kind: str,
-    name: str,
-    asked: Mapping[str, Any],
-    offered: Mapping[str, Any] | None = None,
-    opening: Callable[[PolicyOptions], Policy] | None = None,
-) -> Any:
-    """The same with a factory at hand; `kind` and `name` are what errors call it."""
+    factory = load(kind, name)
     takes = inspect.signature(factory).parameters
     asked = _spelled_out(asked, takes)
     for option in asked:
@@ -208,7 +179,7 @@ class StandIns:
         options = options.resolved()
         name = options.policy or ""
         part = parts("policy").get(name)
-        if options.url is not None or (part is not None and part.target.startswith("footfall.worlds.")):
+        if options.url is not None or (part is not None and declared("policy", name).weightless):
             return self.rehearsal.policy(open_policy(options))  # made of its settings alone
         if part is None and not Path(name).is_dir() and ("/" not in name or name[0] in "./~"):
             if "/" in name:
@@ -271,20 +242,11 @@ def _open(options: PolicyOptions) -> Policy:
     return policy
 
 
-def served_tokenizer(method: str, policy: HttpPolicy) -> Tokenizer:
-    """The tokenizer of a server's model, for a method that goes on from ids; an error says which flag names it."""
-    if policy.tokenizer is None:
-        raise ValueError(
-            f"{method} goes on in the middle of a line, from token ids: over a server it needs --tokenizer FOLDER, that of the "
-            "server's model, in completions mode"
-        )
-    return policy.tokenizer
-
-
 def separator_of(options: PolicyOptions) -> str:
     """What stands after each step that the policy writes."""
     if options.step_end == "none":
         return ""
     policy = options.resolved().policy
-    line = options.step_end == "line" or (options.step_end == "auto" and policy in _LINE_WRITERS)
-    return "\n" if line else "\n\n"
+    if options.step_end == "auto" and policy is not None and policy in parts("policy"):
+        return declared("policy", policy).separator
+    return "\n" if options.step_end == "line" else NOTHING.separator

@@ -1,23 +1,29 @@
-"""How commands run: a run directory named by the settings that decide its result."""
+"""How commands run: a run directory named by the settings that decide its result, and editions of what judges were told.
+
+A run that asks judges anew keeps what they say as an edition of its own in the rollout store (`footfall.drive.rollout_store`),
+whose name stays in the run's folder until it is finished. One that was killed goes on with the replies that it has, and with no
+other, whether it is asked for anew once more or not.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from footfall.commands._options import WHERE, RunOptions, without_place
+from footfall.formats import atomic_write
 from footfall.store import Run
 from footfall.types import content_key
-
-__all__ = ["open_run", "run_folder", "run_settings"]
 
 _NOT_SETTINGS = ("out", "fresh", "json", "store", "skip_bad", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees")
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
+_MARK = ".again"
 _POLICIES = ("policy", "helper", "prover")
 """Options that hold policies in words; what these say of the place does not count either."""
 
@@ -64,3 +70,23 @@ def open_run(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
     return Run(folder, command, {**settings, **(more or {})}, fresh=config.run.fresh)
+
+
+def edition_of(folder: Path, again: bool, fresh: bool) -> str:
+    """The edition that the run in the folder has begun; if none, a new one to ask anew for, or "" for what is there."""
+    mark = folder / _MARK
+    if mark.is_file() and not fresh:
+        return mark.read_text(encoding="ascii")
+    return f"{time.time_ns():020d}" if again or fresh else ""  # the last is found first, so names grow
+
+
+def begin_edition(folder: Path, edition: str) -> None:
+    """Note that the run asks for this edition, if it is one."""
+    if edition:
+        with atomic_write(folder / _MARK) as stream:
+            stream.write(edition.encode("ascii"))
+
+
+def end_edition(folder: Path) -> None:
+    """The run is finished; the next that asks anew has another edition."""
+    (folder / _MARK).unlink(missing_ok=True)

@@ -1,21 +1,23 @@
-"""What `footfall search` says of its results: accuracies over the problems that were decided, and what became of the others."""
+"""What `footfall search` says of its results: accuracies over the problems that were decided, and what became of the others;
+and with --explain one problem of a finished run as a page.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from footfall.commands._output import facts, figures
 from footfall.commands._parts import found_in_words
-from footfall.types import Cost, SearchResult, Trajectory
+from footfall.types import Cost, SearchResult, Trajectory, content_key
 
 if TYPE_CHECKING:
     from footfall.metrics.intervals import Interval
-
-__all__ = ["call_failed", "show", "shown_id", "summary"]
 
 _LONGEST_ID = 80
 
@@ -123,3 +125,40 @@ def show(console: Console, result: dict[str, Any], cost: str) -> None:
         "store": found_in_words(result["store"]),
         "file": result["file"],
     })  # fmt: skip
+
+
+def explain(folder: Path, problem: str) -> dict[str, Any]:
+    """Write the page of a problem beside the run's results; what it is and where."""
+    from footfall.reports.pages import write_page
+    from footfall.reports.tree_page import tree_page
+
+    result = find_result(folder, problem)
+    name = re.sub(r"[^\w.-]+", "-", problem)[:60]
+    if name != problem:
+        name += f"-{content_key(problem)[:8]}"
+    path = write_page(folder / f"explain-{name}.html", tree_page(result, {"run": folder.name}))
+    return {
+        "problem": result.problem.id,
+        "answer": result.answer,
+        "correct": None if result.chosen is None else result.chosen.correct,
+        "nodes": len(result.tree.nodes) if result.tree is not None else 0,
+        "decisions": len(result.decisions),
+        "page": str(path),
+    }
+
+
+def find_result(folder: Path, problem: str) -> SearchResult:
+    """The result for a problem of this id, or an error that says what there is."""
+    from footfall.formats import read_parquet
+
+    file = folder / "results.parquet"
+    if not file.exists():
+        raise ValueError(
+            f"{folder} holds no finished search: run the same command without --explain first, or name it by --out"
+        )
+    results: list[SearchResult] = read_parquet(file, "search-result")
+    for result in results:
+        if result.problem.id == problem:
+            return result
+    some = ", ".join(shown_id(result.problem.id) for result in results[:5])
+    raise ValueError(f"{file}: no problem is called {shown_id(problem)!r}; there are {len(results)}, such as {some}")

@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["check_values", "finite_fields", "in_range"]
-
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "timeout": (lambda x: x > 0, "more than 0 seconds"),
     "retries": (lambda x: x >= 0, "0 or more"),

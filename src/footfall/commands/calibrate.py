@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from footfall.commands._calibrated import write_calibrated
-from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
+from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge, write_calibrated
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, figures, next_command, spent
 from footfall.commands._parts import settings
@@ -20,8 +19,6 @@ from footfall.types import Cost, Judged, Judgement
 
 if TYPE_CHECKING:
     from footfall.metrics.intervals import Interval
-
-__all__ = ["CalibrateConfig", "main"]
 
 
 @dataclass(frozen=True)

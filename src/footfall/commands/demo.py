@@ -13,8 +13,6 @@ from footfall.commands._output import emit, facts, figures, next_command
 from footfall.commands._running import open_run
 from footfall.demo import DemoSettings
 
-__all__ = ["DemoConfig", "main"]
-
 
 @dataclass(frozen=True)
 class DemoConfig:

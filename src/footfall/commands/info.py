@@ -20,8 +20,6 @@ from footfall.commands._sources import Skipped, skipping
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
 
-__all__ = ["InfoConfig", "main"]
-
 _PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "math-verify", "httpx", "tyro", "rich")
 
 

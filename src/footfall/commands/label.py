@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from rich.console import Console
 
-from footfall.commands._editions import begin_edition, edition_of, end_edition
 from footfall.commands._estimate import (
     EstimateOptions,
     check_costs,
@@ -17,9 +19,7 @@ from footfall.commands._estimate import (
     estimate_of_trees,
     show_estimate,
 )
-from footfall.commands._judges import JudgeInRun, asks, make_judge, offers
-from footfall.commands._label_trees import GROWERS, Grower, grower, harvested, tree_search, without_answer
-from footfall.commands._one_sided import one_sided
+from footfall.commands._judges import JudgeInRun, asks, make_judge, offers, without_seconds
 from footfall.commands._options import (
     PolicyOptions,
     ReadOptions,
@@ -29,19 +29,18 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
-from footfall.commands._parts import Opener, StandIns, found_in_words, settings
-from footfall.commands._reasons import counted
-from footfall.commands._running import open_run, run_folder
+from footfall.commands._parts import Opener, StandIns, found_in_words, make_part, open_policy, settings
+from footfall.commands._running import begin_edition, edition_of, end_edition, open_run, run_folder
 from footfall.commands._sources import read_traces
-from footfall.drive.trees import Harvest
+from footfall.drive.rollouts import ungradable
+from footfall.drive.trees import Harvest, TreeLabeller
 from footfall.formats import read_parquet, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
+from footfall.registry import System, declared, parts, systems
 from footfall.store import Run
-from footfall.types import Judge, Judged, Judgement, Trajectory
-
-__all__ = ["LabelConfig", "main"]
+from footfall.types import Judge, Judged, Judgement, Problem, Trajectory
 
 _CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"
 _ONE_SIDED = (
@@ -49,6 +48,9 @@ _ONE_SIDED = (
 )
 _FOR_SHOW = ("again", *(f.name for f in fields(EstimateOptions)))
 """Options that do not decide what the labels are."""
+_NUMBER = re.compile(r"(?<!HTTP )\b\d+\b")
+"""A status of a server is no number but a name."""
+_ANY = "…"
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,8 @@ class LabelConfig:
     half_width: float | None = None
     """Stop a step's rollouts once its 95% interval is this narrow on either side."""
     trees: int | None = None
-    """Do not label the traces, but grow a tree of new ones on each of their problems: with --method omegaprm by at most so many
-    binary searches, with edu-prm up to so many solutions, with hrm-hnc so many steps after every node, with grounded-prm by so
-    many rounds of simulations."""
+    """Do not label the traces, but grow a tree of new ones on each of their problems, by a --method of `footfall list
+    tree-labeller`: with omegaprm by at most so many binary searches, with edu-prm up to so many solutions, …"""
     prover: str | None = None
     """A second policy, for a method that takes one (pav): a name, or http,url=http://localhost:8001/v1,model=NAME."""
     set: tuple[str, ...] = ()
@@ -135,9 +136,9 @@ def main(config: LabelConfig) -> int:
         write_parquet(file, found.rows, "judged")
         result = {**_summary(found), "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
                   "seconds": run.seconds()}  # fmt: skip
-        result |= one_sided(found.rows)
+        result |= _one_sided(found.rows)
         if config.trees is not None:
-            result["problems_without_answer"] = without_answer(trajectories)
+            result["problems_without_answer"] = _without_answer(trajectories)
             result["problems_without_tree"] = counted((reason, problem) for problem, reason in found.barren)
         run.finish(result)
         shown = {**result, "store": opener.found()}
@@ -151,7 +152,7 @@ def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory])
     rehearsal = Rehearsal()
     method = _method(config, StandIns(rehearsal))
     traces = (traits(method).prepare or list)(traces)
-    if isinstance(method, Grower):
+    if isinstance(method, TreeLabeller):
         found = estimate_of_trees(rehearsal, method, traces, config.costs)
     else:
         chunk = config.chunk if opener.store is None else None
@@ -162,15 +163,15 @@ def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory])
     return 0
 
 
-def _found(config: LabelConfig, run: Run, method: Judge | Grower, traces: Sequence[Trajectory]) -> Harvest:
+def _found(config: LabelConfig, run: Run, method: Judge | TreeLabeller, traces: Sequence[Trajectory]) -> Harvest:
     """The given traces with their judgements, or the traces that the method wrote itself."""
-    if isinstance(method, Grower):
-        return harvested(run, method, traces, config.chunk)
+    if isinstance(method, TreeLabeller):
+        return _harvested(run, method, traces, config.chunk)
     said = JudgeInRun(run, method, config.chunk).judge(traces)
     return Harvest([Judged(t, judgement) for t, judgement in zip(traces, said, strict=True)])
 
 
-def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> Judge | Grower:
+def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> Judge | TreeLabeller:
     """The method with the options that were given; one that it does not take is an error."""
     own = {"rollouts": "rollouts", "values": "estimate", "until": "until", "half_width": "half_width"}
     asked = {its: getattr(config, name) for name, its in own.items() if getattr(config, name) is not None}
@@ -182,10 +183,52 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
         raise ValueError(f"a half width of {width:g}: it is above 0 and below 0.5, for rates lie in [0, 1]")
     drawing = (config.policy, config.sampling, config.run.seed)
     made_with = ({**asks(*drawing), **asked}, offers(*drawing), opener)
-    if config.trees is not None and config.method in GROWERS:
-        return grower(config.method, config.trees, *made_with)
-    judge = make_judge(config.method, *made_with)
-    return judge if config.trees is None else tree_search(judge, config.trees)
+    if config.trees is not None:
+        return _tree_labeller(config.method, config.trees, *made_with)
+    return make_judge(config.method, *made_with)
+
+
+def _tree_labeller(
+    name: str,
+    trees: int,
+    asked: Mapping[str, Any],
+    offered: Mapping[str, Any],
+    opening: Callable[[PolicyOptions], Policy],
+) -> TreeLabeller:
+    """The method of that name, or of a published system's, with the options that were given."""
+    known = systems("tree-labeller")
+    system = known.get(name, System(name, {}))
+    if system.part not in parts("tree-labeller"):
+        *others, last = parts("tree-labeller")
+        raise ValueError(f"--trees grows the trees of --method {', '.join(others)} or {last}; {name} has none")
+    if not declared("tree-labeller", system.part).stored and not isinstance(opening, StandIns):
+        opening = open_policy
+    asked = {**system.settings, **asked, "trees": trees}
+    made: TreeLabeller = make_part("tree-labeller", system.part, asked, offered, opening)
+    return made
+
+
+def _harvested(run: Run, method: TreeLabeller, traces: Sequence[Trajectory], chunk: int) -> Harvest:
+    """What the trees of these traces' problems gave, each problem once, in order; the run is charged for all of it.
+
+    Chunks are not saved, for a tree has any number of rows: after a kill the rollout store has what was paid for.
+    """
+    found = Harvest()
+    tops = list({trace.prefix(0).key: (trace.problem, trace.separator) for trace in traces}.values())
+    for index, start in enumerate(range(0, len(tops), chunk)):
+        begun, part = time.monotonic(), tops[start : start + chunk]
+        for separator in dict.fromkeys(separator for _, separator in part):
+            found += method.harvest([problem for problem, own in part if own == separator], separator)
+        seconds = round(time.monotonic() - begun, 3)
+        run.log("chunk", stage="trees", index=index, items=len(part), seconds=seconds)
+    rows = [Judged(trace, said and without_seconds(said)) for trace, said in found.rows]
+    run.cost += replace(found.cost, seconds=0.0)
+    return replace(found, rows=rows)
+
+
+def _without_answer(traces: Sequence[Trajectory]) -> int:
+    """How many different problems have no tree, for nobody could say which rollouts are right."""
+    return len({trace.problem.id for trace in traces if ungradable(trace.problem)})
 
 
 def _drop_unlabelled(folder: Path) -> None:
@@ -211,6 +254,40 @@ def _summary(found: Harvest) -> dict[str, Any]:
         "mean_label": sum(known) / len(known) if known else None,
         **_rolled_out(found, said),
     }
+
+
+def _one_sided(rows: Sequence[Judged]) -> dict[str, Any]:
+    """The one value of all labels, the traces that have none and why; nothing if there are labels of both kinds."""
+    known = {value for _, said in rows if said is not None for value in said.values if value is not None}
+    silent = [(t, said) for t, said in rows if said is not None and set(said.values) == {None}]
+    if len(known) != 1 or not silent:
+        return {}
+    reasons = counted((said.failures[0] if said.failures else None, t.problem) for t, said in silent)
+    return {"one_sided": {"value": known.pop(), "unlabelled_traces": len(silent), "because": next(iter(reasons))}}
+
+
+def counted(reasons: Iterable[tuple[str | None, Problem]]) -> dict[str, int]:
+    """How often each was given, the most frequent first.
+
+    A reason that names its problem is counted with those of other problems. Where reasons are alike but for numbers, as the
+    places at which replies broke off are, "…" stands for a number that differs.
+    """
+    told = Counter(_in_general(reason, problem) for reason, problem in reasons)
+    alike: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for reason, count in told.items():
+        alike[_NUMBER.sub(_ANY, reason)][reason] = count
+    return dict(Counter({_common(list(group)): group.total() for group in alike.values()}).most_common())
+
+
+def _in_general(reason: str | None, problem: Problem) -> str:
+    return (reason or "no reason given").replace(f"problem {problem.id!r}", "the problem")
+
+
+def _common(reasons: Sequence[str]) -> str:
+    """The words that all have, and the numbers in which they agree."""
+    numbers = zip(*(_NUMBER.findall(reason) for reason in reasons), strict=True)
+    agreed = iter([each[0] if len(set(each)) == 1 else _ANY for each in numbers])
+    return _NUMBER.sub(lambda _: next(agreed), reasons[0])
 
 
 def _rolled_out(found: Harvest, said: Sequence[Judgement]) -> dict[str, Any]:

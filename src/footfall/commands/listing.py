@@ -12,8 +12,6 @@ from pathlib import Path
 
 from footfall.registry import KINDS, parts
 
-__all__ = ["listed", "main", "recipes"]
-
 _RECIPES = Path(__file__).parent.parent / "recipes"
 _ABOUT = {**KINDS, "recipe": "a published system and its claim: `footfall lab run NAME`"}
 

@@ -18,8 +18,6 @@ from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Trajectory, content_key
 
-__all__ = ["SampleConfig", "main"]
-
 
 @dataclass(frozen=True)
 class SampleConfig:

@@ -20,8 +20,6 @@ from footfall.commands._sources import read_traces
 from footfall.search.aggregate import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
 
-__all__ = ["ScoreConfig", "main"]
-
 
 @dataclass(frozen=True)
 class ScoreConfig:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import UseAppendAction
 
-from footfall.commands._editions import begin_edition, edition_of, end_edition
 from footfall.commands._judges import judge_name, make_judge, offers
 from footfall.commands._options import (
     JudgeOptions,
@@ -19,38 +19,27 @@ from footfall.commands._options import (
     RunOptions,
     SamplingOptions,
     StoreOptions,
+    policy_in_words,
 )
-from footfall.commands._output import NOTHING, emit, facts, spent
+from footfall.commands._output import NOTHING, emit, facts, note, spent
 from footfall.commands._parts import Opener, make_part, separator_of, settings
-from footfall.commands._roles import check_roles, helpers_of, judges_of, with_helper
-from footfall.commands._running import open_run, run_folder
-from footfall.commands._search_report import call_failed, show, summary
+from footfall.commands._running import begin_edition, edition_of, end_edition, open_run, run_folder
+from footfall.commands._search_report import call_failed, explain, show, summary
 from footfall.commands._sources import read_source
 from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
-from footfall.registry import load
+from footfall.registry import declared, load
 from footfall.search.aggregate import Aggregation
 from footfall.search.searcher import Searcher
-from footfall.search.state import Method, draws_independently
+from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of
 from footfall.store import Run
 from footfall.types import Judge, Problem, SearchResult, content_key
-
-__all__ = ["SearchConfig", "main"]
 
 _CACHE_TOKENS = 1 << 16
 """What a judge that can keeps of traces that grow, so that one more step costs one step; --set cache_tokens=0 for none."""
 
 _FOR_SHOW = ("explain",)
 _RESULTS = "results.parquet"
-_VOTES = ("best-of-n", "weighted-vote", "majority")
-"""Methods that choose among whole solutions take the worst step's value for a solution's, unless it is said otherwise."""
-_INSTEAD_OF_N = {
-    "mcts": "paths=N", "rstar": "paths=N", "pats": "widths=[8,4,2]", "hgs-prm": "attempts=N", "self-regulation": "width=N",
-    "speculative-rm": "width=N keep=N", "compute-optimal": "methods='beam-search:n=16,expansions=4;weighted-vote:n=8;'",
-}  # fmt: skip
-"""What says how much, for methods that have no number of candidates."""
-_BLOCK_WRITERS = ("vgs",)
-"""Methods that go on in the middle of a step; from a server they need a text without step ends."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +79,8 @@ class SearchConfig:
     n: int | None = None
     """Candidates a problem, or the width. None: 16 for methods that have one."""
     aggregate: Aggregation | None = None
-    """How a candidate's step values become its score. None: min for best-of-n, weighted-vote and majority, and the
-    method's own for any other."""
+    """How a candidate's step values become its score. None: min for votes over whole solutions (best-of-n, weighted-vote,
+    majority), and the method's own for any other."""
     helper: Annotated[tuple[str, ...], UseAppendAction] = ()
     """A further policy, NAME=POLICY: its role, then a policy as in critic=http,url=http://localhost:8001/v1,mode=chat.
     May be given several times. --set policy=NAME lets the judge ask it."""
@@ -163,8 +152,6 @@ def _any_failed(folder: Path) -> bool:
 
 
 def _explain(config: SearchConfig, problem: str) -> int:
-    from footfall.commands._explain import explain
-
     result = explain(run_folder("search", config, _FOR_SHOW), problem)
     emit(result, config.run.json, lambda console: facts(console, result))
     return 0
@@ -173,22 +160,22 @@ def _explain(config: SearchConfig, problem: str) -> int:
 def _searcher(config: SearchConfig, method: Method, opener: Opener) -> Searcher:
     """The method with everybody whom it asks."""
     policy = opener(config.policy)
-    helpers = helpers_of(config.helper, opener)
+    helpers = _helpers_of(config.helper, opener)
     offered = {
         **offers(config.policy, config.sampling, config.run.seed),
         "policy": policy,
         "cache_tokens": _CACHE_TOKENS,
     }
-    judges, asked = judges_of(config.judge_role, offered, helpers)
+    judges, asked = _judges_of(config.judge_role, offered, helpers)
     judge, asked_too = _judge(config, method, offered, helpers)
-    check_roles(method, helpers, judges, asked | asked_too)
+    _check_roles(method, helpers, judges, asked | asked_too)
     params = config.sampling.params(config.run.seed)
     return Searcher(policy, judge, method, config.budget, params, _separator(config), helpers, judges)
 
 
 def _separator(config: SearchConfig) -> str:
-    blocks = config.method in _BLOCK_WRITERS and config.policy.step_end == "auto" and config.policy.url is not None
-    return "" if blocks else separator_of(config.policy)
+    served = config.policy.step_end == "auto" and config.policy.url is not None
+    return "" if served and declared("searcher", config.method).blocks else separator_of(config.policy)
 
 
 def _names(searcher: Searcher) -> dict[str, Any]:
@@ -228,18 +215,17 @@ def _solved(run: Run, searcher: Searcher, problems: Sequence[Problem], chunk: in
 def _method(config: SearchConfig) -> Method:
     """The method with its settings: --set NAME=VALUE is the method's if it has one of that name, else the judge's."""
     takes = inspect.signature(load("searcher", config.method)).parameters
+    said = declared("searcher", config.method)
     asked = {name: value for name, value in settings(config.judge.set).items() if name in takes}
     if config.n is not None:
-        if "n" not in takes and config.method in _INSTEAD_OF_N:
-            raise ValueError(
-                f"the searcher {config.method!r} takes no --n; its own is --set {_INSTEAD_OF_N[config.method]}"
-            )
+        if "n" not in takes and said.dial:
+            raise ValueError(f"the searcher {config.method!r} takes no --n; its own is --set {said.dial}")
         asked["n"] = config.n
     if config.aggregate is not None:
         if "aggregation" not in takes:
             raise ValueError(f"the searcher {config.method!r} takes no --aggregate: it does not fold step values")
         asked["aggregation"] = config.aggregate
-    offered = {"n": 16, **({"aggregation": "min"} if config.method in _VOTES else {})}
+    offered = {"n": 16, **({} if said.aggregation is None else {"aggregation": said.aggregation})}
     try:
         made: Method = make_part("searcher", config.method, asked, offered)
     except ValueError as error:
@@ -264,8 +250,72 @@ def _judge(
                 f"the searcher {config.method!r} takes no --set {next(iter(own))}=…; it takes: {', '.join(takes)}"
             )
         return None, set()
-    asked, used = with_helper(own, helpers)
+    asked, used = _with_helper(own, helpers)
     return make_judge(judge_name(config.judge), asked, offered), used
+
+
+def _check_roles(method: Method, helpers: Iterable[str], judges: Iterable[str], used: Iterable[str] = ()) -> None:
+    """An error for a role that nobody fills; a note for somebody whom the method does not ask. `used`: by judges."""
+    want, helpers, judges = roles_of(method), set(helpers), set(judges)
+    for role in sorted(want.helpers - helpers):
+        raise ValueError(
+            f"{method.name} asks a policy in the role {role!r}: pass --helper {role}=POLICY, for example "
+            f"--helper {role}=http,url=http://localhost:8001/v1,mode=chat"
+        )
+    for role in sorted(want.judges - judges):
+        raise ValueError(
+            f"{method.name} asks a judge in the role {role!r}: pass --judge-role {role}=JUDGE, a folder or a name"
+        )
+    idle = sorted(helpers - want.helpers - set(used)) + sorted(judges - want.judges)
+    for role in idle:
+        note(f"{method.name} asks nobody in the role {role!r}; which roles it asks is one of its settings (--set)")
+
+
+def _by_role(pairs: Sequence[str], flag: str) -> dict[str, str]:
+    """`NAME=WORDS` pairs by name, each once."""
+    own = OWN_POLICIES if flag == "--helper" else OWN_JUDGES
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, words = pair.partition("=")
+        if not equals or not name or not words:
+            raise ValueError(f"{flag} takes NAME=WHO, not {pair!r}")
+        if name in own or name in found:
+            why = "is the search's own" if name in own else "is named twice"
+            raise ValueError(f"{flag} {pair}: the role {name!r} {why}")
+        found[name] = words
+    return found
+
+
+def _helpers_of(pairs: Sequence[str], opening: Callable[[PolicyOptions], Policy]) -> dict[str, Policy]:
+    """The policies of `--helper NAME=POLICY`, opened."""
+    options = {name: policy_in_words(words) for name, words in _by_role(pairs, "--helper").items()}
+    return {name: opening(each) for name, each in options.items()}
+
+
+def _judges_of(
+    pairs: Sequence[str], offered: Mapping[str, Any], helpers: Mapping[str, Policy]
+) -> tuple[dict[str, Judge], set[str]]:
+    """The judges of `--judge-role NAME=JUDGE,SETTING=VALUE,…`, and which helpers they ask."""
+    judges: dict[str, Judge] = {}
+    used: set[str] = set()
+    for role, words in _by_role(pairs, "--judge-role").items():
+        name, *own = re.split(r",(?=[\w-]+=)", words)
+        asked, helper = _with_helper(settings(own), helpers)
+        used |= helper
+        judges[role] = make_judge(name, asked, offered)
+    return judges, used
+
+
+def _with_helper(asked: Mapping[str, Any], helpers: Mapping[str, Policy]) -> tuple[dict[str, Any], set[str]]:
+    """Settings of a judge in which `policy=NAME` is the helper of that name; and that name."""
+    name = asked.get("policy")
+    if name is None:
+        return dict(asked), set()
+    if name not in helpers:
+        raise ValueError(
+            f"policy={name} of a judge is the name of a helper, and there is none such: pass --helper {name}=POLICY"
+        )
+    return {**asked, "policy": helpers[name]}, {name}
 
 
 def _problem_key(problem: Problem) -> str:

@@ -22,8 +22,6 @@ from footfall.train.config import TrainConfig as Settings
 if TYPE_CHECKING:
     from footfall.train import TrainResult
 
-__all__ = ["TrainConfig", "main"]
-
 
 @dataclass(frozen=True)
 class TrainConfig:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from footfall.drive.requests import ROOT
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, finished, graded, run_plans, ungradable
@@ -52,6 +52,16 @@ class Harvest:
             self.rollouts + other.rollouts,
             self.unfinished + other.unfinished,
         )
+
+
+@runtime_checkable
+class TreeLabeller(Protocol):
+    """Makes judged rows from problems alone, and says what was asked for them and which problems gave none."""
+
+    @property
+    def name(self) -> str: ...
+
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest: ...
 
 
 def charged(rows: Sequence[Judged], cost: Cost) -> list[Judged]:

@@ -11,10 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from footfall.drive.rollouts import unlabelled
+from footfall.drive.stored_policy import StoredPolicy
+from footfall.hashing import vocabulary_fingerprint
 from footfall.judging import Traits
+from footfall.label.counting import CountingPolicy
 from footfall.label.monte_carlo import MonteCarlo
+from footfall.policy.http import HttpPolicy
+from footfall.policy.http_tokens import served_tokenizer
+from footfall.policy.protocol import Policy, SamplingParams
+from footfall.registry import Declared, register
 from footfall.render import Tokenizer
 from footfall.segment.tokens import confidence, confidence_threshold, recut
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
@@ -73,3 +81,39 @@ class AdaptiveStep:
             next(said) if why is None else unlabelled(trace, self.rates.name, why)
             for trace, why in zip(trajectories, refused, strict=True)
         ]
+
+
+@register(
+    "labeller", "adaptivestep", Declared(unmeasured="it cuts traces anew, and the truth is about the steps as given")
+)
+def adaptivestep(
+    policy: Policy,
+    rollouts: int = 8,
+    estimate: Literal["soft", "hard"] = "hard",
+    share: float = 0.02,
+    until: Literal["all", "first-error"] = "all",
+    params: SamplingParams = SamplingParams(),
+) -> AdaptiveStep:
+    """Traces cut anew where their writer was unsure, and Monte Carlo labels of those steps (AdaptiveStep)."""
+    writer = getattr(policy, "inner", policy)
+    if isinstance(writer, HttpPolicy):
+        completer, tokenizer = policy, served_tokenizer("adaptivestep", writer)
+    elif isinstance(writer, CountingPolicy) and hasattr(writer, "tokenizer"):
+        completer, tokenizer = policy, writer.tokenizer
+    else:
+        completer, tokenizer = _from_ids(policy, writer)
+    rates = MonteCarlo(completer, rollouts, estimate, until, params=params)
+    return AdaptiveStep(rates, tokenizer, vocabulary_fingerprint(tokenizer), share)
+
+
+def _from_ids(policy: Policy, writer: Policy) -> tuple[Policy, Tokenizer]:
+    """The policy, a model in this process, as one that goes on in the middle of a line."""
+    from footfall.policy.torch_policy import AnyCut, TorchPolicy
+
+    if not isinstance(writer, TorchPolicy):
+        raise ValueError(
+            "adaptivestep goes on in the middle of a line, from token ids: it needs a model in this process as --policy "
+            "(embedded, a folder or a hub id) or a server with --tokenizer, the one that wrote the traces"
+        )
+    completer = AnyCut(writer)
+    return (policy.around(completer, ":any-cut") if isinstance(policy, StoredPolicy) else completer), writer.tokenizer

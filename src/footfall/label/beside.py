@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from footfall.label.consensus import judge_by_name
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Judge, Judgement, Trajectory
 
 
@@ -42,7 +42,14 @@ class Beside:
         return replace(one, judge=self.name, aspects=aspects, cost=one.cost + two.cost)
 
 
-@register("labeller", "beside")
+@register(
+    "labeller",
+    "beside",
+    Declared(
+        unmeasured="its values are those of another row, with a second judge as an aspect",
+        systems={"birm": {"judges": "monte-carlo,critic", "aspect": "reward"}},
+    ),
+)
 def beside(
     policy: Policy,
     judges: str = "monte-carlo,critic",

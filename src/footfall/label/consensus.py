@@ -27,7 +27,8 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import load, register
+from footfall.registry import Declared, load, register
+from footfall.study_rows import label_row
 from footfall.types import AFTER_ERROR, Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 
@@ -289,7 +290,20 @@ def _reason(judgement: Judgement, step: int) -> str:
     return judgement.failure(step) or "no reason given"
 
 
-@register("labeller", "consensus")
+def _study(setting: Any, budget: float) -> Consensus:
+    """Monte Carlo, and a critic that is wrong on a tenth of the steps."""
+    rates = setting.labeller("monte-carlo", rollouts=int(budget), estimate="hard")
+    return Consensus((rates, setting.critic(0.1)), "first-error")
+
+
+@register(
+    "labeller",
+    "consensus",
+    Declared(
+        study=(label_row(110, make=_study, kind="stand-in"),),
+        systems={"consensus-filter": {"judges": "monte-carlo,critic", "rule": "first-error"}},
+    ),
+)
 def consensus(
     policy: Policy,
     judges: str = "monte-carlo,critic",

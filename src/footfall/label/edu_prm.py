@@ -12,16 +12,24 @@ distributions are read from finished texts in a pass of its own, whose tokens ar
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from footfall.answers import grade
 from footfall.drive.rollouts import ungradable
-from footfall.drive.trees import GrowingTree, leaf_rows, score_nodes, tree_of
-from footfall.policy.protocol import Completion, SamplingParams
+from footfall.drive.trees import GrowingTree, Harvest, charged, leaf_rows, score_nodes, tree_of
+from footfall.label.counting import CountingPolicy
+from footfall.policy.http import HttpPolicy
+from footfall.policy.http_tokens import HttpTokens, served_tokenizer
+from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.registry import Declared, register
 from footfall.segment.tokens import is_symbol
+from footfall.simulate.word_writer import WordWriter
+from footfall.study_rows import NEVER, StudyRow, label_row
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
 
 if TYPE_CHECKING:
@@ -269,3 +277,124 @@ def score_fragments(tree: Tree) -> Tree:
     """
     score_nodes(tree)
     return tree
+
+
+@dataclass(frozen=True)
+class EntropyHarvest:
+    """Rows of the trees. What is written goes through no store, which would not keep what the writer thought."""
+
+    trees: EntropyTrees
+
+    @property
+    def name(self) -> str:
+        return self.trees.name
+
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
+        """A row a solution."""
+        found = Harvest()
+        for each in replace(self.trees, separator=separator or "\n").grow(problems):
+            found += _of_tree(each.tree, each.rows(self.name), each.cost)
+        return found
+
+
+@dataclass(frozen=True)
+class ServedHarvest:
+    """The same over a server, which counts by itself what it is asked; a problem of which a request failed has no tree."""
+
+    trees: EntropyTrees
+    policy: HttpPolicy
+
+    @property
+    def name(self) -> str:
+        return self.trees.name
+
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
+        """A row a solution."""
+        writer = HttpTokens(self.policy, separator or "\n")
+        found = Harvest()
+        for each in replace(self.trees, policy=writer).grow(problems):
+            cost, reason = writer.spent(each.tree.problem), writer.failure(each.tree.problem)
+            if reason is None:
+                found += _of_tree(each.tree, each.rows(self.name), cost)
+            else:
+                found += Harvest(cost=cost, barren=((each.tree.problem, reason),))
+        return found
+
+
+def _of_tree(tree: Tree, rows: Sequence[Judged], cost: Cost) -> Harvest:
+    """The rows of one tree; its leaves count as rollouts."""
+    barren = () if rows else ((tree.problem, ungradable(tree.problem) or "no solution was written"),)
+    leaves = [tree.nodes[leaf] for leaf in tree.leaves()]
+    return Harvest(charged(rows, cost), cost, barren, len(leaves), sum("cut" in leaf.meta for leaf in leaves))
+
+
+@dataclass(frozen=True)
+class WholeTraces:
+    """The trees' solutions in lines with a label each, as studies measure them."""
+
+    trees: EntropyTrees
+
+    @property
+    def name(self) -> str:
+        return self.trees.name
+
+    def grow(self, problems: Sequence[Problem], separator: str) -> list[Grown]:
+        return replace(self.trees, separator=separator).grow(problems)
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
+        rows = [row for each in self.grow(problems, separator) for row in each.rows(self.name)]
+        return [by_lines(row, self.trees.writer.in_lines(row.trajectory)) for row in rows]
+
+
+def by_lines(row: Judged, lines: Trajectory) -> Judged:
+    """The same text in lines: nothing branches within a fragment, so a line has the value of the fragment it ends in."""
+    trajectory, said = row
+    assert said is not None
+    ends = list(accumulate(len(step.token_ids or ()) for step in trajectory.steps))
+    closed = accumulate(len(step.token_ids or ()) for step in lines.steps)
+    values = tuple(said.values[bisect_left(ends, end)] for end in closed)
+    return Judged(lines, replace(said, values=values, failures=()).check(lines))
+
+
+def whole_traces(threshold: float = 1.0) -> Callable[[Any, float], WholeTraces]:
+    """Of a study: so many solutions each by its scripted writer, word by word, branching above `threshold` nats."""
+
+    def make(setting: Any, budget: float) -> WholeTraces:
+        writer = WordWriter(setting.scripted)
+        return WholeTraces(EntropyTrees(writer, int(budget), threshold, setting.params.max_tokens))
+
+    return make
+
+
+def _row(place: int, name: str, threshold: float) -> StudyRow:
+    return label_row(
+        place, name, "solutions", make=whole_traces(threshold), threshold=NEVER, kind="own traces", value="values",
+        worlds=("arithmetic", "logic", "algebra"),  # their lines are their words; a line of code has its indentation too
+    )  # fmt: skip
+
+
+@register(
+    "tree-labeller",
+    "edu-prm",
+    # A slip is worth some tenths of a nat to the studies' writers, the wording of a line one or two.
+    Declared(study=(_row(170, "edu-prm-tree", 1.0), _row(171, "edu-prm-tree-0.2", 0.2)), stored=False),
+)
+def edu_prm_trees(
+    policy: Policy, trees: int, threshold: float = 1.0, max_tokens: int = 512
+) -> EntropyHarvest | ServedHarvest:
+    """A row a solution of up to so many that branch where the writer is unsure, valued at each fragment's end (EDU-PRM)."""
+    writer = getattr(policy, "inner", policy)
+    if isinstance(writer, HttpPolicy):
+        served_tokenizer("edu-prm", writer)
+    if isinstance(policy, CountingPolicy) and (writer is policy or isinstance(writer, HttpPolicy)):
+        return EntropyHarvest(EntropyTrees(policy, trees, threshold, max_tokens))
+    if isinstance(policy, HttpPolicy):
+        return ServedHarvest(EntropyTrees(HttpTokens(policy), trees, threshold, max_tokens), policy)
+    from footfall.policy.torch_policy import TorchPolicy
+
+    if not isinstance(policy, TorchPolicy):
+        raise ValueError(
+            "edu-prm reads the distribution before every token: it needs a model in this process as --policy (embedded, a "
+            "folder or a hub id), or a server with --tokenizer"
+        )
+    return EntropyHarvest(EntropyTrees(policy, trees, threshold, max_tokens))

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import label_row
 from footfall.types import Judge, Judgement, Trajectory
 
 _TINY = 1e-9
@@ -68,7 +69,12 @@ class EntropyRegularised:
         return replace(judgement, values=values, judge=self.name, aspects=aspects)
 
 
-@register("labeller", "er-prm")
+def _study(setting: Any, budget: float) -> EntropyRegularised:
+    """Over Monte Carlo labels that the study has already."""
+    return EntropyRegularised(setting.labeller("monte-carlo", rollouts=int(budget)))
+
+
+@register("labeller", "er-prm", Declared(study=(label_row(30, make=_study, value="values"),), smoke={"rollouts": 2}))
 def er_prm(
     policy: Policy,
     rollouts: int = 16,

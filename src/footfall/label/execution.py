@@ -32,7 +32,8 @@ from typing import Literal, NamedTuple
 
 from footfall.drive.rollouts import unlabelled
 from footfall.label.mutation import Variant, VariantKind, normal, variants
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import StudyRow
 from footfall.tools import Sandbox
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import CodeWorld
@@ -208,7 +209,15 @@ def _sample(
     return Sample(Judged(trajectory, said), kind, at, report)
 
 
-@register("labeller", "execution")
+@register(
+    "labeller",
+    "execution",
+    Declared(
+        study=(StudyRow(fixed={"run": "world"}, kind="reference", worlds=("code",), place=190),),
+        systems={"prlcoder": {}},
+        smoke={"run": "world"},
+    ),
+)
 def execution(run: Literal["sandbox", "world"] = "sandbox", allow_unsandboxed: bool = False) -> Execution:
     """Run each program with the reference's lines after the step (PRLCoder); needs meta with program and tests."""
     return Execution(Sandbox(allow_unsandboxed=allow_unsandboxed), run)

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from footfall.formal import verdicts
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.simulate.noisy import chance
+from footfall.study_rows import StudyRow
 from footfall.tools import Sandbox
 from footfall.types import Judged, Judgement, Reason, Trajectory, Unjudged, failures_of
 
@@ -84,7 +85,14 @@ def _masked(i: int, row: Judged, kept: set[tuple[int, int]]) -> Judged:
     return Judged(row.trajectory, replace(judgement, values=values, failures=why))
 
 
-@register("labeller", "formal")
+@register(
+    "labeller",
+    "formal",
+    Declared(
+        study=(StudyRow(kind="reference", worlds=("arithmetic", "logic", "algebra", "code"), place=180),),
+        systems={"fover": {}},
+    ),
+)
 def formal() -> Formal:
     """Z3 on deductions, computer algebra on equations, execution on code (FoVer)."""
     return Formal()

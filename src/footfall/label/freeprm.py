@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from footfall.answers import grade
 from footfall.drive.rollouts import unlabelled
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 
@@ -35,7 +36,7 @@ class OutcomeLabels:
         return Judgement(trace.id, (float(trace.correct),) * n, self.name, aspects={"pseudo": pseudo})
 
 
-@register("labeller", "freeprm")
+@register("labeller", "freeprm", Declared(study=(StudyRow(place=90),)))
 def freeprm() -> OutcomeLabels:
     """Every step has the outcome of its trace (FreePRM's pseudo labels)."""
     return OutcomeLabels()

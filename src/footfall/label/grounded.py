@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from footfall.drive.rollouts import (
     Estimate,
@@ -54,8 +54,9 @@ from footfall.drive.rollouts import (
 from footfall.drive.trees import Harvest, RolledOutTree, top_of
 from footfall.label.formal import Formal
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.simulate.noisy import chance
+from footfall.study_rows import label_row
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Reason, Trajectory, Tree, Unjudged, failures_of
 
 
@@ -183,7 +184,20 @@ def signs(values: Sequence[float | None]) -> list[float]:
     return [0.0 if value is None else 1.0 if value >= 0.5 else -1.0 for value in values]
 
 
-@register("labeller", "grounded")
+def _study(setting: Any, budget: float) -> Grounded:
+    return Grounded(setting.policy, setting.tool(), rollouts=int(budget), params=setting.params)
+
+
+@register(
+    "labeller",
+    "grounded",
+    Declared(
+        # The tool reads every rollout: more of them would take longer than all other methods together.
+        study=(label_row(130, budgets=(1.0, 2.0, 3.0, 4.0), make=_study, kind="stand-in"),),
+        systems={"grounded-prm": {}},
+        smoke={"rollouts": 2},
+    ),
+)
 def grounded(
     policy: Policy, rollouts: int = 8, clean: bool = True, params: SamplingParams = SamplingParams()
 ) -> Grounded:
@@ -362,3 +376,30 @@ class GroundedTrees:
             rationales=tuple(rationale(text, said, label) for label, (said, text) in zip(labels, told, strict=True)),
         )
         return Judged(trajectory, judgement.check(trajectory))
+
+
+def _study_trees(setting: Any, budget: float) -> GroundedTrees:
+    return GroundedTrees(setting.policy, setting.tool(), rounds=int(budget), params=setting.params)
+
+
+@register(
+    "tree-labeller",
+    "grounded",
+    Declared(
+        study=(label_row(140, "grounded-tree", "rounds", (1.0, 2.0, 4.0, 8.0), make=_study_trees, kind="own traces"),),
+        systems={"grounded-prm": {}},
+    ),
+)
+def grounded_trees(
+    policy: Policy,
+    trees: int,
+    children: int = 3,
+    depth: int = 9,
+    wanted: int = 3,
+    select: Literal["uct", "random"] = "uct",
+    params: SamplingParams = SamplingParams(),
+) -> GroundedTrees:
+    """A row a clean path of so many rounds of simulations whose steps a tool verifies, with rationales (GroundedPRM)."""
+    return GroundedTrees(
+        policy, rounds=trees, children=children, depth=depth, wanted=wanted, select=select, params=params
+    )

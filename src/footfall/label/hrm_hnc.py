@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from footfall.answers import grade
-from footfall.drive.rollouts import ungradable
-from footfall.drive.trees import ELSEWHERE, score_nodes, silence_of, top_of
+from footfall.drive.rollouts import drawn, ungradable
+from footfall.drive.trees import ELSEWHERE, Harvest, charged, leaf_rows, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged
+from footfall.registry import Declared, register
+from footfall.study_rows import NEVER, label_row
+from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged, content_key
 
 
 @dataclass
@@ -230,3 +233,78 @@ def balanced_nodes(tree: Tree, generator: np.random.Generator, few: int = 5, sha
             size = min(few, len(members)) if len(groups) == 1 else max(smallest, int(share * len(members)))
             chosen += (int(i) for i in generator.choice(members, size=size, replace=False))
     return sorted(chosen)
+
+
+@dataclass(frozen=True)
+class HierarchicalTrees(FullTrees):
+    """HRM's full trees together with their compressed copies; a problem's copy does not depend on the others."""
+
+    share: float = 0.5
+
+    @property
+    def name(self) -> str:
+        size = f"branch={self.branch},depth={self.depth},share={self.share:g}"
+        return f"hrm-hnc({self.policy.name},{size},{drawn(self.params)})"
+
+    def harvest(self, problems: Sequence[Problem], separator: str) -> Harvest:
+        """Rows of single steps and of merged pairs."""
+        grown = self.grow(problems, separator)
+        both = [each for tree in grown.trees for each in (tree, self._compressed(tree))]
+        rows = charged(tree_samples(both, self.name, silent=True), grown.cost)
+        barren = tuple((problems[t], reason) for t, reason in grown.silences.items())
+        return Harvest(rows, grown.cost, barren, grown.written, grown.unfinished)
+
+    def _compressed(self, tree: Tree) -> Tree:
+        own = int(content_key("hrm-hnc", tree.problem.id)[:12], 16)
+        return compress(tree, np.random.default_rng([self.params.seed, own]), self.share)
+
+
+@dataclass(frozen=True)
+class WholeTraces:
+    """The trees' leaves as whole traces, as studies measure them: without merged pairs, for the truth is about single steps."""
+
+    trees: FullTrees
+
+    @property
+    def name(self) -> str:
+        size = f"branch={self.trees.branch},depth={self.trees.depth}"
+        return f"hrm-tree({self.trees.policy.name},{size},{drawn(self.trees.params)})"
+
+    def grow(self, problems: Sequence[Problem], separator: str) -> list[Expansion]:
+        return [self.trees.grow(problems, separator)]
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
+        trees = [tree for each in self.grow(problems, separator) for tree in each.trees]
+        rows = [row for tree in trees for row in leaf_rows(tree, self.name)]
+        # Siblings may have one text: an answer has one wording.
+        return list({(row.trajectory.key, row.judgement and row.judgement.values): row for row in rows}.values())
+
+
+def _study_trees(setting: Any, budget: float) -> WholeTraces:
+    return WholeTraces(FullTrees(setting.policy, branch=2, depth=int(budget), params=setting.params))
+
+
+@register(
+    "tree-labeller",
+    "hrm-hnc",
+    Declared(
+        study=(
+            # The paper's five steps after each would be thousands of traces a problem; its depth is 5, where many are open.
+            label_row(
+                160, "hrm-tree", "depth", (5.0, 6.0, 7.0, 8.0), make=_study_trees, threshold=NEVER, kind="own traces",
+                value="values",
+            ),
+        )
+    ),
+)  # fmt: skip
+def hrm_hnc_trees(
+    policy: Policy,
+    trees: int,
+    depth: int = 5,
+    share: float = 0.5,
+    params: SamplingParams = SamplingParams(temperature=0.1),
+) -> HierarchicalTrees:
+    """A row a step and a row a pair of steps of trees with so many steps after every node, some nodes merged (HRM, HNC)."""
+    if trees < 1 or depth < 1 or not 0 <= share <= 1:
+        raise ValueError("hrm-hnc needs --trees and depth of 1 at least, and a share from 0 to 1")
+    return HierarchicalTrees(policy, trees, depth, params, share)

@@ -29,7 +29,8 @@ from footfall.drive.rollouts import (
     run_plans,
 )
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import ROLLOUTS, label_row
 from footfall.types import AFTER_ERROR, Judgement, Trajectory, Unjudged, failures_of
 
 _Z95 = 1.959963984540054
@@ -138,7 +139,25 @@ def _completed(trace: Trajectory) -> int:
     return len(trace.steps) - finished(trace)
 
 
-@register("labeller", "monte-carlo")
+@register(
+    "labeller",
+    "monte-carlo",
+    Declared(
+        study=(
+            label_row(10, value="values"),
+            label_row(11, "monte-carlo-hard", fixed={"estimate": "hard"}),
+            label_row(
+                12, "monte-carlo-adaptive", "half width", (0.3, 0.25, 0.2, 0.17), value="values",
+                settings=lambda width: {"rollouts": int(ROLLOUTS[-1]), "half_width": width},
+            ),
+        ),
+        systems={
+            "math-shepherd": {"rollouts": 8, "estimate": "hard"},
+            "multilingual-prm": {"rollouts": 8, "estimate": "hard"},
+        },
+        smoke={"rollouts": 2},
+    ),
+)  # fmt: skip
 def monte_carlo(
     policy: Policy,
     rollouts: int = 8,

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 from footfall.drive.rollouts import (
     Done,
@@ -40,9 +40,10 @@ from footfall.drive.rollouts import (
     run_plans,
     ungradable,
 )
-from footfall.drive.trees import Harvest, RolledOutTree, node_rows, note_value, top_of
+from footfall.drive.trees import Harvest, RolledOutTree, leaf_rows, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import NEVER, label_row
 from footfall.types import (
     AFTER_ERROR,
     Cost,
@@ -168,7 +169,18 @@ class BinarySearch:
         return (0.0, None) if k == found.recoverable else (None, AFTER_ERROR)
 
 
-@register("labeller", "omegaprm")
+@register(
+    "labeller",
+    "omegaprm",
+    Declared(
+        study=(
+            label_row(20),
+            # With fewer rollouts than 5 it is the same as above.
+            label_row(21, "omegaprm-lost", budgets=(5.0, 8.0, 16.0, 32.0), fixed={"lost": 0.2}),
+        ),
+        smoke={"rollouts": 2},
+    ),
+)
 def omegaprm(
     policy: Policy,
     rollouts: int = 8,
@@ -359,3 +371,60 @@ class OmegaPRM:
         if self.leaves and right is not None:
             leaf = growth.path(node, right.completion.steps)[-1]
             growth.tree.update(leaf, terminal=True, value=1.0)
+
+
+@dataclass(frozen=True)
+class WholeTraces:
+    """The trees' leaves as whole traces with a label at each step, as studies measure them."""
+
+    trees: OmegaPRM
+
+    @property
+    def name(self) -> str:
+        return self.trees.name
+
+    def grow(self, problems: Sequence[Problem], separator: str) -> list[Grown]:
+        return self.trees.grow(problems, separator)
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
+        grown = self.grow(problems, separator)
+        return [by_segments(row) for each in grown for row in leaf_rows(each.tree, self.name)]
+
+
+def by_segments(row: Judged) -> Judged:
+    """Each step with the value of its segment, which the next probed prefix ends; the aspect `mc` has the probed ones alone."""
+    trajectory, said = row
+    assert said is not None
+    values, following = [], None
+    for value in reversed(said.values):
+        following = following if value is None else value
+        values.append(following)
+    filled = tuple(reversed(values))
+    failures = tuple(why if value is None else None for value, why in zip(filled, said.failures, strict=False))
+    told = failures_of(failures)
+    return Judged(
+        trajectory, replace(said, values=filled, aspects={"mc": said.values}, failures=told).check(trajectory)
+    )
+
+
+def _study_trees(setting: Any, budget: float) -> WholeTraces:
+    return WholeTraces(OmegaPRM(setting.policy, searches=int(budget), params=setting.params))
+
+
+@register(
+    "tree-labeller",
+    "omegaprm",
+    Declared(
+        study=(
+            label_row(
+                150, "omegaprm-tree", "searches", (2.0, 4.0, 8.0, 16.0), make=_study_trees, threshold=NEVER,
+                kind="own traces", value="mc",
+            ),
+        )
+    ),
+)  # fmt: skip
+def omegaprm_trees(
+    policy: Policy, trees: int, rollouts: int = 8, params: SamplingParams = SamplingParams()
+) -> OmegaPRM:
+    """Rows of the nodes that at most so many binary searches a problem probe (OmegaPRM's tree search)."""
+    return OmegaPRM(policy, rollouts, trees, params=params)

@@ -22,7 +22,8 @@ import numpy as np
 
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import label_row
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 
@@ -186,7 +187,15 @@ def _before(reason: Unjudged | None) -> Unjudged:
     return Unjudged(kind, f"the prefix before has no value: {reason}")
 
 
-@register("labeller", "pav")
+@register(
+    "labeller",
+    "pav",
+    Declared(
+        # As relative progress allows: a step may lose a fifth of the chance of success.
+        study=(label_row(40, threshold=-0.2, value="policy", probability=False),),
+        smoke={"rollouts": 2},
+    ),
+)
 def pav(
     policy: Policy,
     prover: Policy | None = None,

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import VOTES, StudyRow, label_row
 from footfall.types import (
     AFTER_ERROR,
     Cost,
@@ -328,7 +329,58 @@ def read_first_error(text: str, steps: int) -> tuple[int, ...] | str:
     return index if isinstance(index, str) else tuple(int(index < 0 or k < index) for k in range(steps))
 
 
-@register("labeller", "prompted")
+@dataclass(frozen=True)
+class Critiqued:
+    """`prompted` in a study: its model is a scripted critic that knows the traces it is asked about."""
+
+    setting: Any
+    how: Mapping[str, Any]
+    """Arguments of `prompted`."""
+
+    @property
+    def name(self) -> str:
+        return self._over(()).name
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return self._over(trajectories).judge(trajectories)
+
+    def _over(self, traces: Sequence[Trajectory]) -> PromptedJudge:
+        return prompted(self.setting.critic_model(traces), seed=self.setting.params.seed, **self.how)
+
+
+def asked(**how: Any) -> Callable[[Any, float], Critiqued]:
+    """A prompted judge whose dial is how often each question is asked."""
+    return lambda setting, budget: Critiqued(setting, {"n": int(budget), **how})
+
+
+def in_turn(**how: Any) -> Callable[[Any, float], Critiqued]:
+    """A prompted judge whose dial is how many of the prompts it uses."""
+    return lambda setting, budget: Critiqued(setting, {"prompts": ",".join(list(PROMPTS)[: int(budget)]), **how})
+
+
+def _row(place: int, name: str, dial: str, make: Callable[[Any, float], Critiqued]) -> StudyRow:
+    budgets = VOTES if dial == "samples" else tuple(map(float, range(1, len(PROMPTS) + 1)))
+    return label_row(place, name, dial, budgets, make=make, kind="stand-in")
+
+
+@register(
+    "labeller",
+    "prompted",
+    Declared(
+        study=(
+            _row(120, "", "samples", asked(reference=False)),
+            _row(121, "prompted-step", "samples", asked(form="step", reference=False)),
+            _row(122, "prompted-meta", "samples", asked(meta=True, reference=False)),
+            _row(123, "prompted-reverse", "samples", asked()),
+            _row(124, "prompted-ensemble", "prompts", in_turn(reference=False)),
+            _row(125, "aurora", "prompts", in_turn()),
+        ),
+        systems={
+            "aurora": {"prompts": "all", "reference": True, "cut": True},
+            "versaprm": {"form": "first-error", "reference": True, "cut": True},
+        },
+    ),
+)
 def prompted(
     policy: Policy,
     form: Form = "trace",

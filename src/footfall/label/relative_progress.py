@@ -17,7 +17,8 @@ from typing import Literal
 
 from footfall.drive.rollouts import Done, Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import label_row
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 
 
@@ -127,7 +128,14 @@ class RelativeProgress:
         return [*said, *[None] * lacking], [*[None] * len(said), *[reason] * lacking]
 
 
-@register("labeller", "relative-progress")
+@register(
+    "labeller",
+    "relative-progress",
+    Declared(
+        study=(label_row(50, value="success_rate", settings=lambda n: {"rollouts": int(n), "pass_rollouts": int(n)}),),
+        smoke={"rollouts": 2, "pass_rollouts": 2},
+    ),
+)
 def relative_progress(
     policy: Policy,
     rollouts: int | None = None,

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from footfall.drive.rollouts import Done, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import ROLLOUTS, label_row
 from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key
 
 
@@ -138,7 +139,19 @@ class SelfDenoising:
         return Judgement(trace.id, values, self.name, None, aspects, failures=failures, cost=done.cost).check(trace)
 
 
-@register("labeller", "scan")
+@register(
+    "labeller",
+    "scan",
+    Declared(
+        study=(
+            label_row(
+                60, budgets=ROLLOUTS[:4], value="success_rate",
+                settings=lambda n: {"rollouts": int(n), "responses": 4 * int(n)},
+            ),
+        ),
+        smoke={"rollouts": 2, "responses": 2},
+    ),
+)  # fmt: skip
 def scan(
     policy: Policy,
     rollouts: int = 8,

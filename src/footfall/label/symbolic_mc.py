@@ -20,7 +20,8 @@ from typing import Literal
 
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import label_row
 from footfall.types import Judged
 
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]")
@@ -66,7 +67,14 @@ def fit_for_sft(row: Judged, above: float = 0.5) -> bool:
     return all(value is not None and value > above for value in row.judgement.values)
 
 
-@register("labeller", "symbolic-mc")
+@register(
+    "labeller",
+    "symbolic-mc",
+    Declared(
+        study=(label_row(70, budgets=(2.0, 5.0, 8.0, 16.0, 32.0), value="values", worlds=("logic",)),),
+        smoke={"rollouts": 2},
+    ),
+)
 def symbolic_mc(
     policy: Policy,
     rollouts: int = 5,

@@ -24,7 +24,8 @@ from footfall.drive.rollouts import Done, Plan, Probe, Rollout, RolloutCache, dr
 from footfall.judging import Traits
 from footfall.label.omegaprm import bisect
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import label_row
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 Measure = Literal["entropy", "log-sum"]
@@ -238,7 +239,20 @@ class Uncertain:
         return Judgement(trace.id, values, self.name, aspects={"probes": (float(probes),) * n}, cost=done.cost)
 
 
-@register("labeller", "unprm")
+@register(
+    "labeller",
+    "unprm",
+    Declared(
+        study=(
+            # The paper has 72 draws and asks for 10 right ones.
+            label_row(
+                80, "", "draws", (8.0, 16.0, 32.0, 72.0), logprobs=True,
+                settings=lambda draws: {"draws": int(draws), "enough": max(1, int(draws) * 10 // 72)},
+            ),
+        ),
+        smoke={"draws": 12, "enough": 4},
+    ),
+)  # fmt: skip
 def unprm(
     policy: Policy,
     order: Order = "delta",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from footfall.metrics.cases import Case
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Judgement, Step, Trajectory, content_key
 
 
@@ -24,19 +24,19 @@ class Constant:
         return [Judgement(t.id, (self.value,) * len(t.steps), self.name) for t in trajectories]
 
 
-@register("labeller", "always-right")
+@register("labeller", "always-right", Declared(control=True))
 def always_right() -> Constant:
     """Sanity judge: every step is right (1.0)."""
     return Constant("always-right", 1.0)
 
 
-@register("labeller", "always-wrong")
+@register("labeller", "always-wrong", Declared(control=True))
 def always_wrong() -> Constant:
     """Sanity judge: every step is wrong (0.0)."""
     return Constant("always-wrong", 0.0)
 
 
-@register("labeller", "random")
+@register("labeller", "random", Declared(control=True))
 @dataclass(frozen=True, slots=True)
 class RandomJudge:
     """Sanity judge: uniform values in [0, 1); the same seed and trajectory give the same ones."""
@@ -55,7 +55,7 @@ class RandomJudge:
         return tuple(rng.random(len(trajectory.steps)).tolist())
 
 
-@register("labeller", "length")
+@register("labeller", "length", Declared(control=True))
 @dataclass(frozen=True, slots=True)
 class LengthJudge:
     """Sanity judge: a step is as good as it is short, scale / (scale + characters)."""

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from footfall.policy.torch_policy import TorchPolicy
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.render import Template
 
 EMBEDDED = Path(__file__).parent.parent / "models" / "embedded"
@@ -20,7 +20,7 @@ SMOLLM2_END = "<|im_end|>"
 """Ends a turn of SmolLM2; its GGUF file names another token."""
 
 
-@register("policy", "embedded")
+@register("policy", "embedded", Declared(separator="\n"))
 def embedded(device: str | None = None, rows: int | None = None) -> TorchPolicy:
     """The tiny Llama that ships with the package and writes arithmetic traces."""
     return TorchPolicy.load(EMBEDDED, device or "cpu", label="embedded", rows=rows)

@@ -87,6 +87,16 @@ def least_entropy(logprobs: Sequence[float]) -> float:
     return entropy_of([*listed, 1.0 - sum(listed)])
 
 
+def served_tokenizer(method: str, policy: HttpPolicy) -> Tokenizer:
+    """The tokenizer of a server's model, for a method that goes on from ids; an error says which flag names it."""
+    if policy.tokenizer is None:
+        raise ValueError(
+            f"{method} goes on in the middle of a line, from token ids: over a server it needs --tokenizer FOLDER, that of the "
+            "server's model, in completions mode"
+        )
+    return policy.tokenizer
+
+
 class HttpTokens:
     """Writes greedily, and keeps books by problem: what was spent on each, and why a problem's text could not be written."""
 

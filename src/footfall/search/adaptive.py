@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.beam import best_indices
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 _EDGE = 1e-4
 
@@ -54,7 +55,7 @@ def low(state: SearchState, node: int, aspect: str) -> float | None:
     return column[-1] if column else None
 
 
-@register("searcher", "adaptive-best-of-n")
+@register("searcher", "adaptive-best-of-n", Declared(study=(search_row(10, pilot=4),), smoke={"n": 4, "pilot": 2}))
 @dataclass(frozen=True)
 class AdaptiveBestOf:
     """Best-of-N with N from the problem's estimated chance of success, at most n (IAS).
@@ -115,7 +116,7 @@ def _finished(state: SearchState, nodes: Sequence[int]) -> Requests[list[int]]:
     return [node for children in found for node in children]
 
 
-@register("searcher", "adaptive-beam")
+@register("searcher", "adaptive-beam", Declared(study=(search_row(13, expansions=4),), smoke={"n": 4, "expansions": 2}))
 @dataclass(frozen=True)
 class AdaptiveBeam:
     """Beam search that keeps fewer beams, or expands them less, where success is likely (IAS-of-K, IAS-of-M).

@@ -12,13 +12,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 
-@register("searcher", "beam-search")
+@register(
+    "searcher",
+    "beam-search",
+    Declared(
+        study=(
+            search_row(11, expansions=4),
+            search_row(12, "beam-lookahead", expansions=4, lookahead=1),
+        ),
+        smoke={"n": 4, "expansions": 2},
+    ),
+)
 @dataclass(frozen=True)
 class BeamSearch:
     """Beam search: after each step the judge keeps the best n / expansions of n partial solutions.

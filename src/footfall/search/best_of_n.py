@@ -14,11 +14,12 @@ from typing import ClassVar
 from footfall.drive.budget import Budget
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.searcher import Searcher
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 from footfall.types import Judge, Problem, SearchResult
 
 
@@ -85,19 +86,23 @@ class BestOfN:
         return self.searcher.solve(problems)
 
 
-@register("searcher", "best-of-n")
+@register("searcher", "best-of-n", Declared(study=(search_row(4),), aggregation="min", smoke={"n": 4}))
 def best_of_n(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Best-of-N: the sample that the judge scores highest."""
     return BestOf(n, "best", aggregation)
 
 
-@register("searcher", "weighted-vote")
+@register("searcher", "weighted-vote", Declared(study=(search_row(5),), aggregation="min", smoke={"n": 4}))
 def weighted_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Weighted vote: the answer whose samples have the largest sum of scores."""
     return BestOf(n, "weighted", aggregation)
 
 
-@register("searcher", "majority")
+@register(
+    "searcher",
+    "majority",
+    Declared(study=(search_row(0, "single", budgets=(1,)), search_row(1)), aggregation="min", smoke={"n": 4}),
+)
 def majority_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Majority vote (self-consistency): the most frequent answer; a judge is not asked."""
     return BestOf(n, "majority", aggregation)

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from footfall.drive.requests import BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation, aggregate
 from footfall.search.beam import keep_best, rounds, spread
-from footfall.search.state import Course, Requests, SearchState, described
+from footfall.search.state import Course, Requests, Roles, SearchState, described
 from footfall.search.votes import check_rule
+from footfall.study_rows import search_row
 
 
 def both_ways(
@@ -36,7 +37,11 @@ def both_ways(
     return None if ahead is None or behind is None else ahead + beta * behind
 
 
-@register("searcher", "birm")
+@register(
+    "searcher",
+    "birm",
+    Declared(study=(search_row(16, settings=lambda n: {"n": n, "beams": n // 4}),), smoke={"n": 4, "beams": 2}),
+)
 @dataclass(frozen=True)
 class BiRM:
     """Bi-directional beam search: keeps the best beams by value ahead plus beta times the reward of the steps behind.
@@ -61,6 +66,10 @@ class BiRM:
     @property
     def name(self) -> str:
         return described("birm", self)
+
+    @property
+    def roles(self) -> Roles:
+        return Roles(judges=frozenset({self.reward}))
 
     @property
     def judged(self) -> bool:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import load, register
+from footfall.registry import Declared, load, register
 from footfall.search.aggregate import Aggregation
-from footfall.search.state import Choice, Course, Method, SearchState, described
+from footfall.search.state import Choice, Course, Method, Roles, SearchState, described, roles_of
 from footfall.search.votes import Rule, check_rule, majority
+from footfall.study_rows import search_row
 
 
 def method_of(text: str) -> Method:
@@ -45,7 +46,19 @@ def _value(text: str) -> Any:
         return text
 
 
-@register("searcher", "compute-optimal")
+@register(
+    "searcher",
+    "compute-optimal",
+    Declared(
+        study=(
+            search_row(
+                25, settings=lambda n: {"methods": f"beam-search:n={n},expansions=4;weighted-vote:n={max(1, n // 2)};"}
+            ),
+        ),
+        dial="methods='beam-search:n=16,expansions=4;weighted-vote:n=8;'",
+        smoke={"pilot": 2, "methods": "beam-search:n=4,expansions=2;best-of-n:n=2;"},
+    ),
+)
 @dataclass(frozen=True)
 class ComputeOptimal:
     """A method by estimated difficulty: `methods` from the hardest bin to the easiest, `;` between them.
@@ -76,6 +89,13 @@ class ComputeOptimal:
     @property
     def name(self) -> str:
         return described("compute-optimal", self)
+
+    @property
+    def roles(self) -> Roles:
+        """Those of its methods."""
+        inner = [roles_of(method) for method in self.bins if method is not None]
+        helpers, judges = (frozenset().union(*each) for each in zip(*inner, strict=True)) if inner else Roles()
+        return Roles(helpers, judges)
 
     @property
     def judged(self) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Rule, best, check_rule
+from footfall.study_rows import search_row
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class Subtree:
     closed: bool = False
 
 
-@register("searcher", "dvts")
+@register("searcher", "dvts", Declared(study=(search_row(17, expansions=4),), smoke={"n": 4, "expansions": 2}))
 @dataclass(frozen=True)
 class DVTS:
     """Diverse verifier tree search: n / expansions subtrees, each goes on with the best of its sampled steps."""

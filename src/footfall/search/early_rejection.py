@@ -20,17 +20,22 @@ import numpy as np
 
 from footfall.drive.requests import BudgetSpent
 from footfall.policy.resuming import unfinished
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 _RESUMING = "resuming"
 """The searcher's own policy as one that can go on in mid-step."""
 
 
-@register("searcher", "early-rejection")
+@register(
+    "searcher",
+    "early-rejection",
+    Declared(study=(search_row(14, expansions=4, tokens=4),), smoke={"n": 4, "expansions": 2, "tokens": 2, "rest": 8}),
+)
 @dataclass(frozen=True)
 class EarlyRejection:
     """Beam search that judges the first `tokens` tokens of each step and finishes those of the survivors only.

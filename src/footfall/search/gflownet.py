@@ -19,10 +19,11 @@ from itertools import accumulate
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 
 def proportions(rewards: Sequence[float], temperature: float = 1.0, floor: float = 1e-6) -> list[float]:
@@ -65,7 +66,7 @@ def balance_loss(
     return math.fsum(weights[at] * gap**2 for at, gap in gaps.items()) / math.fsum(weights.values())
 
 
-@register("searcher", "gflownet")
+@register("searcher", "gflownet", Declared(study=(search_row(18, budgets=(1, 4, 16), m=4),), smoke={"n": 2, "m": 2}))
 @dataclass(frozen=True)
 class GFlowNet:
     """Step sampling in proportion to reward: n solutions, each step drawn among m by the judge's values."""

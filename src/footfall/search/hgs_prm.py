@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from footfall.drive.requests import ROOT
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import best
+from footfall.study_rows import search_row
 from footfall.types import Judgement
 
 StepClass = Literal["positive", "neutral", "negative"]
@@ -48,7 +49,16 @@ class _Place:
     refused: set[str] = field(default_factory=set)
 
 
-@register("searcher", "hgs-prm")
+@register(
+    "searcher",
+    "hgs-prm",
+    Declared(
+        study=(search_row(19, "", "samples", (8, 24, 64), settings=lambda most: {"iterations": most}),),
+        dial="attempts=N",
+        note="its labels are of programs that it changes itself: footfall.label.execution",
+        smoke={"attempts": 3},
+    ),
+)
 @dataclass(frozen=True)
 class HGS:
     """Greedy search with backtracking: positive steps are taken at once, neutral ones kept, negative ones dropped."""

@@ -15,14 +15,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.visits import Schedule, Visits, priors, scheduled
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 
-@register("searcher", "mcts")
+@register(
+    "searcher",
+    "mcts",
+    Declared(
+        study=(
+            search_row(23, dial="paths", width=4),
+            search_row(24, "mcts-uct", "paths", width=4, selection="uct"),
+        ),
+        dial="paths=N",
+        smoke={"paths": 3, "width": 2},
+    ),
+)
 @dataclass(frozen=True)
 class MCTS:
     """Monte Carlo tree search: paths go where the judge's values and an exploration bonus send them.

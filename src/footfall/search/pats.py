@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from footfall.drive.requests import ROOT
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import best
+from footfall.study_rows import search_row
 
 
 class Mode(NamedTuple):
@@ -24,7 +25,17 @@ class Mode(NamedTuple):
     refused: int = 0
 
 
-@register("searcher", "pats")
+@register(
+    "searcher",
+    "pats",
+    Declared(
+        study=(
+            search_row(20, "", "width", (4, 8, 16), settings=lambda w: {"widths": (w, max(1, w // 2), max(1, w // 4))}),
+        ),
+        dial="widths=[8,4,2]",
+        smoke={"widths": (4, 2)},
+    ),
+)
 @dataclass(frozen=True)
 class PATS:
     """PATS: the best of m sampled steps, m switched after each step by the judge's value of it; a bad step is redone."""

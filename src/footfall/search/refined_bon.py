@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import register
-from footfall.search.state import Course, Requests, SearchState, described
+from footfall.registry import Declared, register
+from footfall.search.state import Course, Requests, Roles, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 NEUTRAL = 0.5
@@ -84,7 +85,7 @@ def correction_of(reply: Completion, separator: str) -> str | None:
     return step if found and step and reply.finish != "error" else None
 
 
-@register("searcher", "refined-bon")
+@register("searcher", "refined-bon", Declared(study=(search_row(9),), smoke={"n": 4}))
 @dataclass(frozen=True)
 class RefinedBestOf:
     """Refined best-of-N: N/2 samples, and N/2 that go on from a critic's correction of the first wrong step."""
@@ -107,6 +108,10 @@ class RefinedBestOf:
     @property
     def name(self) -> str:
         return described("refined-bon", self)
+
+    @property
+    def roles(self) -> Roles:
+        return Roles(helpers=frozenset({self.critic}))
 
     @property
     def judged(self) -> bool:

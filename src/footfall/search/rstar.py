@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
-from footfall.search.state import Course, Requests, SearchState, described
+from footfall.registry import Declared, register
+from footfall.search.state import Course, Requests, Roles, SearchState, described
 from footfall.search.visits import Schedule, Visits, scheduled
 from footfall.search.votes import Rule, check_rule, group
+from footfall.study_rows import search_row
 
 Action = Literal["step", "rest", "subquestion", "reanswer", "rephrase"]
 ACTIONS = ("step", "rest", "subquestion", "reanswer", "rephrase")
 """A1 to A5. The first two are the policy's, each other one is written by the helper of that name."""
 
 
-@register("searcher", "rstar")
+@register(
+    "searcher", "rstar", Declared(study=(search_row(3, dial="paths"),), dial="paths=N", smoke={"paths": 2, "width": 2})
+)
 @dataclass(frozen=True)
 class RStar:
     """Tree search without a judge: UCT over reasoning actions, answers valued by their own confidence.
@@ -58,6 +61,11 @@ class RStar:
     @property
     def name(self) -> str:
         return described("rstar", self)
+
+    @property
+    def roles(self) -> Roles:
+        """What the policy cannot do without help."""
+        return Roles(helpers=frozenset(self.actions).difference(("step", "rest")))
 
     @property
     def judged(self) -> bool:

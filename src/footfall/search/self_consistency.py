@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import group, tally
+from footfall.study_rows import search_row
 
 Stop = Literal["certain", "beta", "window"]
 
@@ -31,7 +32,7 @@ def chance_of_lead(first: int, second: int) -> float:
     return float(sum(math.comb(n, k) for k in range(first + 1)) / 2**n)
 
 
-@register("searcher", "self-consistency")
+@register("searcher", "self-consistency", Declared(study=(search_row(2, batch=4),), smoke={"n": 4, "batch": 2}))
 @dataclass(frozen=True)
 class SelfConsistency:
     """Majority vote over at most n samples that stops when the lead is safe; a judge is not needed."""

@@ -18,9 +18,10 @@ from typing import ClassVar, Literal
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.state import Choice, Course, SearchState, described
 from footfall.search.votes import Vote, majority
+from footfall.study_rows import search_row
 from footfall.types import Cost, Judgement, Trajectory
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -56,7 +57,7 @@ def passing_vote(answers: Sequence[str | None], rewards: Sequence[float | None],
     return majority(answers, domain) if vote.winner is None else vote
 
 
-@register("searcher", "self-prm")
+@register("searcher", "self-prm", Declared(study=(search_row(8),), smoke={"n": 4}))
 @dataclass(frozen=True)
 class SelfPRM:
     """Self-PRM: of N whole solutions those that the judge finds flawless vote.

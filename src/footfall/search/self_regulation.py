@@ -19,9 +19,10 @@ from graphlib import TopologicalSorter
 from typing import Literal, NamedTuple, TypeAlias
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
-from footfall.search.state import Course, Requests, SearchState
+from footfall.registry import Declared, register
+from footfall.search.state import Course, Requests, Roles, SearchState
 from footfall.search.votes import best
+from footfall.study_rows import search_row
 from footfall.types import SearchResult, content_key
 
 State: TypeAlias = Hashable
@@ -106,7 +107,9 @@ def state_of(steps: int, value: float | None, bins: int) -> State:
     return steps, -1 if value is None else min(bins - 1, int(value * bins))
 
 
-@register("searcher", "self-regulation")
+@register(
+    "searcher", "self-regulation", Declared(study=(search_row(21, dial="width"),), dial="width=N", smoke={"width": 2})
+)
 @dataclass(frozen=True)
 class SelfRegulation:
     """Self-regulation: one path; where the rule says so, help is asked for with the next step.
@@ -143,6 +146,10 @@ class SelfRegulation:
         settings = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name != "ask"]
         planned = [] if self.ask is None else [f"ask={content_key(sorted(map(str, self.ask)))[:8]}"]
         return f"self-regulation({','.join(settings + planned)})"
+
+    @property
+    def roles(self) -> Roles:
+        return Roles(helpers=frozenset({self.helper}))
 
     @property
     def judged(self) -> bool:

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.beam import keep_best
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
@@ -72,7 +73,15 @@ def verify(
     return Verdict(sorted(passed, key=lambda k: (-clipped[k], k)), chances, clipped)
 
 
-@register("searcher", "speculative-rm")
+@register(
+    "searcher",
+    "speculative-rm",
+    Declared(
+        study=(search_row(22, "", "width", (2, 4, 8), settings=lambda k: {"width": k, "keep": k}),),
+        dial="width=N keep=N",
+        smoke={"width": 2, "keep": 2},
+    ),
+)
 @dataclass(frozen=True)
 class Speculative:
     """Speculative reward model: a step is grown only if the judge likes it about as well as the policy does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from footfall.search.votes import Rule, chosen_index
 from footfall.types import Cost, Decision, Judgement, Problem, Step, Trajectory, Tree, content_key
 
 R = TypeVar("R")
+OWN_POLICIES = frozenset({"policy", "resuming"})
+OWN_JUDGES = frozenset({"judge"})
+"""Roles that every search fills by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +339,20 @@ class Method(Protocol):
     def search(self, state: SearchState) -> Course:
         """The search for one problem."""
         ...
+
+
+class Roles(NamedTuple):
+    """Whom a method asks beside the policy and the judge of the search, by role."""
+
+    helpers: frozenset[str] = frozenset()
+    """Policies."""
+    judges: frozenset[str] = frozenset()
+
+
+def roles_of(method: Method) -> Roles:
+    """The roles that somebody else has to fill: a method that asks others says whom by a property `roles`."""
+    said: Roles = getattr(method, "roles", Roles())
+    return Roles(said.helpers - OWN_POLICIES, said.judges - OWN_JUDGES)
 
 
 def draws_independently(method: Method) -> bool:

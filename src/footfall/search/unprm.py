@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.aggregate import Aggregation
 from footfall.search.state import Choice, Course, SearchState, described
 from footfall.search.votes import Reducer, Vote, check_rule, frequency, hybrid
+from footfall.study_rows import search_row
 
 
-@register("searcher", "hybrid-vote")
+@register("searcher", "hybrid-vote", Declared(study=(search_row(6),), smoke={"n": 4}))
 @dataclass(frozen=True)
 class HybridVote:
     """Hybrid majority reward: the majority where it is sure, else the sample that the judge scores highest."""
@@ -52,7 +53,7 @@ class HybridVote:
         return hybrid(answers, scores, self.share, self.entropy, domain)
 
 
-@register("searcher", "frequency-vote")
+@register("searcher", "frequency-vote", Declared(study=(search_row(7),), smoke={"n": 4}))
 @dataclass(frozen=True)
 class FrequencyVote:
     """Weighted reward frequency: an answer weighs its share of the votes and its share of the reward."""

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.search.beam import best_indices
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.study_rows import search_row
 
 
 def survivors(scores: Sequence[Sequence[float | None]], slots: int) -> list[int]:
@@ -34,7 +35,13 @@ class _Beams:
     finished: list[int] = field(default_factory=list)
 
 
-@register("searcher", "vgs")
+@register(
+    "searcher",
+    "vgs",
+    Declared(
+        study=(search_row(15, width=2, block=24, length=240),), blocks=True, smoke={"n": 4, "block": 4, "length": 32}
+    ),
+)
 @dataclass(frozen=True)
 class ValueGuided:
     """Value-guided search: beams of token blocks kept by the value of their last token, then a weighted vote.

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from footfall.registry import register
+from footfall.registry import Declared, register
+from footfall.study_rows import VOTES, StudyRow, label_row
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
 from footfall.worlds import TruthJudge
 from footfall.worlds.judges import truth_of
@@ -75,7 +76,15 @@ class Noisy:
         return Judgement(trajectory.id, tuple(values), self.name, failures=failures_of(failures), cost=cost)
 
 
-@register("labeller", "noisy")
+def _critic(place: int, percent: int) -> StudyRow:
+    """A critic of a study that is wrong on so many percent of the steps; the dial is how many of its votes are counted."""
+    return label_row(
+        place, f"critic-{percent}", "votes", VOTES, kind="stand-in",
+        make=lambda setting, n: setting.votes(percent / 100, int(n)),
+    )  # fmt: skip
+
+
+@register("labeller", "noisy", Declared(study=(_critic(100, 30), _critic(101, 20), _critic(102, 10))))
 def noisy(
     false_positive: float = 0.1,
     false_negative: float = 0.1,

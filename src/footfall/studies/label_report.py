@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from footfall.reports.charts import Series, line_chart
 from footfall.studies.frontier import Pick, clearly_better
-from footfall.studies.label_rows import known_rows
+from footfall.studies.label_setting import label_rows
 from footfall.studies.labels import LabelCosts, LabelSite, Plan, Point, together
 from footfall.studies.report import Picture, Study, dial_text, how_sure, mark, markdown, percent, shown, worlds_table
 from footfall.study_rows import Kind
@@ -223,7 +223,7 @@ def _nowhere(costs: LabelCosts) -> dict[str, str]:
 
 
 def _methods(costs: LabelCosts) -> str:
-    known = known_rows()
+    known = label_rows().known
     worlds: dict[str, dict[str, None]] = {}
     for point in costs.points:
         worlds.setdefault(point.method, {})[point.world] = None

@@ -1,37 +1,27 @@
 """One world under one seed as labelling methods see it, and stand-ins for what a labeller asks and a world does not have.
 
-A critic errs at known rates, a tool reads steps. Two kinds of critic: `critic` is right or wrong about a step and has no
-words; `Critiqued` is a chat model that writes what `prompted` asks for, so that the real prompts, the real parsing and the
-real votes are measured.
+A critic errs at known rates, a tool reads steps. Two kinds of critic: `Setting.critic` is right or wrong about a step and has
+no words; `Setting.critic_model` is a chat model that writes what prompts ask for, so that real prompts, real parsing and real
+votes are measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from footfall.label.consensus import Consensus
 from footfall.label.critic import ScriptedCritic
-from footfall.label.grounded import Grounded, GroundedTrees
-from footfall.label.prompted import PROMPTS, PromptedJudge, prompted
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import create
+from footfall.registry import create, load
 from footfall.simulate.noisy import Noisy
-from footfall.types import Judge, Judgement, Trajectory
+from footfall.studies.rows import Rows, rows_of
+from footfall.study_rows import StudyRow, label_row
+from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory
 from footfall.worlds.judges import Checker, TruthJudge
-
-
-class Setting(NamedTuple):
-    """One world under one seed, as methods see it: the completer, how it draws, and what a critic costs."""
-
-    name: str
-    world: Checker
-    policy: Policy
-    params: SamplingParams
-    price: int
-    memory: dict[tuple[str, str], Judgement]
-    """What judges have said of the traces already; see `Remembered`."""
+from footfall.worlds.scripted import WithLogprobs, has_likelihood, with_logprobs
 
 
 @dataclass(frozen=True)
@@ -75,85 +65,132 @@ class ReadOnce:
         return [replace(self.memory[name, k], trajectory_id=t.id) for k, t in zip(keys, trajectories, strict=True)]
 
 
-def scripted(setting: Setting) -> Any:
-    """The policy behind the store."""
-    return getattr(setting.policy, "inner", setting.policy)
-
-
-def truth_in(setting: Setting) -> Judge:
-    """The truth of the world's steps."""
-    return Remembered(TruthJudge(setting.world), setting.memory)
-
-
-def critic(setting: Setting, error: float, vote: int = 0) -> Judge:
-    """One vote of a critic that is wrong on a share `error` of the steps, right and wrong ones alike.
-
-    Half of the errors come back in every vote, for a critic that is asked again has not learned anything:
-    with e = a + b - 2ab the flips at rate a = e / 2 are common to all votes and those at rate b are the vote's own.
-    """
-    common = error / 2
-    own = (error - common) / (1 - 2 * common)
-    seed = setting.params.seed
-    systematic = Remembered(Noisy(truth_in(setting), common, common, seed=seed), setting.memory)
-    said = Noisy(systematic, own, own, seed=1000 * (seed + 1) + vote, price=setting.price)
-    return Remembered(said, setting.memory)
-
-
-def votes(error: float) -> Callable[[Setting, float], Judge]:
-    """The majority of a critic's votes."""
-
-    def make(setting: Setting, budget: float) -> Judge:
-        found = tuple(critic(setting, error, vote) for vote in range(int(budget)))
-        return found[0] if len(found) == 1 else Consensus(found, "majority")
-
-    return make
-
-
 @dataclass(frozen=True)
-class Critiqued:
-    """`prompted` with a scripted critic that knows the traces it is asked about.
+class ExactLogprobs:
+    """A judge of traces that hold the exact log-probabilities of the scripted policy that wrote them."""
 
-    The critic errs on about one step in five: 5% for want of knowledge, 10% misled by a prompt, 5% by chance; 2% of its
-    replies say nothing. A reply costs the setting's price for each step that it is about, a meta-critique too.
-    """
-
-    setting: Setting
-    how: Mapping[str, Any]
-    """Arguments of `prompted`."""
+    inner: Judge
+    writer: Any
 
     @property
     def name(self) -> str:
-        return self._over(()).name
+        return self.inner.name
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return self._over(trajectories).judge(trajectories)
-
-    def _over(self, traces: Sequence[Trajectory]) -> PromptedJudge:
-        seed = self.setting.params.seed
-        model = ScriptedCritic(traces, truth_in(self.setting), seed=seed, price=self.setting.price)
-        return prompted(model, seed=seed, **self.how)
+        return self.inner.judge([with_logprobs(self.writer, trace) for trace in trajectories])
 
 
-def asked(**how: Any) -> Callable[[Setting, float], Judge]:
-    """A prompted judge whose dial is how often each question is asked."""
-    return lambda setting, budget: Critiqued(setting, {"n": int(budget), **how})
+class Paid(Protocol):
+    """A tree, or several, and what they cost."""
+
+    @property
+    def cost(self) -> Cost: ...
 
 
-def in_turn(**how: Any) -> Callable[[Setting, float], Judge]:
-    """A prompted judge whose dial is how many of the prompts it uses."""
-    return lambda setting, budget: Critiqued(setting, {"prompts": ",".join(list(PROMPTS)[: int(budget)]), **how})
+@runtime_checkable
+class OwnTraces(Protocol):
+    """A method that writes its own traces: whole labelled traces from problems alone, one a leaf of its trees."""
+
+    @property
+    def name(self) -> str: ...
+
+    def grow(self, problems: Sequence[Problem], separator: str) -> Sequence[Paid]:
+        """The trees of all problems."""
+        ...
+
+    def collect(self, problems: Sequence[Problem], separator: str) -> list[Judged]:
+        """The traces of the trees."""
+        ...
 
 
-def grounded(setting: Setting, budget: float) -> Judge:
-    """Rollouts that a tool reads: a prover or exact algebra; code runs with the reference's lines behind each step."""
-    return Grounded(setting.policy, _tool(setting), rollouts=int(budget), params=setting.params)
+class Setting(NamedTuple):
+    """One world under one seed, as methods see it: the completer, how it draws, and what a critic costs."""
+
+    name: str
+    world: Checker
+    policy: Policy
+    params: SamplingParams
+    price: int
+    memory: dict[tuple[str, str], Judgement]
+    """What judges have said of the traces already; see `Remembered`."""
+
+    @property
+    def scripted(self) -> Any:
+        """The policy behind the store."""
+        return getattr(self.policy, "inner", self.policy)
+
+    def labeller(self, name: str, **settings: Any) -> Judge:
+        """A registered labeller over the completer, if it takes one; what it said of a trace is remembered."""
+        takes = inspect.signature(load("labeller", name)).parameters
+        offered = {"policy": self.policy, "params": self.params}
+        own = {key: value for key, value in offered.items() if key in takes}
+        return Remembered(create("labeller", name, **own, **settings), self.memory)
+
+    def with_logprobs(self) -> Setting:
+        """The same with rollouts that hold the exact log-probabilities of the scripted policy."""
+        return self._replace(policy=WithLogprobs(self.policy, self.scripted))
+
+    def truth(self) -> Judge:
+        """The truth of the world's steps."""
+        return Remembered(TruthJudge(self.world), self.memory)
+
+    def critic(self, error: float, vote: int = 0) -> Judge:
+        """One vote of a critic that is wrong on a share `error` of the steps, right and wrong ones alike.
+
+        Half of the errors come back in every vote, for a critic that is asked again has not learned anything:
+        with e = a + b - 2ab the flips at rate a = e / 2 are common to all votes and those at rate b are the vote's own.
+        """
+        common = error / 2
+        own = (error - common) / (1 - 2 * common)
+        seed = self.params.seed
+        systematic = Remembered(Noisy(self.truth(), common, common, seed=seed), self.memory)
+        said = Noisy(systematic, own, own, seed=1000 * (seed + 1) + vote, price=self.price)
+        return Remembered(said, self.memory)
+
+    def votes(self, error: float, n: int) -> Judge:
+        """The majority of a critic's votes."""
+        found = tuple(self.critic(error, vote) for vote in range(n))
+        return found[0] if len(found) == 1 else Consensus(found, "majority")
+
+    def critic_model(self, traces: Sequence[Trajectory]) -> Policy:
+        """A chat model that knows these traces and writes about them when it is asked.
+
+        It errs on about one step in five: 5% for want of knowledge, 10% misled by a prompt, 5% by chance; 2% of its replies
+        say nothing. A reply costs the setting's price for each step that it is about, a meta-critique too.
+        """
+        return ScriptedCritic(traces, self.truth(), seed=self.params.seed, price=self.price)
+
+    def tool(self) -> Judge:
+        """Reads steps: a prover or exact algebra; code runs with the reference's lines behind each step."""
+        tool = create("labeller", "execution", run="world") if self.name == "code" else create("labeller", "formal")
+        return ReadOnce(tool, self.memory)
 
 
-def grounded_trees(setting: Setting, budget: float) -> GroundedTrees:
-    """Trees of the same problems, grown by rounds of verified rollouts."""
-    return GroundedTrees(setting.policy, _tool(setting), rounds=int(budget), params=setting.params)
+def label_rows() -> Rows:
+    """Every labeller, and every method that grows trees of its own."""
+    return rows_of(("labeller", "tree-labeller"), label_row(), given=("policy", "params"))
 
 
-def _tool(setting: Setting) -> Judge:
-    tool = create("labeller", "execution", run="world") if setting.name == "code" else create("labeller", "formal")
-    return ReadOnce(tool, setting.memory)
+def chosen(names: Sequence[str] | None) -> list[StudyRow]:
+    """The rows of these names in the tables' order; all without any. An unknown name is an error."""
+    return label_rows().chosen(names, "labelling")
+
+
+def make_labeller(row: StudyRow, setting: Setting, budget: float) -> Judge | OwnTraces:
+    """The labeller of a row in a setting."""
+    if row.logprobs:
+        inner = make_labeller(replace(row, logprobs=False), setting.with_logprobs(), budget)
+        return inner if isinstance(inner, OwnTraces) else ExactLogprobs(inner, setting.scripted)
+    if row.make is None:
+        return setting.labeller(row.method, **row.at(budget))
+    made: Judge | OwnTraces = row.make(setting, budget)
+    return made
+
+
+def lacks(row: StudyRow, setting: Setting) -> str | None:
+    """Why the method cannot be used here."""
+    if row.worlds is not None and setting.name not in row.worlds:
+        return f"it is for {', '.join(row.worlds)} alone"
+    if row.logprobs and not has_likelihood(setting.scripted):
+        return "the log-probabilities of this policy are not known"
+    return None

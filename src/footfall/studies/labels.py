@@ -22,9 +22,7 @@ from footfall.metrics.steps import brier, calibration_error
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create, load
 from footfall.studies.frontier import DIGITS, frontier
-from footfall.studies.label_rows import chosen, lacks, make_labeller, unmeasured
-from footfall.studies.label_setting import Setting
-from footfall.studies.label_trees import OwnTraces
+from footfall.studies.label_setting import OwnTraces, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.study import (
     DEFAULT_WORLDS,
     Costs,
@@ -388,7 +386,7 @@ def together(plan: Plan, measured: Measured) -> LabelCosts:
         )
         for name, seeds in measured.worlds.items()
     }
-    return LabelCosts(plan, about, points, dict(lacking), unmeasured())
+    return LabelCosts(plan, about, points, dict(lacking), label_rows().unmeasured)
 
 
 def _point(world: str, unit: Unit, seeds: Sequence[Figures]) -> Point:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
+from inspect import signature
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -17,14 +18,14 @@ from typing import Any, NamedTuple
 from footfall.drive.budget import tokens_of
 from footfall.metrics.intervals import Interval, mean_of_seeds, wilson
 from footfall.policy.protocol import SamplingParams
-from footfall.registry import create
+from footfall.registry import create, load
 from footfall.search.refined_bon import Reviser
 from footfall.search.searcher import Searcher
 from footfall.search.state import Method
 from footfall.simulate.priced import Priced, Reader
 from footfall.studies.frontier import DIGITS, frontier
+from footfall.studies.rows import Rows, rows_of
 from footfall.studies.search_judges import AGGREGATIONS, QUALITIES, TRACES, PrmSetting, exact, noisy, quality, trained
-from footfall.studies.search_rows import SINGLE, chosen, make_method, unmeasured
 from footfall.studies.study import (
     DEFAULT_WORLDS,
     Costs,
@@ -38,9 +39,11 @@ from footfall.studies.study import (
     kept,
     plan_fields,
 )
-from footfall.study_rows import Kind
+from footfall.study_rows import Kind, StudyRow, search_row
 from footfall.types import Problem, SearchResult, content_key
 
+SINGLE = "single"
+"""The row of one sample: what every method is held against."""
 PRM = "prm"
 """The judge that is another one for each seed."""
 NO_JUDGE = "none"
@@ -56,6 +59,25 @@ FIGURES = {
     "solution_auc": "of a PRM: how often the lowest step of a right solution is valued above that of a wrong one, on those",
     "right": "1 for each problem whose answer is right, seed by seed: for paired comparisons",
 }
+
+
+def search_rows() -> Rows:
+    """Every searcher."""
+    return rows_of(("searcher",), search_row())
+
+
+def chosen(names: Sequence[str] | None) -> list[StudyRow]:
+    """The rows of these names in the tables' order, one sample always among them; all without any."""
+    return search_rows().chosen(names, "search", always=SINGLE)
+
+
+def make_method(row: StudyRow, budget: float, aggregation: str) -> Method:
+    """The searcher at one place of its dial; `aggregation` is for those that have one."""
+    settings = row.at(budget)
+    if "aggregation" in signature(load("searcher", row.method)).parameters and "aggregation" not in settings:
+        settings["aggregation"] = aggregation
+    made: Method = create("searcher", row.method, **settings)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +326,7 @@ def together(plan: Plan, measured: Measured) -> SearchCosts:
             points += frontier(here)
             single = next(point for point in here if point.method == SINGLE)
             worlds[f"{world}/{judge}"] = World(f"scripted-{world}", single.accuracy.value, single.tokens)
-    return SearchCosts(plan, worlds, points, measured.worlds if PRM in plan.judges else {}, unmeasured())
+    return SearchCosts(plan, worlds, points, measured.worlds if PRM in plan.judges else {}, search_rows().unmeasured)
 
 
 def _point(world: str, judge: str, unit: Unit, seeds: Sequence[Figures]) -> Point:

@@ -17,9 +17,8 @@ from footfall.reports.charts import Point as Mark
 from footfall.reports.charts import Series, line_chart
 from footfall.studies.frontier import Pick, cheapest_as_good, clearly_better
 from footfall.studies.report import Extra, Picture, Study, dial_text, how_sure, markdown, percent, shown, worlds_table
-from footfall.studies.search import PRM, Plan, Point, SearchCosts, SearchSite, together
+from footfall.studies.search import PRM, SINGLE, Plan, Point, SearchCosts, SearchSite, search_rows, together
 from footfall.studies.search_judges import AGGREGATIONS, NOISE
-from footfall.studies.search_rows import SINGLE, all_rows
 
 LEVELS = {"low": 8, "middle": 32, "high": 128}
 """Budgets in samples."""
@@ -241,7 +240,7 @@ def _picks(costs: SearchCosts) -> str:
 def _methods(costs: SearchCosts) -> str:
     measured = {point.method for point in costs.points}
     body = []
-    for row in all_rows():
+    for row in search_rows().known.values():
         if row.name in measured:
             settings = [", ".join(f"{k}={v}" for k, v in row.at(b).items()) for b in row.budgets]
             body.append([f"`{row.name}`", f"`{row.method}`", settings[-1]])

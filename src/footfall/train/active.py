@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from footfall.judging import Traits, traits
+from footfall.registry import Declared, register
 from footfall.store import Run, RunError
 from footfall.train.config import TrainConfig
 from footfall.types import (
@@ -387,3 +388,33 @@ def _parts(pool: Sequence[Trajectory], rounds: int) -> Iterator[Sequence[Traject
 def _can_learn(rows: Sequence[Judged]) -> bool:
     """Whether there are labels of both kinds."""
     return len({v for _, j in rows if j is not None for v in j.values if v is not None}) > 1
+
+
+@register(
+    "labeller",
+    "actprm",
+    Declared(
+        judges=("prm", "judge"),
+        missing="--set prm=FOLDER, a PRM of several heads (docs/training.md) that says which traces it is unsure of, and --set "
+        "judge=NAME, who labels those, as in --set judge=critic with --policy",
+        unmeasured="its labels are those of another judge, of the traces that a PRM of yours doubts",
+    ),
+)
+def actprm(prm: Judge, judge: Judge, confidence: float = 0.95, spread: float = 0.005) -> Doubted:
+    """A judge's labels of the traces that a PRM of several heads is unsure of (ActPRM)."""
+    return Doubted(prm, judge, confidence, spread)
+
+
+@register(
+    "labeller",
+    "prm800k",
+    Declared(
+        judges=("judge",),
+        missing="--set judge=NAME or FOLDER, whose labels it keeps up to the first error, in the place of people's (data that "
+        "people labelled is read by --format prm800k, and `footfall train` takes it as it is)",
+        unmeasured="its labels are those of another judge, up to the first error",
+    ),
+)
+def prm800k(judge: Judge, threshold: float = 0.5) -> FirstError:
+    """A judge's labels up to the first error, as people labelled (PRM800K)."""
+    return FirstError(judge, threshold)

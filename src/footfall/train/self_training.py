@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from footfall.judging import Traits, traits
+from footfall.registry import Declared, register
 from footfall.store import Run
 from footfall.train.active import read_by, without_labels
 from footfall.train.config import TrainConfig
@@ -188,3 +189,17 @@ def self_train_prm(
         kept = tuple(len(each.kept) for each in taught)
         run.finish({"folder": taught[-1].model.folder.parent.name, "kept": kept, "cost": cost.to_dict()})
     return SelfTrained(tuple(each.model.folder for each in taught), kept, cost)
+
+
+@register(
+    "labeller",
+    "ssrm",
+    Declared(
+        judges=("prm",),
+        missing="--set prm=FOLDER, the PRM whose labels are taken where it is sure (--set confidence=0.8)",
+        unmeasured="its labels are those of a PRM of yours",
+    ),
+)
+def ssrm(prm: Judge, confidence: float = 0.8) -> Sure:
+    """Labels of a PRM where it is sure of every step up to its first predicted error (SSRM)."""
+    return Sure(prm, confidence)

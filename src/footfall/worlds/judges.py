@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from footfall.judging import Traits
-from footfall.registry import create, register
+from footfall.registry import Declared, create, register
+from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds.arithmetic import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.logic import LogicPolicy
@@ -92,37 +93,42 @@ def truth_of(world: str, consequent: float = 0.0) -> TruthJudge:
     return TruthJudge(create("world", world), consequent)
 
 
-@register("labeller", "truth-arithmetic")
+def _truth_in(world: str) -> Declared:
+    """The truth of a world is what studies hold methods against there."""
+    return Declared(study=(StudyRow(kind="reference", worlds=(world,)),))
+
+
+@register("labeller", "truth-arithmetic", _truth_in("arithmetic"))
 def truth_arithmetic(consequent: float = 0.0) -> TruthJudge:
     """The truth of each step of an arithmetic trace: 1 right, 0 wrong, a parameter for right-but-built-on-an-error."""
     return truth_of("arithmetic", consequent)
 
 
-@register("labeller", "truth-arithmetic-multilingual")
+@register("labeller", "truth-arithmetic-multilingual", _truth_in("arithmetic-multilingual"))
 def truth_arithmetic_multilingual(consequent: float = 0.0) -> TruthJudge:
     """The truth of each step of an arithmetic trace in the language of its problem."""
     return truth_of("arithmetic-multilingual", consequent)
 
 
-@register("labeller", "truth-logic")
+@register("labeller", "truth-logic", _truth_in("logic"))
 def truth_logic(consequent: float = 0.0) -> TruthJudge:
     """The truth of each step of a deduction."""
     return truth_of("logic", consequent)
 
 
-@register("labeller", "truth-algebra")
+@register("labeller", "truth-algebra", _truth_in("algebra"))
 def truth_algebra(consequent: float = 0.0) -> TruthJudge:
     """The truth of each step of solving an equation."""
     return truth_of("algebra", consequent)
 
 
-@register("labeller", "truth-code")
+@register("labeller", "truth-code", _truth_in("code"))
 def truth_code(consequent: float = 0.0) -> TruthJudge:
     """The truth of each line of a small program."""
     return truth_of("code", consequent)
 
 
-@register("labeller", "exact-value")
+@register("labeller", "exact-value", Declared(control=True))
 @dataclass(frozen=True, slots=True)
 class ExactValueJudge:
     """The exact value of each prefix under a scripted policy: what Monte Carlo labels estimate."""

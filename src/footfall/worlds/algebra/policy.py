@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.algebra.moves import (
     AGAIN,
@@ -38,7 +38,7 @@ class Work(NamedTuple):
     answer: str | None = None
 
 
-@register("policy", "scripted-algebra")
+@register("policy", "scripted-algebra", Declared(weightless=True))
 @dataclass(frozen=True, slots=True)
 class AlgebraPolicy(ScriptedPolicy["AlgebraWriter"]):
     """Solves equations with given error rates; the true value of any prefix is known.

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.arithmetic.problem import (
     ANSWER,
@@ -194,7 +194,7 @@ _MISREAD = OpRates(0.01, 0.01, 0.03, 0.03)
 _MISREAD_TRICKY = OpRates(0.65, 0.65, 0.65, 0.65)
 
 
-@register("policy", "scripted-arithmetic")
+@register("policy", "scripted-arithmetic", Declared(separator="\n", weightless=True))
 @dataclass(frozen=True, slots=True)
 class ArithmeticPolicy(ScriptedPolicy[ArithmeticWriter]):
     """Writes arithmetic traces with given error rates; the true value of any prefix is known.

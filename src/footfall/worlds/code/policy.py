@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.code.language import Line
 from footfall.worlds.code.task import Task, task_of
@@ -99,7 +99,7 @@ class CodeWriter(Writer[State]):
         return len(text.split()) + 1
 
 
-@register("policy", "scripted-code")
+@register("policy", "scripted-code", Declared(weightless=True))
 @dataclass(frozen=True, slots=True)
 class CodePolicy(ScriptedPolicy[CodeWriter]):
     """Writes small programs line by line with given rates of mistakes; the true value of any prefix is known.

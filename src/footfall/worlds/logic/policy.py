@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.logic.problem import (
     Literal,
@@ -30,7 +30,7 @@ _CANDIDATES = 2
 """At most so many wrong claims are open to a writer at a time."""
 
 
-@register("policy", "scripted-logic")
+@register("policy", "scripted-logic", Declared(weightless=True))
 @dataclass(frozen=True, slots=True)
 class LogicPolicy(ScriptedPolicy["LogicWriter"]):
     """Writes deductions with given error rates; the true value of any prefix is known.

@@ -8,7 +8,7 @@ from random import Random
 from typing import ClassVar
 
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Problem, Trajectory
 from footfall.worlds.arithmetic.policy import ArithmeticPolicy
 from footfall.worlds.arithmetic.world import ArithmeticWorld
@@ -51,7 +51,7 @@ class MultilingualArithmetic(World):
         return self.base.first_error(canonical(trajectory))
 
 
-@register("policy", "scripted-arithmetic-multilingual")
+@register("policy", "scripted-arithmetic-multilingual", Declared(weightless=True))
 @dataclass(frozen=True, slots=True)
 class MultilingualPolicy:
     """Writes in the language of each problem what the scripted arithmetic policy writes in English, move by move.
