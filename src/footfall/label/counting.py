@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from footfall.answers import grade
-from footfall.policy.protocol import Completion, Policy, SamplingParams
+from footfall.policy.protocol import Completion, Policy, Run, SamplingParams
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory, content_key
 
 LONGEST = 32
@@ -327,6 +327,10 @@ class CountingPolicy:
         return [self.rehearsal.complete(self.number, prefix, indices, params) for prefix in prefixes]
 
     resume = sample
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
+        """The same for runs of different indices."""
+        return [self.rehearsal.complete(self.number, run.prefix, run.indices, params) for run in runs]
 
     def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
         """Stand-ins for the log-probabilities of options."""
