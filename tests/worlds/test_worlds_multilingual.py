@@ -14,7 +14,15 @@ from footfall.answers import grade
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import create
 from footfall.types import Problem, Step
-from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates, StepTruth, TruthJudge
+from footfall.worlds import (
+    ArithmeticPolicy,
+    ArithmeticWorld,
+    ExactValueJudge,
+    OpRates,
+    StepTruth,
+    TruthJudge,
+    multilingual,
+)
 from footfall.worlds.arithmetic.problem import ITEMS, NAMES, Scene
 from footfall.worlds.multilingual import (
     LANGUAGES,
@@ -25,9 +33,8 @@ from footfall.worlds.multilingual import (
     same_numbers,
     translate,
     translate_problem,
-    translation,
 )
-from footfall.worlds.multilingual.translation import _frames, check_wordings, read_wordings, words_of
+from footfall.worlds.multilingual.world import _frames, check_wordings, read_wordings, words_of
 
 ENGLISH = ArithmeticWorld(trap_rate=0.3)
 CLUMSY = ArithmeticPolicy(OpRates(0.2, 0.3, 0.4, 0.3), OpRates(0.2, 0.1, 0.3, 0.1), recover=0.3)
@@ -208,7 +215,7 @@ def test_errors_name_the_language_or_the_problem() -> None:
 
 
 def test_a_language_file_that_lacks_a_kind_of_wording_is_named(tmp_path: Path) -> None:
-    german = json.loads((Path(translation.__file__).parent / "languages" / "de.json").read_text(encoding="utf-8"))
+    german = json.loads((Path(multilingual.__file__).parent / "languages" / "de.json").read_text(encoding="utf-8"))
     broken = tmp_path / "xx.json"
     broken.write_text(json.dumps({name: table for name, table in german.items() if name != "plain"} | {"plan": {}}))
     with pytest.raises(ValueError, match=r"xx\.json: plain, plan missing or unknown"):

@@ -23,6 +23,10 @@ SET_UP = ("Write it as an equation: {eq}.", "As an equation: {eq}.", "In symbols
 EXPAND = ("Expand the brackets: {eq}.", "Multiply out: {eq}.", "Without brackets: {eq}.")
 FACTOR = ("Factor: {eq}.", "Factoring gives {eq}.", "This factors as {eq}.")
 ROOTS = ("So {eq}.", "Each factor can be zero: {eq}.", "This gives {eq}.")
+ADD = ("Add {n} to both sides: {eq}.", "Adding {n} to both sides gives {eq}.")
+SUBTRACT = ("Subtract {n} from both sides: {eq}.", "Subtracting {n} from both sides gives {eq}.")
+DIVIDE = ("Divide both sides by {n}: {eq}.", "Dividing both sides by {n} gives {eq}.")
+SUBSTITUTE = ("Substitute for {name}: {eq}.", "Put this in for {name}: {eq}.")
 ISOLATE = ("Isolate {name}: {eq}.", "From the first equation, {eq}.", "Solve for {name}: {eq}.")
 BACK = ("Put it back: {eq}.", "Then {eq}.", "The other one is {eq}.")
 SO = ("So {eq}.", "This gives {eq}.", "Hence {eq}.")
@@ -44,23 +48,15 @@ def said(wordings: tuple[str, ...], relation: Relation, **words: str) -> tuple[s
     return tuple(wording.format(**words) for wording in wordings)
 
 
-def add_or_subtract(amount: Poly, relation: Relation) -> tuple[str, ...]:
+def stated(kind: str, wordings: tuple[str, ...], relation: Relation, **words: str) -> Rewrite:
+    """The rewrite to a relation, in these wordings."""
+    return Rewrite(kind, said(wordings, relation, **words), relation)
+
+
+def _taken(kind: str, amount: Poly, relation: Relation) -> Rewrite:
     """`amount` (one term) is taken from both sides."""
     negative = amount.terms[0][1] < 0
-    size = amount.scaled(-1) if negative else amount
-    if negative:
-        return said(("Add {n} to both sides: {eq}.", "Adding {n} to both sides gives {eq}."), relation, n=str(size))
-    wordings = ("Subtract {n} from both sides: {eq}.", "Subtracting {n} from both sides gives {eq}.")
-    return said(wordings, relation, n=str(size))
-
-
-def divide(amount: Poly, relation: Relation) -> tuple[str, ...]:
-    wordings = ("Divide both sides by {n}: {eq}.", "Dividing both sides by {n} gives {eq}.")
-    return said(wordings, relation, n=str(amount))
-
-
-def substitute(name: str, relation: Relation) -> tuple[str, ...]:
-    return said(("Substitute for {name}: {eq}.", "Put this in for {name}: {eq}."), relation, name=name)
+    return stated(kind, ADD if negative else SUBTRACT, relation, n=str(amount.scaled(-1) if negative else amount))
 
 
 def is_solved(relation: Relation) -> bool:
@@ -107,14 +103,13 @@ def _linear(relation: Relation) -> Iterator[Rewrite]:
         for kind, k in (("right", a - c), ("sign", a + c), ("slip", a - c + 1)):
             result = equation(unknown.scaled(k).plus(constant(b)), constant(d))
             if k:
-                yield Rewrite(kind, add_or_subtract(taken, result), result)
+                yield _taken(kind, taken, result)
     elif b:
         for kind, e in (("right", d - b), ("sign", d + b), ("slip", d - b + 1), ("slip", d - b - 1)):
             result = equation(unknown.scaled(a), constant(e))
-            yield Rewrite(kind, add_or_subtract(constant(b), result), result)
+            yield _taken(kind, constant(b), result)
         if a != 1:
-            at_once = assignment(name, (d - b) / a)
-            yield Rewrite("skip", said(SO, at_once), at_once)
+            yield stated("skip", SO, assignment(name, (d - b) / a))
     else:
         yield from _divisions(name, a, d)
 
@@ -126,9 +121,8 @@ def _divisions(name: str, a: Fraction, d: Fraction) -> Iterator[Rewrite]:
         found.append(("division", a / d))
     if value.denominator == 1:
         found += [("slip", value + 1), ("slip", value - 1)]
-    for kind, stated in found:
-        result = assignment(name, stated)
-        yield Rewrite(kind, divide(constant(a), result), result)
+    for kind, result in found:
+        yield stated(kind, DIVIDE, assignment(name, result), n=str(constant(a)))
 
 
 def _quadratic(relation: Relation) -> list[Rewrite]:
@@ -149,8 +143,7 @@ def _standard(left: Poly, right: Poly) -> Iterator[Rewrite]:
     ):
         result = equation(zero, Poly())
         if kind == "right" or (zero.degree == 2 and rational_roots(zero)):
-            wordings = add_or_subtract(right, result) if len(right.terms) == 1 else said(SO, result)
-            yield Rewrite(kind, wordings, result)
+            yield _taken(kind, right, result) if len(right.terms) == 1 else stated(kind, SO, result)
 
 
 def _factorings(zero: Poly) -> Iterator[Rewrite]:
@@ -163,11 +156,8 @@ def _factorings(zero: Poly) -> Iterator[Rewrite]:
     for kind, (one, other) in variants:
         factors = [_factor(root) for root in (one, other)]
         scale = zero.terms[0][1] / (factors[0].linear("x") * factors[1].linear("x"))
-        factors[0] = factors[0].scaled(scale)
-        result = factored(*factors)
-        yield Rewrite(kind, said(FACTOR, result), result)
-    at_once = choice(*roots)
-    yield Rewrite("skip", said(SO, at_once), at_once)
+        yield stated(kind, FACTOR, factored(factors[0].scaled(scale), factors[1]))
+    yield stated("skip", SO, choice(*roots))
 
 
 def _factor(root: Fraction) -> Poly:
@@ -183,4 +173,73 @@ def _choices(relation: Relation) -> list[Rewrite]:
     results = [("right", choice(*roots)), ("sign", choice(*(-root for root in roots)))]
     if len(roots) > 1:
         results += [("lost-root", choice(root)) for root in roots]
-    return [Rewrite(kind, said(ROOTS, result), result) for kind, result in results]
+    return [stated(kind, ROOTS, result) for kind, result in results]
+
+
+def isolates(relation: Relation) -> bool:
+    """`y = 2x + 1`."""
+    if relation.form != "equation" or len(relation.sides[1].names) != 1:
+        return False
+    return any(relation.sides[0] == variable(name) and name not in relation.sides[1].names for name in ("x", "y"))
+
+
+def set_ups(given: Relation) -> list[Rewrite]:
+    """The sentence as an equation; misread with the other sign, or turned round."""
+    left, right = given.sides
+    b = Poly(left.terms[1:])
+    first = Poly(left.terms[:1])
+    wrong = [first.minus(b)]
+    if b.coefficient() < 0:
+        wrong.append(b.plus(first).scaled(-1))
+    results = [("right", given)]
+    for side in wrong:
+        relation = equation(side, right)
+        if side.degree == 1 or rational_roots(relation.zero):
+            results.append(("misread", relation))
+    return [stated(kind, SET_UP, relation) for kind, relation in results]
+
+
+def expansions(given: Relation, text: str) -> list[Rewrite]:
+    """k(x + m) written out; the factor may be forgotten for m, or a sign turned."""
+    left, right = given.sides
+    k = Fraction(text.split("(")[0])
+    x, m = Poly(left.terms[:1]), Poly(left.terms[1:])
+    results = [("right", left), ("slip", x.plus(m, 1 / k)), ("sign", x.minus(m))]
+    return [stated(kind, EXPAND, equation(side, right)) for kind, side in results]
+
+
+def isolations(first: Relation) -> list[Rewrite]:
+    """y alone on the left."""
+    zero = first.zero
+    b = zero.linear("y")
+    rest = Poly(tuple(term for term in zero.terms if term[0] != (0, 1))).scaled(-1 / b)
+    x, free = variable("x").scaled(rest.linear("x")), constant(rest.coefficient())
+    results = [("right", rest), ("sign", free.minus(x)), ("slip", rest.plus(constant(1)))]
+    return [stated(kind, ISOLATE, assignment("y", side), name="y") for kind, side in results]
+
+
+def substitutions(isolated: Relation, other: Relation) -> list[Rewrite]:
+    """The isolated unknown put into the other equation; the factor may be forgotten for its constant."""
+    name = isolated.sides[0].names[0]
+    expression = isolated.sides[1]
+    left, right = other.sides
+    k, free = left.linear(name), constant(expression.coefficient())
+    true = left.at(**{name: expression})
+    sides = [("right", true), ("slip", true.minus(free.scaled(k - 1))), ("sign", true.minus(free.scaled(2 * k)))]
+    kept = [(kind, equation(side, right.at(**{name: expression}))) for kind, side in sides]
+    if not kept[0][1].zero.names:
+        return []
+    return [stated(kind, SUBSTITUTE, relation, name=name) for kind, relation in kept if relation.zero.names]
+
+
+def values_of_other(source: Relation, name: str, value: Fraction) -> list[Rewrite]:
+    """The value of the other unknown, from the isolated one or from the first equation."""
+    other = "y" if name == "x" else "x"
+    zero = source.zero.at(**{name: constant(value)})
+    k = zero.linear(other)
+    if not k:
+        return []
+    true = -zero.coefficient() / k
+    free = -source.zero.coefficient() / k
+    results = [("right", true), ("sign", 2 * free - true), ("slip", true + 1), ("slip", true - 1)]
+    return [stated(kind, BACK, assignment(other, value)) for kind, value in results]

@@ -13,19 +13,20 @@ from footfall.types import Problem, Trajectory
 from footfall.worlds.algebra.moves import (
     AGAIN,
     ANSWER,
-    BACK,
-    EXPAND,
-    ISOLATE,
-    SET_UP,
     Rewrite,
+    expansions,
     form_of,
     is_solved,
+    isolates,
+    isolations,
     rewrites,
     said,
-    substitute,
+    set_ups,
+    substitutions,
+    values_of_other,
 )
 from footfall.worlds.algebra.reading import NO_SOLUTION, State, algebra_of, answer_text, read_trace
-from footfall.worlds.algebra.relation import Poly, Relation, assignment, constant, equation, rational_roots, variable
+from footfall.worlds.algebra.relation import Relation, assignment, rational_roots
 from footfall.worlds.scripted import Move, ScriptedPolicy, Writer
 
 
@@ -95,7 +96,7 @@ class AlgebraWriter(Writer[Work]):
         if not self._system:
             return work._replace(current=claim) if names else work
         if len(names) == 2:
-            return Work(isolated=claim) if _isolates(claim) else work
+            return Work(isolated=claim) if isolates(claim) else work
         if not names:
             return work
         others = tuple(pair for pair in work.values if pair[0] != names[0])
@@ -146,22 +147,22 @@ class AlgebraWriter(Writer[Work]):
             return rewrites(state.current)
         given, text = self.problem.given[0], self.problem.texts[0]
         if self.problem.worded:
-            return _set_ups(given)
-        return _expansions(given, text) if "(" in text else rewrites(given)
+            return set_ups(given)
+        return expansions(given, text) if "(" in text else rewrites(given)
 
     def _system_ways(self, state: Work) -> list[Rewrite]:
         first, second = self.problem.given
-        isolated = state.isolated or (first if _isolates(first) else None)
+        isolated = state.isolated or (first if isolates(first) else None)
         if len(state.values) == 2:
             return []
         if state.values:
-            return _back(isolated or first, *state.values[0])
+            return values_of_other(isolated or first, *state.values[0])
         if state.current is not None:
             return rewrites(state.current)
         if isolated is None:
-            return _isolations(first)
+            return isolations(first)
         other = first if isolated.meaning == second.meaning else second
-        return _substitutions(isolated, other)
+        return substitutions(isolated, other)
 
     def _final(self, state: Work) -> str:
         if self._system:
@@ -190,81 +191,8 @@ class AlgebraWriter(Writer[Work]):
     def _plan(self) -> list[Relation]:
         """The relations of the faultless trace: of a system the isolated unknown, then those that give x."""
         state = Work()
-        found = [self.problem.given[0]] if self._system and _isolates(self.problem.given[0]) else []
+        found = [self.problem.given[0]] if self._system and isolates(self.problem.given[0]) else []
         while not state.values and (ways := self._ways(state)):
             found.append(ways[0].result)
             state = self.noted(state, ways[0].result)
         return found
-
-
-def _isolates(relation: Relation) -> bool:
-    """`y = 2x + 1`."""
-    if relation.form != "equation" or len(relation.sides[1].names) != 1:
-        return False
-    return any(relation.sides[0] == variable(name) and name not in relation.sides[1].names for name in ("x", "y"))
-
-
-def _set_ups(given: Relation) -> list[Rewrite]:
-    """The sentence as an equation; misread with the other sign, or turned round."""
-    left, right = given.sides
-    b = Poly(left.terms[1:])
-    first = Poly(left.terms[:1])
-    wrong = [first.minus(b)]
-    if b.coefficient() < 0:
-        wrong.append(b.plus(first).scaled(-1))
-    results = [("right", given)]
-    for side in wrong:
-        relation = equation(side, right)
-        if side.degree == 1 or rational_roots(relation.zero):
-            results.append(("misread", relation))
-    return [Rewrite(kind, said(SET_UP, relation), relation) for kind, relation in results]
-
-
-def _expansions(given: Relation, text: str) -> list[Rewrite]:
-    """k(x + m) written out; the factor may be forgotten for m, or a sign turned."""
-    left, right = given.sides
-    k = Fraction(text.split("(")[0])
-    x, m = Poly(left.terms[:1]), Poly(left.terms[1:])
-    results = [("right", left), ("slip", x.plus(m, 1 / k)), ("sign", x.minus(m))]
-    return [Rewrite(kind, said(EXPAND, equation(side, right)), equation(side, right)) for kind, side in results]
-
-
-def _isolations(first: Relation) -> list[Rewrite]:
-    """y alone on the left."""
-    zero = first.zero
-    b = zero.linear("y")
-    rest = Poly(tuple(term for term in zero.terms if term[0] != (0, 1))).scaled(-1 / b)
-    x, free = variable("x").scaled(rest.linear("x")), constant(rest.coefficient())
-    results = [("right", rest), ("sign", free.minus(x)), ("slip", rest.plus(constant(1)))]
-    return [_stated(kind, ISOLATE, assignment("y", side), name="y") for kind, side in results]
-
-
-def _stated(kind: str, wordings: tuple[str, ...], relation: Relation, **words: str) -> Rewrite:
-    return Rewrite(kind, said(wordings, relation, **words), relation)
-
-
-def _substitutions(isolated: Relation, other: Relation) -> list[Rewrite]:
-    """The isolated unknown put into the other equation; the factor may be forgotten for its constant."""
-    name = isolated.sides[0].names[0]
-    expression = isolated.sides[1]
-    left, right = other.sides
-    k, free = left.linear(name), constant(expression.coefficient())
-    true = left.at(**{name: expression})
-    sides = [("right", true), ("slip", true.minus(free.scaled(k - 1))), ("sign", true.minus(free.scaled(2 * k)))]
-    kept = [(kind, equation(side, right.at(**{name: expression}))) for kind, side in sides]
-    if not kept[0][1].zero.names:
-        return []
-    return [Rewrite(kind, substitute(name, relation), relation) for kind, relation in kept if relation.zero.names]
-
-
-def _back(source: Relation, name: str, value: Fraction) -> list[Rewrite]:
-    """The value of the other unknown, from the isolated one or from the first equation."""
-    other = "y" if name == "x" else "x"
-    zero = source.zero.at(**{name: constant(value)})
-    k = zero.linear(other)
-    if not k:
-        return []
-    true = -zero.coefficient() / k
-    free = -source.zero.coefficient() / k
-    results = [("right", true), ("sign", 2 * free - true), ("slip", true + 1), ("slip", true - 1)]
-    return [_stated(kind, BACK, assignment(other, stated)) for kind, stated in results]

@@ -109,118 +109,80 @@ def spell_line(body: str, tree: ast.stmt) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def code_of(text: str) -> Code:
-    """What the normally spelled line does."""
-    tree = parse_line(text)
+    """What the normally spelled line does; of a header only one without a body of its own may stand on a line."""
     if text == "else:":
         return Code("else")
-    if isinstance(tree, ast.If):
-        return _conditional(text, tree)
-    reader = _READERS.get(type(tree))
-    if reader is None or tree is None:
-        raise Unknown
-    return reader(tree)
+    match parse_line(text):
+        case ast.If(orelse=[ast.If(test=test)]) if text.startswith("elif "):
+            return Code("elif", first=read_expression(test))
+        case ast.If(test=test, body=[ast.Pass()], orelse=[]):
+            return Code("if", first=read_expression(test))
+        case ast.While(test=test, body=[ast.Pass()], orelse=[]):
+            return Code("while", first=read_expression(test))
+        case ast.For(target=ast.Name(id=target), iter=over, body=[ast.Pass()], orelse=[]):
+            return _for(target, over)
+        case ast.FunctionDef(
+            name=name,
+            args=ast.arguments(posonlyargs=[], args=given, vararg=None, kwonlyargs=[], kwarg=None, defaults=[]),
+            body=[ast.Pass()],
+            decorator_list=[],
+        ):
+            return Code("def", name, names=tuple(argument.arg for argument in given))
+        case ast.Assign(targets=[ast.Name(id=target)], value=value):
+            return Code("assign", target, read_expression(value))
+        case ast.AugAssign(target=ast.Name(id=target), op=op, value=value):
+            return Code("augment", target, read_expression(ast.BinOp(ast.Name(target, ast.Load()), op, value)))
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=target), attr="append"), args=[item], keywords=[])
+        ):
+            return Code("append", target, read_expression(item))
+        case ast.Return(value=ast.expr() as value):
+            return Code("return", first=read_expression(value))
+        case ast.Break() | ast.Continue() | ast.Pass() as tree:
+            return Code(type(tree).__name__.lower())
+    raise Unknown
 
 
-def _conditional(text: str, tree: ast.If) -> Code:
-    if text.startswith("elif "):
-        return Code("elif", first=read_expression(cast(ast.If, tree.orelse[0]).test))
-    return Code("if", first=read_expression(_header_only(tree, tree.test)))
-
-
-def _header_only(tree: ast.If | ast.For | ast.While | ast.FunctionDef, test: ast.expr) -> ast.expr:
-    """Only a header without a body of its own may stand on a line."""
-    if not (len(tree.body) == 1 and isinstance(tree.body[0], ast.Pass)) or getattr(tree, "orelse", None):
-        raise Unknown
-    return test
-
-
-def _definition(tree: ast.stmt) -> Code:
-    tree = cast(ast.FunctionDef, tree)
-    arguments = tree.args
-    plain = not (arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg)
-    if arguments.defaults or not plain or tree.decorator_list:
-        raise Unknown
-    _header_only(tree, ast.Constant(0))
-    return Code("def", tree.name, names=tuple(argument.arg for argument in arguments.args))
-
-
-def _for(tree: ast.stmt) -> Code:
-    tree = cast(ast.For, tree)
-    over, target = _header_only(tree, tree.iter), name_of(tree.target)
-    if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
-        if not 1 <= len(over.args) <= 3 or over.keywords:
-            raise Unknown
-        return Code("for", target, span=tuple(read_expression(bound) for bound in over.args))
+def _for(target: str, over: ast.expr) -> Code:
+    match over:
+        case ast.Call(func=ast.Name(id="range"), args=bounds, keywords=keywords):
+            if not 1 <= len(bounds) <= 3 or keywords:
+                raise Unknown
+            return Code("for", target, span=tuple(read_expression(bound) for bound in bounds))
     return Code("for", target, read_expression(over))
-
-
-def _while(tree: ast.stmt) -> Code:
-    tree = cast(ast.While, tree)
-    return Code("while", first=read_expression(_header_only(tree, tree.test)))
-
-
-def _assign(tree: ast.stmt) -> Code:
-    tree = cast(ast.Assign, tree)
-    if len(tree.targets) != 1:
-        raise Unknown
-    return Code("assign", name_of(tree.targets[0]), read_expression(tree.value))
-
-
-def _augment(tree: ast.stmt) -> Code:
-    tree = cast(ast.AugAssign, tree)
-    target = name_of(tree.target)
-    whole = ast.BinOp(ast.Name(target, ast.Load()), tree.op, tree.value)
-    return Code("augment", target, read_expression(whole))
-
-
-def _append(tree: ast.stmt) -> Code:
-    call = cast(ast.Expr, tree).value
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
-        raise Unknown
-    if len(call.args) != 1 or call.keywords:
-        raise Unknown
-    return Code("append", name_of(call.func.value), read_expression(call.args[0]))
-
-
-def _return(tree: ast.stmt) -> Code:
-    value = cast(ast.Return, tree).value
-    if value is None:
-        raise Unknown
-    return Code("return", first=read_expression(value))
-
-
-_READERS: dict[type, Callable[[ast.stmt], Code]] = {
-    ast.FunctionDef: _definition, ast.For: _for, ast.While: _while, ast.Assign: _assign, ast.AugAssign: _augment,
-    ast.Expr: _append, ast.Return: _return, ast.Break: lambda _: Code("break"),
-    ast.Continue: lambda _: Code("continue"), ast.Pass: lambda _: Code("pass"),
-}  # fmt: skip
-
-
-def name_of(tree: ast.expr) -> str:
-    """The variable that this is, if it is one."""
-    if not isinstance(tree, ast.Name):
-        raise Unknown
-    return tree.id
 
 
 def read_expression(tree: ast.expr) -> Expression:
     """A function of the variables; `Unknown` if the tiny language has no such expression."""
-    reader = _EXPRESSIONS.get(type(tree))
-    if reader is None:
-        raise Unknown
-    return reader(tree)
+    match tree:
+        case ast.Constant(value=int() | str() as value) if not _is_large(value):
+            return lambda env: value
+        case ast.Name(id=name):
+            return _load(name)
+        case ast.List(elts=elements):
+            items = [read_expression(element) for element in elements]
+            return lambda env: [flat(item(env)) for item in items]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            apply, one, other = _BINARY[type(op)], read_expression(left), read_expression(right)
+            return lambda env: _bounded(_try(apply, one(env), other(env)))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            apply, one = _UNARY[type(op)], read_expression(operand)
+            return lambda env: _try(apply, one(env))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            apply, one, other = _COMPARE[type(op)], read_expression(left), read_expression(right)
+            return lambda env: _try(apply, one(env), other(env))
+        case ast.BoolOp(op=op, values=values):
+            return _either([read_expression(value) for value in values], stop=isinstance(op, ast.Or))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            apply, given = _FUNCTIONS[name], [read_expression(argument) for argument in arguments]
+            return lambda env: _bounded(_try(apply, *(argument(env) for argument in given)))
+        case ast.Subscript(value=of, slice=at):
+            one, other = read_expression(of), read_expression(at)
+            return lambda env: _try(operator.getitem, one(env), other(env))
+    raise Unknown
 
 
-def _constant(tree: ast.expr) -> Expression:
-    value = cast(ast.Constant, tree).value
-    if not isinstance(value, int | str) or _is_large(value):
-        raise Unknown
-    return lambda env: value
-
-
-def _load(tree: ast.expr) -> Expression:
-    name = name_of(tree)
-
+def _load(name: str) -> Expression:
     def load(env: Env) -> Value:
         try:
             return env[name]
@@ -230,72 +192,8 @@ def _load(tree: ast.expr) -> Expression:
     return load
 
 
-def _list(tree: ast.expr) -> Expression:
-    items = [read_expression(item) for item in cast(ast.List, tree).elts]
-    return lambda env: [flat(item(env)) for item in items]
-
-
-def _binary(tree: ast.expr) -> Expression:
-    tree = cast(ast.BinOp, tree)
-    if type(tree.op) not in _BINARY:
-        raise Unknown
-    apply, left, right = _BINARY[type(tree.op)], read_expression(tree.left), read_expression(tree.right)
-    return lambda env: _bounded(_try(apply, left(env), right(env)))
-
-
-def _unary(tree: ast.expr) -> Expression:
-    tree = cast(ast.UnaryOp, tree)
-    if type(tree.op) not in _UNARY:
-        raise Unknown
-    apply, operand = _UNARY[type(tree.op)], read_expression(tree.operand)
-    return lambda env: _try(apply, operand(env))
-
-
-def _compare(tree: ast.expr) -> Expression:
-    tree = cast(ast.Compare, tree)
-    if len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARE:
-        raise Unknown
-    apply, left, right = _COMPARE[type(tree.ops[0])], read_expression(tree.left), read_expression(tree.comparators[0])
-    return lambda env: _try(apply, left(env), right(env))
-
-
-def _boolean(tree: ast.expr) -> Expression:
-    tree = cast(ast.BoolOp, tree)
-    parts = [read_expression(part) for part in tree.values]
-    stop = isinstance(tree.op, ast.Or)
-
-    def either(env: Env) -> Value:
-        value: Value = False
-        for part in parts:
-            value = part(env)
-            if bool(value) is stop:
-                break
-        return value
-
-    return either
-
-
-def _call(tree: ast.expr) -> Expression:
-    tree = cast(ast.Call, tree)
-    if not isinstance(tree.func, ast.Name) or tree.func.id not in _FUNCTIONS or tree.keywords:
-        raise Unknown
-    apply, arguments = _FUNCTIONS[tree.func.id], [read_expression(argument) for argument in tree.args]
-    return lambda env: _bounded(_try(apply, *(argument(env) for argument in arguments)))
-
-
-def _item(tree: ast.expr) -> Expression:
-    tree = cast(ast.Subscript, tree)
-    of, at = read_expression(tree.value), read_expression(tree.slice)
-    return lambda env: _try(operator.getitem, of(env), at(env))
-
-
-_EXPRESSIONS: dict[type, Callable[[ast.expr], Expression]] = {
-    ast.Constant: _constant, ast.Name: _load, ast.List: _list, ast.BinOp: _binary, ast.UnaryOp: _unary,
-    ast.Compare: _compare, ast.BoolOp: _boolean, ast.Call: _call, ast.Subscript: _item,
-}  # fmt: skip
-
-
 def _try(apply: Callable[..., object], *values: Value) -> Value:
+    """What Python's own operation gives; its complaint is a fault of the program."""
     try:
         return cast(Value, apply(*values))
     except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
@@ -306,6 +204,20 @@ def _bounded(value: Value) -> Value:
     if _is_large(value):
         raise Fault("a value is too large")
     return value
+
+
+def _either(parts: list[Expression], stop: bool) -> Expression:
+    """`or` stops at the first part that is true, `and` at the first that is false."""
+
+    def either(env: Env) -> Value:
+        value: Value = False
+        for part in parts:
+            value = part(env)
+            if bool(value) is stop:
+                break
+        return value
+
+    return either
 
 
 def _is_large(value: Value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from footfall.worlds.code.language import Code, Env, Expression, Fault, Line, Value, code_of, flat
@@ -66,7 +66,7 @@ def _statement(lines: Sequence[Line], codes: Sequence[Code], at: int, in_loop: b
     code, indent = codes[at], lines[at].indent
     if code.kind in ("for", "while"):
         body, end = _block(lines, codes, at + 1, indent, in_loop=True)
-        return (_for(code, body) if code.kind == "for" else _while(_first(code), body)), end
+        return _loop(code, body), end
     if code.kind == "if":
         return _branches(lines, codes, at, in_loop)
     if code.kind in ("else", "elif") or (code.kind in ("break", "continue") and not in_loop):
@@ -114,19 +114,27 @@ def _tick(work: list[int]) -> None:
         raise Fault("it runs too long")
 
 
-def _for(code: Code, body: Run) -> Run:
-    target = code.target
-
+def _loop(code: Code, body: Run) -> Run:
     def loop(env: Env, work: list[int]) -> Signal | None:
-        for item in _items(code, env):
+        for _ in _rounds(code, env):
             _tick(work)
-            env[target] = item
             signal = body(env, work)
             if signal is not None and signal.kind != "continue":
                 return None if signal.kind == "break" else signal
         return None
 
     return loop
+
+
+def _rounds(code: Code, env: Env) -> Iterator[None]:
+    """Each round of a `while` as long as its test holds, or of a `for` with its variable set."""
+    if code.kind == "while":
+        while _first(code)(env):
+            yield
+    else:
+        for item in _items(code, env):
+            env[code.target] = item
+            yield
 
 
 def _items(code: Code, env: Env) -> Iterable[Value]:
@@ -139,18 +147,6 @@ def _items(code: Code, env: Env) -> Iterable[Value]:
         return range(*(cast(int, bound(env)) for bound in code.span))
     except (TypeError, ValueError) as error:
         raise Fault(str(error)) from None
-
-
-def _while(test: Expression, body: Run) -> Run:
-    def loop(env: Env, work: list[int]) -> Signal | None:
-        while test(env):
-            _tick(work)
-            signal = body(env, work)
-            if signal is not None and signal.kind != "continue":
-                return None if signal.kind == "break" else signal
-        return None
-
-    return loop
 
 
 def _simple(code: Code) -> Run:
