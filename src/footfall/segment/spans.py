@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from footfall.types import Step
@@ -79,16 +79,22 @@ def cut(text: str, places: Iterable[int], uncut: Sequence[Span] = ()) -> list[Sp
     """
     spans: list[Span] = []
     start, last = 0, len(text.rstrip())
-    inner = iter(uncut)
-    block = next(inner, None)
-    for place in sorted(places):
-        while block is not None and block.end <= place:
-            block = next(inner, None)
-        inside = block is not None and block.start < place
-        if not inside and place < last and text[start:place].strip():
+    for place in outside(sorted(places), uncut):
+        if place < last and text[start:place].strip():
             spans.append(Span(start, place))
             start = place
     return [*spans, Span(start, len(text))] if text else []
+
+
+def outside(places: Iterable[int], uncut: Iterable[Span]) -> Iterator[int]:
+    """The places, in order, that lie inside none of the spans, in order."""
+    inner = iter(uncut)
+    block = next(inner, None)
+    for place in places:
+        while block is not None and block.end <= place:
+            block = next(inner, None)
+        if block is None or block.start >= place:
+            yield place
 
 
 _OPENER = re.compile(r"\$\$|(?<!\\)\\\[|```|\\begin\{([^{}\n]{1,40})\}")

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from footfall.registry import register
-from footfall.segment.spans import Segmenter, Span, Token, blocks, cut
+from footfall.segment.spans import Segmenter, Span, Token, blocks, cut, outside
 
 _LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
 _PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -192,14 +192,8 @@ def _behind_space(text: str, at: int) -> int:
 def _turns(turn: re.Pattern[str], text: str, section: Span, opening: str) -> Iterator[int]:
     """Where a thought section turns; its tag alone is no thought."""
     thought = text[section.start : section.end]
-    uncut = iter(blocks(thought))
-    block = next(uncut, None)
-    for match in turn.finditer(thought):
-        at = match.start("turn")
-        while block is not None and block.end <= at:
-            block = next(uncut, None)
-        inside = block is not None and block.start < at
-        if not inside and thought[:at].removeprefix(opening).strip():
+    for at in outside((match.start("turn") for match in turn.finditer(thought)), blocks(thought)):
+        if thought[:at].removeprefix(opening).strip():
             yield section.start + at
 
 

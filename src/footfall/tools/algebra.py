@@ -51,34 +51,22 @@ def equivalent(a: str, b: str) -> Check:
     """Whether two expressions are equal wherever both are defined, or two equations have the same solutions."""
     if "=" in a and "=" in b:
         return step_follows(a, b)
-    try:
-        return _ask("equivalent", parse_expression(a), parse_expression(b))
-    except AlgebraError as error:
-        return Check(None, f"not read: {error}")
+    return _ask("equivalent", lambda: [parse_expression(a), parse_expression(b)])
 
 
 def solves(equation: str, variable: str, value: str) -> Check:
     """Whether the equation is true with `value` for `variable`; with other names in it, for all their values."""
-    try:
-        return _ask("solves", parse_equation(equation), variable, parse_expression(value))
-    except AlgebraError as error:
-        return Check(None, f"not read: {error}")
+    return _ask("solves", lambda: [parse_equation(equation), variable, parse_expression(value)])
 
 
 def step_follows(previous_equation: str, next_equation: str) -> Check:
     """Whether the two equations have the same real solutions; if not, `reason` names one that only one of them has."""
-    try:
-        return _ask("follows", parse_equation(previous_equation), parse_equation(next_equation))
-    except AlgebraError as error:
-        return Check(None, f"not read: {error}")
+    return _ask("follows", lambda: [parse_equation(previous_equation), parse_equation(next_equation)])
 
 
 def implied(premises: Sequence[str], conclusion: str) -> Check:
     """Whether every common solution of the premises solves the conclusion; not known unless there are finitely many."""
-    try:
-        return _ask("implied", [parse_equation(premise) for premise in premises], parse_equation(conclusion))
-    except AlgebraError as error:
-        return Check(None, f"not read: {error}")
+    return _ask("implied", lambda: [[parse_equation(premise) for premise in premises], parse_equation(conclusion)])
 
 
 class AlgebraError(ValueError):
@@ -220,8 +208,12 @@ class _Reader:
         return tree
 
 
-def _ask(*question: object) -> Check:
-    return _asked(json.dumps(question))
+def _ask(kind: str, read: Callable[[], list[object]]) -> Check:
+    """The helper's answer to a question about what `read` gives; a text that is not read is not known."""
+    try:
+        return _asked(json.dumps([kind, *read()]))
+    except AlgebraError as error:
+        return Check(None, f"not read: {error}")
 
 
 @lru_cache(maxsize=1 << 14)
