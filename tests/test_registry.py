@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import footfall
 from footfall import registry
-from footfall.registry import KINDS, Part, create, load, parts, register
+from footfall.registry import KINDS, NOTHING, Declared, Part, System, create, declared, load, parts, register, systems
 
 OWN_PARTS = [part for kind in KINDS for part in parts(kind).values()]
 
@@ -135,3 +138,103 @@ def test_an_entry_point_that_names_no_kind_is_an_error(monkeypatch: pytest.Monke
     extension(monkeypatch, name, "theirs:theirs")
     with pytest.raises(ValueError, match=rf"an extension adds a part by the entry point '{name}'.*'kind:name'"):
         parts("policy")
+
+
+# What parts declare
+
+
+def test_a_declaration_of_literals_is_known_without_importing_the_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+import surely_not_installed
+
+@register("policy", "mine", Declared(separator="\\n", smoke={"n": 2}))
+def mine() -> None:
+    "Writes."
+
+@register("policy", "plain")
+def plain() -> None:
+    "Writes."
+
+@register("policy", "made", Declared(note=surely_not_installed.note))
+def made() -> None:
+    "Writes."
+"""
+    package_with(tmp_path, monkeypatch, one=text)
+    assert declared("policy", "mine") == Declared(separator="\n", smoke={"n": 2})
+    assert declared("policy", "plain") == NOTHING
+    with pytest.raises(ModuleNotFoundError):
+        declared("policy", "made")
+
+
+def test_what_is_read_from_the_source_is_what_the_parts_declare() -> None:
+    for part in (part for part in OWN_PARTS if part.kind in ("labeller", "searcher", "tree-labeller", "policy")):
+        assert declared(part.kind, part.name) == load(part.kind, part.name).__footfall_declared__  # type: ignore[attr-defined]
+
+
+def test_an_extension_declares_by_the_same_decorator_and_may_declare_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    extension(monkeypatch, "segmenter:dedent", "textwrap:dedent")
+    assert declared("segmenter", "dedent") == NOTHING
+    with pytest.raises(KeyError, match=r"did you mean 'dedent'\?"):
+        declared("segmenter", "dedents")
+
+
+def test_systems_are_parts_with_settings_and_nobody_takes_the_name_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = systems("labeller")
+    assert known["math-shepherd"] == System("monte-carlo", {"rollouts": 8, "estimate": "hard"})
+    for system, (name, settings) in known.items():
+        takes = inspect.signature(load("labeller", name)).parameters
+        assert settings.keys() <= takes.keys(), system
+    text = '@register("policy", "{}", Declared(systems={{"{}": {{}}}}))\ndef p() -> None:\n    "P."\n'
+    for names in (("a", "b"), ("c", "b")), (("a", "c"), ("c", "d")):
+        registry._all_parts.cache_clear()
+        package_with(tmp_path, monkeypatch, **{f"file{i}": text.format(*pair) for i, pair in enumerate(names)})
+        with pytest.raises(ValueError, match=r"names a system '[bc]', and so does '[ac]'"):
+            systems("policy")
+
+
+def test_settings_that_parts_declare_are_theirs() -> None:
+    for part in (part for part in OWN_PARTS if part.kind in ("labeller", "searcher", "tree-labeller")):
+        said, takes = declared(part.kind, part.name), inspect.signature(load(part.kind, part.name)).parameters
+        assert {*said.smoke, *said.judges} <= takes.keys(), part
+        assert (said.aggregation is None or "aggregation" in takes) and bool(said.judges) == bool(said.missing), part
+
+
+ELSEWHERE = {
+    "commands/calibrate.py": {"quantile"},
+    "commands/demo.py": {"majority"},
+    "commands/label.py": {"monte-carlo"},
+    "commands/sample.py": {"monte-carlo", "length"},
+    "commands/search.py": {"weighted-vote"},
+    "commands/train.py": {"soft-bce"},
+    "studies/label_setting.py": {"majority"},
+    "studies/search.py": {"noisy"},
+    "studies/search_judges.py": {"noisy"},
+    "studies/search_report.py": {"noisy"},
+}
+"""Defaults of commands, and words that mean something else there."""
+
+
+def test_neither_commands_nor_studies_name_a_method() -> None:
+    kinds = ("labeller", "tree-labeller", "searcher", "objective")
+    names = {name for kind in kinds for name in (*parts(kind), *systems(kind))}
+    root = Path(footfall.__file__).parent
+    for file in sorted([*root.glob("commands/*.py"), *root.glob("studies/*.py")]):
+        strings = {n.value for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Constant)}
+        assert strings & names == ELSEWHERE.get(file.relative_to(root).as_posix(), set()), file
+
+
+@pytest.mark.parametrize(("kind", "name"), [("labeller", "scan"), ("searcher", "dvts"), ("objective", "buffer")])
+def test_a_method_is_one_file_one_recipe_and_one_test(kind: str, name: str) -> None:
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "contributing.md").read_text("utf-8")
+    (row,) = [line for line in page.splitlines() if f"`{name}` |" in line and line.startswith("| a")]
+    method, recipe, test = [root / path for path in re.findall(r"`([\w/]+\.py)`", row)]
+    assert method == root / "src" / Path(*parts(kind)[name].module.split(".")).with_suffix(".py")
+    assert recipe.exists() and test.exists()
+    own = {method, recipe, method.parent / "__init__.py"}
+    naming = [p for p in root.glob("src/footfall/**/*.py") if p not in own and f'"{name}"' in p.read_text("utf-8")]
+    assert not naming, "nobody else knows it by name"

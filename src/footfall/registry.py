@@ -102,6 +102,8 @@ class Declared:
     """Of a policy: what it puts after each step."""
     weightless: bool = False
     """Of a policy: made of its settings alone, so that an estimate may open it."""
+    verifier: tuple[str, Mapping[str, Any]] = ("formal", {})
+    """Of a world: the labeller that reads its steps as a tool does, and its settings."""
     note: str = ""
     """What else there is of that name, for whoever asks for it as something that it is not."""
     paper: Paper | None = None

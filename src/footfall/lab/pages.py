@@ -9,7 +9,8 @@ from pathlib import Path
 
 from footfall.formats import atomic_write
 from footfall.lab.ledger import Line, Row
-from footfall.lab.recipe import Entry, Recipe
+from footfall.lab.recipe import Entry
+from footfall.registry import KINDS, Paper, Part, declared, parts
 from footfall.types import Cost
 
 STALE = " (stale)"
@@ -69,7 +70,7 @@ def _ledger_cells(line: Line, folder: Path) -> list[str]:
     claim, row = line.claim, line.row
     arrow = "↑" if claim.direction == "higher" else "↓"
     cells = [
-        f"{_recipe_link(line.entry, folder)} {_paper_link(line.entry.recipe)}",
+        f"{_recipe_link(line.entry, folder)} {_paper_link(line.entry.recipe.arxiv)}",
         claim.claim,
         f"{claim.baseline} → {claim.method}",
         f"{row['metric'] if row else claim.metric} {arrow}",
@@ -81,18 +82,29 @@ def _ledger_cells(line: Line, folder: Path) -> list[str]:
 
 
 def papers_page(shown: Sequence[Line], folder: Path) -> str:
-    """Paper → recipe → verdict, by year and title."""
+    """Paper → recipe → verdict, by year and title; parts of installed extensions that declare a paper stand among them."""
     entries = {line.entry.recipe.name: line.entry for line in shown}
-    by_year = sorted(entries.values(), key=lambda entry: (entry.recipe.year, entry.recipe.paper))
     rows = [
-        [
-            entry.recipe.paper, _paper_link(entry.recipe), str(entry.recipe.year), entry.recipe.stage,
+        (
+            Paper(entry.recipe.paper, entry.recipe.year, entry.recipe.arxiv), entry.recipe.stage,
             _recipe_link(entry, folder),
             "; ".join(line.verdict for line in shown if line.entry.recipe.name == entry.recipe.name),
-        ]
-        for entry in by_year
+        )
+        for entry in entries.values()
     ]  # fmt: skip
-    return "\n".join([_PAPERS_HEAD, *_table(["paper", "arXiv", "year", "stage", "recipe", "verdict"], rows), ""])
+    rows += [(paper, part.kind, f"`{part.name}`", f"no recipe; {part.summary}") for part, paper in extension_papers()]
+    cells = [
+        [paper.title, _paper_link(paper.arxiv), str(paper.year), *rest]
+        for paper, *rest in sorted(rows, key=lambda row: (row[0].year, row[0].title))
+    ]
+    return "\n".join([_PAPERS_HEAD, *_table(["paper", "arXiv", "year", "stage", "recipe", "verdict"], cells), ""])
+
+
+def extension_papers() -> list[tuple[Part, Paper]]:
+    """Parts of other packages that say where they were published. The papers of the package's own are in its recipes."""
+    others = [p for kind in KINDS for p in parts(kind).values() if p.module.partition(".")[0] != "footfall"]
+    found = [(part, declared(part.kind, part.name).paper) for part in others]
+    return [(part, paper) for part, paper in found if paper is not None]
 
 
 def effect_text(row: Row) -> str:
@@ -115,8 +127,8 @@ def _recipe_link(entry: Entry, folder: Path) -> str:
     return f"[{entry.recipe.name}]({target})"
 
 
-def _paper_link(recipe: Recipe) -> str:
-    return f"[{recipe.arxiv}](https://arxiv.org/abs/{recipe.arxiv})" if recipe.arxiv else ""
+def _paper_link(arxiv: str | None) -> str:
+    return f"[{arxiv}](https://arxiv.org/abs/{arxiv})" if arxiv else ""
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

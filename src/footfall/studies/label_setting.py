@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from footfall.label.consensus import Consensus
 from footfall.label.critic import ScriptedCritic
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import create, load
+from footfall.registry import create, declared, load
 from footfall.simulate.noisy import Noisy
 from footfall.studies.rows import Rows, rows_of
 from footfall.study_rows import StudyRow, label_row
@@ -162,8 +162,8 @@ class Setting(NamedTuple):
 
     def tool(self) -> Judge:
         """Reads steps: a prover or exact algebra; code runs with the reference's lines behind each step."""
-        tool = create("labeller", "execution", run="world") if self.name == "code" else create("labeller", "formal")
-        return ReadOnce(tool, self.memory)
+        name, settings = declared("world", self.name).verifier
+        return ReadOnce(create("labeller", name, **settings), self.memory)
 
 
 def label_rows() -> Rows:

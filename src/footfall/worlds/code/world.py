@@ -10,7 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar, NamedTuple, cast
 
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds.code.language import Line, Value, code_of, is_blank, parse, read_line
 from footfall.worlds.code.run import ERROR, build, output
@@ -31,7 +31,7 @@ ANSWER = "# The answer is %s."
 _ANSWER = re.compile(r"\s*#\s*the answer is:?\s*(.*?)\.?\s*", re.IGNORECASE)
 
 
-@register("world", "code")
+@register("world", "code", Declared(verifier=("execution", {"run": "world"})))
 @dataclass(frozen=True, slots=True)
 class CodeWorld(World):
     """Small Python functions with unit tests, written line by line; every line can be checked.
