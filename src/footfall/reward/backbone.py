@@ -21,7 +21,6 @@ Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
 
 _IN_LM, _IN_DECODER = "base_model.model.model.", "base_model.model."
-_EXTRA = "LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
 _INDEX, _ADAPTER = "model.safetensors.index.json", "adapter_config.json"
 _PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
@@ -173,27 +172,32 @@ def add_marker(tokenizer: Any, backbone: Backbone, marker: str) -> bool:
     return True
 
 
+def _peft(folder: Path | None = None) -> Any:
+    """The package, which is optional; `folder` holds the adapter that it is needed for."""
+    try:
+        import peft
+    except ImportError as error:
+        held = "" if folder is None else f"{folder} holds a LoRA adapter. "
+        raise ImportError(
+            f"{held}LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
+        ) from error
+    return peft
+
+
 def add_lora(backbone: Backbone, rank: int, alpha: int, seed: int) -> Backbone:
     """The backbone frozen, with trainable low-rank adapters on all its linear layers."""
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise ImportError(_EXTRA) from error
-    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="FEATURE_EXTRACTION")
+    peft = _peft()
+    config = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="FEATURE_EXTRACTION")
     # peft draws from torch's global generator: lend it a seeded one.
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        adapted: Backbone = get_peft_model(backbone, config)
+        adapted: Backbone = peft.get_peft_model(backbone, config)
     return adapted
 
 
 def load_adapter(backbone: Backbone, folder: Path, trainable: bool) -> Backbone:
     """The backbone with the adapter stored in `folder`."""
-    try:
-        from peft import PeftModel
-    except ImportError as error:
-        raise ImportError(f"{folder} holds a LoRA adapter. {_EXTRA}") from error
-    adapted: Backbone = PeftModel.from_pretrained(backbone, folder, is_trainable=trainable)
+    adapted: Backbone = _peft(folder).PeftModel.from_pretrained(backbone, folder, is_trainable=trainable)
     return adapted
 
 
@@ -202,15 +206,12 @@ def graft_adapter(backbone: Backbone, folder: Path) -> Backbone:
 
     There every name has one more `model.`; peft would find none of them and go on with an adapter of zeros.
     """
-    try:
-        from peft import PeftConfig, PeftModel, get_peft_model_state_dict
-    except ImportError as error:
-        raise ImportError(f"{folder} holds a LoRA adapter. {_EXTRA}") from error
+    peft = _peft(folder)
     stored = {name.replace(_IN_LM, _IN_DECODER, 1) for name in TensorFiles(folder).names}
-    config = PeftConfig.from_pretrained(str(folder))
+    config = peft.PeftConfig.from_pretrained(str(folder))
     config.task_type = None
-    adapted: Backbone = PeftModel.from_pretrained(backbone, folder, config=config, key_mapping={r"^model\.": ""})
-    lost = sorted(stored - set(get_peft_model_state_dict(adapted)))
+    adapted: Backbone = peft.PeftModel.from_pretrained(backbone, folder, config=config, key_mapping={r"^model\.": ""})
+    lost = sorted(stored - set(peft.get_peft_model_state_dict(adapted)))
     if lost:
         raise ValueError(f"{folder} adapts what is not part of a {type(backbone).__name__}: {lost[0]}")
     return adapted

@@ -126,20 +126,27 @@ def export_adapter(trained: str | Path, folder: str | Path, backbone: str, max_l
     `backbone` names the base for people, `max_length` is its context. The canary follows from `finish_export`, for it
     must be what the rounded weights say.
     """
-    trained, folder = Path(trained), Path(folder)
-    stored = read_json(trained)
-    if not stored.get("lora"):
+    trained = Path(trained)
+    if not read_json(trained).get("lora"):
         raise ValueError(f"{trained} holds a model that was trained in full; only an adapter can be shipped")
-    folder.mkdir(parents=True, exist_ok=True)
     adapter = safetensors.torch.load_file(trained / ADAPTER_FILE)
-    rounded = {name: tensor.to(torch.bfloat16) for name, tensor in adapter.items()}
-    safetensors.torch.save_file(rounded, folder / ADAPTER_FILE, metadata={"format": "pt"})
     settings = json.loads((trained / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     settings |= {"base_model_name_or_path": backbone, "target_modules": sorted(settings["target_modules"])}
+    _write_folder(Path(folder), trained, adapter, settings, backbone=backbone, max_length=max_length)
+
+
+def _write_folder(
+    folder: Path, trained: Path, adapter: Mapping[str, Tensor], settings: Mapping[str, Any], **config: Json
+) -> None:
+    """Adapter, head and config of `trained`, whose canary is left out, with some of its fields changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rounded = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in adapter.items()}
+    safetensors.torch.save_file(rounded, folder / ADAPTER_FILE, metadata={"format": "pt"})
     _write(folder / ADAPTER_CONFIG, settings)
     (folder / HEAD_FILE).write_bytes((trained / HEAD_FILE).read_bytes())
+    stored = read_json(trained)
     stored.pop("canary", None)
-    _write(folder / CONFIG_FILE, {**stored, "backbone": backbone, "max_length": max_length})
+    _write(folder / CONFIG_FILE, {**stored, **config})
 
 
 def export_difference(
@@ -149,26 +156,18 @@ def export_difference(
 
     `trained` is its folder, `name` the base's name for people. Gives the share of the squared difference that is kept.
     """
-    trained, folder = Path(trained), Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    before, tensors = linear_weights(base), {}
+    before = linear_weights(base)
+    tensors: dict[str, Tensor] = {}
     kept = whole = 0.0
     for layer, weight in linear_weights(tuned).items():
         difference = weight.detach().float() - before[layer].detach().float()
         down_RI, up_OR = low_rank(difference, rank)
-        tensors[f"{_PREFIX}{layer}{_DOWN}"] = down_RI.to(torch.bfloat16).contiguous()
-        tensors[f"{_PREFIX}{layer}{_UP}"] = up_OR.to(torch.bfloat16).contiguous()
+        tensors |= {f"{_PREFIX}{layer}{_DOWN}": down_RI, f"{_PREFIX}{layer}{_UP}": up_OR}
         whole += float(difference.square().sum())
         kept += float((up_OR @ down_RI).square().sum())
-    safetensors.torch.save_file(tensors, folder / ADAPTER_FILE, metadata={"format": "pt"})
-    _write(
-        folder / ADAPTER_CONFIG, {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "base_model_name_or_path": name}
-    )
-    (folder / HEAD_FILE).write_bytes((trained / HEAD_FILE).read_bytes())
-    stored = read_json(trained)
-    stored.pop("canary", None)
+    settings = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "base_model_name_or_path": name}
     context = tuned.config.get_text_config().max_position_embeddings
-    _write(folder / CONFIG_FILE, {**stored, "backbone": name, "max_length": context, "lora": True})
+    _write_folder(Path(folder), Path(trained), tensors, settings, backbone=name, max_length=context, lora=True)
     return kept / whole if whole else 1.0
 
 

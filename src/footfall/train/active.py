@@ -185,11 +185,6 @@ class Doubted:
         return f"actprm({self.judged_by.name};{self.prm.name},{rule})"
 
     @property
-    def judges(self) -> tuple[Judge, ...]:
-        """Those that it asks."""
-        return self.judged_by, self.prm
-
-    @property
     def traits(self) -> Traits:
         """It asks both, and reads what the PRM reads."""
         return Traits((self.judged_by, self.prm), separators=traits(self.prm).separators)
@@ -220,11 +215,6 @@ class FirstError:
     def name(self) -> str:
         """Who labels, and the threshold of an error."""
         return f"prm800k({self.judged_by.name},threshold={self.threshold:g})"
-
-    @property
-    def judges(self) -> tuple[Judge, ...]:
-        """Whom it asks."""
-        return (self.judged_by,)
 
     @property
     def traits(self) -> Traits:

@@ -37,6 +37,9 @@ from footfall.registry import create, register
 from footfall.reward.readout import MeanOfHeads, Readout, Several
 from footfall.types import Json, Trajectory
 
+BUFFERED = ("good", "bad", "buffer")
+"""Outputs of a head that is trained by `buffer_loss`."""
+
 
 def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """mean of -y log p - (1 - y) log(1 - p), p = sigmoid(logit), y a probability. Least at p = y, where it is H(y)."""
@@ -87,9 +90,56 @@ def value_and_reward_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tens
     return labelled_mean((logits.sigmoid() - targets) ** 2, mask)
 
 
+def buffer_loss(
+    logits: Tensor, targets: Tensor, mask: Tensor, factor: float | None = None, last_weight: float = 1.0
+) -> Tensor:
+    """FreePRM's loss (arXiv 2506.03570): labels that are only the outcome, and a third class that absorbs their noise.
+
+    With (p_r, p_w, p_b) = softmax(logits), a pseudo label ŷ_t and a buffer factor β_t, for every step but the last
+
+        loss_t = -ln g_t,   g_t = p_r + β_t p_b if ŷ_t = 1,  p_w + β_t p_b if ŷ_t = 0
+
+    At the last labelled step of each trace (..., S, 3), which counts `last_weight` times, the label is true and there is no
+    buffer: -y ln p_r - (1 - y) ln(1 - p_r). The paper draws β_t in {0, 1} with P(β_t = 1) = p_b and no gradient through the
+    draw. What differs: with `factor` None the mean over that draw is taken instead (a number is β itself),
+
+        E loss_t = [p_b] (-ln(p + p_b)) + (1 - [p_b]) (-ln p),   p = p_r or p_w, [·]: no gradient
+
+    which has the same expected gradient without its noise, and leaves nothing to seed. Its gradient at the buffer's logit is
+    p_b p / (p + p_b) >= 0: no pseudo label ever feeds the buffer, which drains as training goes on. So it damps noisy labels
+    early, and at convergence the loss is plain cross-entropy. With β = 0.5 it is that at once, of p_r + p_b / 2.
+    """
+    if logits.shape[-1] != len(BUFFERED):
+        raise ValueError(f"the buffer loss takes a head with the outputs {BUFFERED}, not {logits.shape[-1]} outputs")
+    log_p = logits.log_softmax(dim=-1)
+    right, wrong, spare = log_p.unbind(dim=-1)
+    own = torch.where(targets > 0.5, right, wrong)
+    with_buffer = torch.logaddexp(own, spare)
+    if factor is None:
+        share = spare.exp().detach()
+        pseudo = -(share * with_buffer + (1 - share) * own)
+    else:
+        pseudo = -torch.log(own.exp() + factor * spare.exp()) if 0 < factor < 1 else -(with_buffer if factor else own)
+    true = -torch.where(targets > 0.5, right, torch.logaddexp(wrong, spare))
+    losses = torch.where(last_labelled(mask), last_weight * true, pseudo)
+    return labelled_mean(losses, mask)
+
+
+def last_labelled(mask: Tensor) -> Tensor:
+    """Where the last labelled step of each trace is: nothing labelled comes after it."""
+    _check_mask(mask)
+    after = mask.flip(-1).cumsum(dim=-1).flip(-1)
+    return mask & (after == 1)
+
+
 def _check_width(logits: Tensor, outputs: int) -> None:
     if logits.shape[-1] != outputs:
         raise ValueError(f"this loss takes a head with {outputs} outputs, not {logits.shape[-1]}")
+
+
+def _check_mask(mask: Tensor) -> None:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"the mask of labelled steps must be boolean, not {mask.dtype}")
 
 
 class Ending(IntEnum):
@@ -137,8 +187,7 @@ def _one(logits: Tensor) -> Tensor:
 
 def labelled_mean(losses: Tensor, mask: Tensor) -> Tensor:
     """The mean of the losses that the mask keeps; 0 if it keeps none."""
-    if mask.dtype != torch.bool:
-        raise TypeError(f"the mask of labelled steps must be boolean, not {mask.dtype}")
+    _check_mask(mask)
     return losses.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
 
 
@@ -157,6 +206,18 @@ def pairs(mask: Tensor) -> Tensor:
     return torch.tensor(len(mask) // 2, device=mask.device)
 
 
+def probability(label: float) -> float:
+    """The label, if it is one."""
+    if not 0 <= label <= 1:
+        raise ValueError(f"label {label:g} is no probability; bring labels into [0, 1], or use ce with named classes")
+    return label
+
+
+def likely(label: float) -> bool:
+    """Whether a label that is a probability counts as good."""
+    return label > 0.5
+
+
 @dataclass(frozen=True)
 class Objective:
     """A loss with what it asks of the head and of the labels."""
@@ -164,9 +225,9 @@ class Objective:
     name: str
     """With its settings, so that a model can say how it was trained."""
     loss: Callable[[Tensor, Tensor, Tensor], Tensor]
-    target: Callable[[float], float]
+    target: Callable[[float], float] = probability
     """A label as the loss takes it; raises on a label it cannot take."""
-    is_good: Callable[[float], bool]
+    is_good: Callable[[float], bool] = likely
     """Whether a label counts as good where a metric needs two classes."""
     classes: tuple[str, ...] = ()
     good: tuple[str, ...] = ()
@@ -237,21 +298,20 @@ def bce(threshold: float = 0.0) -> Objective:
     return Objective(
         f"bce(threshold={threshold:g})",
         lambda logits, targets, mask: bce_loss(logits, targets, mask, threshold),
-        probability,
-        lambda label: label > threshold,
+        is_good=lambda label: label > threshold,
     )
 
 
 @register("objective", "soft-bce")
 def soft_bce() -> Objective:
     """Binary cross-entropy on soft labels: the label is the probability that the step is good."""
-    return Objective("soft-bce", soft_bce_loss, probability, lambda label: label > 0.5)
+    return Objective("soft-bce", soft_bce_loss)
 
 
 @register("objective", "mse")
 def mse() -> Objective:
     """Squared error between value and label."""
-    return Objective("mse", mse_loss, probability, lambda label: label > 0.5)
+    return Objective("mse", mse_loss)
 
 
 @register("objective", "ce")
@@ -311,8 +371,6 @@ def quantile(quantiles: tuple[float, ...] | list[float] = (0.1, 0.5, 0.9)) -> Ob
     return Objective(
         f"quantile({', '.join(f'{q:g}' for q in sorted(ranked))})",
         lambda logits, targets, mask: pinball_loss(logits, targets, mask, ranked),
-        probability,
-        lambda label: label > 0.5,
         columns=names,
     )
 
@@ -320,13 +378,24 @@ def quantile(quantiles: tuple[float, ...] | list[float] = (0.1, 0.5, 0.9)) -> Ob
 @register("objective", "value-and-reward")
 def value_and_reward(aspect: str = "reward") -> Objective:
     """Two outputs (BiRM): a value fitted to the labels, a reward fitted to this aspect of the same judgements."""
+    columns = ("value", "reward")
+    return Objective(f"value-and-reward(aspect={aspect})", value_and_reward_loss, columns=columns, beside=(aspect,))
+
+
+@register("objective", "buffer")
+def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
+    """Outcome labels on every step with a buffer class for their noise (FreePRM); the last label counts as true."""
+    if factor is not None and not 0 <= factor <= 1:
+        raise ValueError(f"a buffer factor lies between 0 and 1, not at {factor}")
+    if last_weight <= 0:
+        raise ValueError(f"the last step's weight must be positive, not {last_weight}")
+    shown = "drawn" if factor is None else f"{factor:g}"
     return Objective(
-        f"value-and-reward(aspect={aspect})",
-        value_and_reward_loss,
-        probability,
-        lambda label: label > 0.5,
-        columns=("value", "reward"),
-        beside=(aspect,),
+        f"buffer(factor={shown}, last_weight={last_weight:g})",
+        lambda logits, targets, mask: buffer_loss(logits, targets, mask, factor, last_weight),
+        _outcome,
+        classes=BUFFERED,
+        good=("good",),
     )
 
 
@@ -336,8 +405,7 @@ def _side(label: float) -> float:
     return label
 
 
-def probability(label: float) -> float:
-    """The label, if it is one."""
-    if not 0 <= label <= 1:
-        raise ValueError(f"label {label:g} is no probability; bring labels into [0, 1], or use ce with named classes")
+def _outcome(label: float) -> float:
+    if label not in (0, 1):
+        raise ValueError(f"label {label:g} is no outcome; the buffer loss takes 1 (right) and 0 (wrong)")
     return label

@@ -86,11 +86,6 @@ class Sure:
         return f"ssrm({self.prm.name},confidence={self.confidence:g})"
 
     @property
-    def judges(self) -> tuple[Judge, ...]:
-        """Those that it asks: what they cost is what it costs."""
-        return (self.prm,)
-
-    @property
     def traits(self) -> Traits:
         """It asks the PRM, and reads what that one reads."""
         return Traits((self.prm,), separators=traits(self.prm).separators)

@@ -32,34 +32,29 @@ def separated(separator: str, bos: bool) -> Layout:
     return layout
 
 
-@register("family", "trl")
-def trl(separator: str = "\n") -> Family:
-    """Any PRM trained with TRL's PRMTrainer and its default separator, a newline."""
+def _family(
+    name: str, separator: str, licence: str, published: tuple[str, ...] = (), names: tuple[str, ...] = ()
+) -> Family:
     return Family(
-        name="trl",
-        published=(),
-        licence="that of the checkpoint",
-        match=Match(architectures=ARCHITECTURES, rows={"score.weight": 2}),
+        name=name,
+        published=published,
+        licence=licence,
+        match=Match(architectures=ARCHITECTURES, rows={"score.weight": 2}, names=names, named=bool(names)),
         layout=separated(separator, bos=True),
         head=LinearHead("score"),
         readout=Readout("good", ("bad", "good"), ("good",)),
     )
 
 
+@register("family", "trl")
+def trl(separator: str = "\n") -> Family:
+    """Any PRM trained with TRL's PRMTrainer and its default separator, a newline."""
+    return _family("trl", separator, "that of the checkpoint")
+
+
 @register("family", "trl-blank-line")
 def trl_blank_line() -> Family:
     """HuggingFaceH4/Qwen2.5-Math-1.5B- and 7B-Instruct-PRM-0.2, and TRL PRMs whose separator is a blank line."""
-    return Family(
-        name="trl-blank-line",
-        published=(
-            "HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2",
-            "HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2",
-        ),
-        licence="Apache-2.0 (see the model card)",
-        match=Match(
-            architectures=ARCHITECTURES, rows={"score.weight": 2}, names=("prm-0.2", "huggingfaceh4/"), named=True
-        ),
-        layout=separated("\n\n", bos=True),
-        head=LinearHead("score"),
-        readout=Readout("good", ("bad", "good"), ("good",)),
-    )
+    published = ("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2")
+    names = ("prm-0.2", "huggingfaceh4/")
+    return _family("trl-blank-line", "\n\n", "Apache-2.0 (see the model card)", published, names)
