@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from footfall import cli
-from footfall.commands._bench_run import find_data
+from footfall.commands.bench import find_data
 from footfall.judging import Traits
 from footfall.metrics.sanity import Constant
 from tests.cli.telling import told

@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 
-from footfall.commands._bench_config import BenchConfig, refuse_unused
 from footfall.commands._output import emit, facts, figures
 from footfall.commands._parts import settings
-from footfall.commands._running import open_run
+from footfall.commands._running import RunConfig, open_run
 from footfall.commands._values import check_values
 from footfall.reports.pages import write_page
 from footfall.store import write_json
@@ -26,10 +25,18 @@ _ELSEWHERE = ("docs", "workers")
 """Options that are no part of what is measured: where a copy goes, how many processes work."""
 
 
-def run_study(config: BenchConfig) -> int:
+class StudyConfig(RunConfig, Protocol):
+    """What a study looks at of the configuration of `footfall bench`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def option(self) -> tuple[str, ...]: ...
+
+
+def run_study(config: StudyConfig) -> int:
     """Measure, and write report.json, report.html and the charts into the run's folder, and a copy where docs=FOLDER says."""
     study = _STUDIES[config.name]
-    refuse_unused(config, f"bench {study.name} has its own worlds and judges and takes no")
     options = settings(config.option)
     plan = study.plan(**_plan_fields(study, options), first_seed=config.run.seed)
     workers = options.get("workers", min(2, os.cpu_count() or 1))
