@@ -41,7 +41,7 @@ def family_table() -> str:
 def _row(family: Family, summary: str) -> str:
     published = ", ".join(f"`{name}`" for name in family.published) or summary
     value = _VALUE[family.readout.value]
-    if family.name in ("genprm", "thinkprm", "r-prm"):
+    if parts("family")[family.name].module.endswith(".critics"):
         value = "a critique, then p(yes)"
     if family.made_layout is not None:
         value = "as its folder says"
