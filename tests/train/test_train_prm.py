@@ -129,7 +129,7 @@ def test_a_run_killed_between_its_last_checkpoint_and_the_saved_model_is_finishe
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("footfall.train.prm.close_run", kill)
+        patch.setattr("footfall.train.prm._close_run", kill)
         train_prm(toy_rows(), base, config, tmp_path / "broken")
     assert difference(whole, train_prm(toy_rows(), base, config, tmp_path / "broken")) < 1e-6
 

@@ -77,9 +77,8 @@ def measure(trial: Trial) -> Outcome:
     arms: dict[str, list[float]] = {}
     cost = Cost()
     for name, method in methods.items():
-        found = Searcher(policy, judge if method.judged else None, method, params=params, separator="\n").solve(
-            problems
-        )
+        searcher = Searcher(policy, judge if method.judged else None, method, params=params, separator="\n")
+        found = searcher.solve(problems)
         pools = [_solutions(result) for result in found]
         arms |= {name + of: [figure(pool) for pool in pools] for of, figure in figures.items()}
         cost += Cost.total(result.cost for result in found)
