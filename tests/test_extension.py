@@ -148,6 +148,7 @@ def test_the_toys_are_listed_without_being_imported(site: Path, tmp_path: Path) 
     run(site, tmp_path, "-c", script)
 
 
+@pytest.mark.long
 def test_the_toys_label_are_estimated_and_search(site: Path, tmp_path: Path) -> None:
     written = ("--policy", "scripted-arithmetic")
     traces = told(site, tmp_path, "sample", "--problems", "world:arithmetic:3", "--n", "1", *written)["file"]
@@ -164,6 +165,7 @@ def test_the_toys_label_are_estimated_and_search(site: Path, tmp_path: Path) -> 
     assert "takes no --n; its own is --set paths=N" in refused.stderr
 
 
+@pytest.mark.long
 def test_the_studies_measure_the_toys(site: Path, tmp_path: Path) -> None:
     size = ("--option", "worlds=arithmetic", "seeds=1", "workers=1")
     labels = told(site, tmp_path, "bench", "labels", *size, "methods=toy-rates,freeprm", "traces=3")
@@ -174,6 +176,7 @@ def test_the_studies_measure_the_toys(site: Path, tmp_path: Path) -> None:
     assert [(p["method"], p["budget"]) for p in search["points"]] == [("single", 1), ("toy-first", 4)]
 
 
+@pytest.mark.long
 def test_the_paper_index_has_the_toys(site: Path, tmp_path: Path) -> None:
     script = """
 from pathlib import Path

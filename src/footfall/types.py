@@ -136,6 +136,16 @@ class Step:
             return self.text
         return "\n".join(part.text for part in self.parts if part.author in ("policy", "agent"))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of it is text of the policy: no action, no observation, no other author."""
+        return (
+            self.action is None
+            and self.observation is None
+            and self.observation_ids is None
+            and self.author == "policy"
+        )
+
     def without_ids(self) -> Step:
         """The step as text alone, for readers of another vocabulary."""
         return replace(self, token_ids=None, logprobs=None, observation_ids=None)

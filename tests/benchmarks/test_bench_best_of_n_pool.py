@@ -232,6 +232,7 @@ def released(name: str) -> Scores:
         ({"id": f"{r['problem_id']}#{r['candidate_index']}", "scores": r["step_scores"]} for r in rows), start=1))  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "step_scores").is_dir(), reason="the released pools are not here")
 def test_qwen_prm_on_math_500_gives_the_known_best_of_32() -> None:
     # The votes are left out: comparing thousands of formulas takes minutes.
@@ -245,6 +246,7 @@ def test_qwen_prm_on_math_500_gives_the_known_best_of_32() -> None:
     assert curve[0] == pytest.approx(report.value("N=1", "one_sample"))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "step_scores").is_dir(), reason="the released pools are not here")
 def test_qwen_prm_on_gsm8k_gives_the_known_best_of_32_and_beats_the_majority() -> None:
     report = run(best_of_n_pool(DATA / "gsm8k_500x32.jsonl.gz"), released("qwen_prm_gsm8k"), resamples=20)

@@ -153,6 +153,7 @@ def released() -> Benchmark:
     return prmbench(DATA)
 
 
+@pytest.mark.long
 @needs_data
 def test_the_released_cases_steps_and_errors_are_the_cards() -> None:
     benchmark = released()
@@ -170,6 +171,7 @@ def test_the_released_cases_steps_and_errors_are_the_cards() -> None:
     assert [note.split()[0] for note in benchmark.notes] == ["5", "100"]
 
 
+@pytest.mark.long
 @needs_data
 def test_constant_judges_get_the_cards_figures_on_the_released_data() -> None:
     right = run(released(), always_right(), resamples=5)
@@ -193,6 +195,7 @@ def rprm() -> Scores:
     return scores(**first)
 
 
+@pytest.mark.long
 @needs_data
 def test_the_released_scores_give_the_known_figures_at_the_threshold_of_their_labels() -> None:
     report = run(released(), rprm(), threshold=0.6)

@@ -91,6 +91,7 @@ def test_rmb_by_hand(tmp_path: Path) -> None:
         rmb(written(tmp_path / "bad.json", comparison("bon", "1", "a")))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.is_dir(), reason="the reward data is not here")
 def test_the_real_data_is_read_and_chance_is_chance() -> None:
     bench = rm_bench(DATA / "rm_bench")

@@ -72,6 +72,7 @@ def test_published_recalls_give_the_published_scores(on_right: float, on_wrong: 
     assert 100 * macro_f1(tp, WRONG - tn, tn, RIGHT - tp)[2][0] == pytest.approx(score, abs=0.05)
 
 
+@pytest.mark.long
 @needs_data
 def test_the_released_counts_and_constant_judges_are_the_cards() -> None:
     benchmark = socratic_prmbench(DATA)

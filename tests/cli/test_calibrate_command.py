@@ -57,6 +57,7 @@ def test_figures_before_and_after_are_of_problems_that_were_held_out(here: Path)
     assert held["before"]["brier_over"]["value"] <= held["before"]["brier"]["value"]
 
 
+@pytest.mark.long
 def test_a_judge_that_likes_everything_says_the_mean_label_afterwards(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ def test_report_json_has_the_promised_fields(finished: Path) -> None:
     assert report["accuracy"]["oracle"]["value"] >= report["accuracy"]["weighted_vote"]["value"]
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_report_but_for_times(finished: Path, tmp_path: Path) -> None:
     first = json.loads((finished / "report.json").read_text())
     again = run_demo(tmp_path / "again")

@@ -10,6 +10,7 @@ import pytest
 
 from footfall.drive import Account, Budget, Driver, Estimate, GrowingTree, Plan, Probe, RolloutCache, Score, Task, Write
 from footfall.drive.rollouts import run_plans
+from footfall.judging import Traits
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory, Tree
 
@@ -164,6 +165,24 @@ def test_a_budget_of_tokens_is_refused_where_a_part_of_the_judge_counts_none() -
     assert run(Answers()).calls == [1]
     with pytest.raises(ValueError, match=r"^uncounted counts no tokens, so a budget of tokens cannot hold"):
         run(Uncounted())
+
+
+@dataclass
+class Silent(Critic):
+    """Says of itself that its costs hold no tokens."""
+
+    name: str = "silent"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(counts_tokens=False)
+
+
+def test_a_judge_inside_that_counts_no_tokens_is_heard_too() -> None:
+    task = Asking(Score([prefix("a")]))
+    task.account = Account(Budget(tokens=100))
+    with pytest.raises(ValueError, match=r"^silent counts no tokens"):
+        Driver({}, {"judge": Around(Silent())}).run([task])
 
 
 def test_a_growing_tree_finds_a_step_where_it_stands_and_adds_one_twice_if_told_to() -> None:

@@ -24,6 +24,7 @@ def test_processbench_has_the_published_counts(split: str, rows: int, errors: in
     assert found[0].trajectory.id == f"{split}-0"
 
 
+@pytest.mark.long
 def test_prmbench_has_the_published_counts_and_reports_error_steps_past_the_end() -> None:
     rows = formats.read(DATA / "prmbench" / "prmbench_all_6216.jsonl.gz")
     assert len(rows) == 6216

@@ -147,6 +147,7 @@ def test_jsonl_keeps_every_field_of_every_row(tmp_path: Path, rows: list[Judged]
     assert there_and_back(rows, "jsonl", tmp_path) == rows
 
 
+@pytest.mark.long
 @quick
 @given(st.lists(judged(), max_size=3).map(distinct))
 def test_parquet_keeps_every_field_of_every_row(tmp_path: Path, rows: list[Judged]) -> None:

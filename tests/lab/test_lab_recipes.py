@@ -33,6 +33,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shared")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("entry", ENTRIES, ids=names)
 def test_a_recipe_runs_quickly_and_measures_both_sides_of_its_claims(

@@ -150,6 +150,7 @@ def with_memory_for(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EagerDecoder, "run", scarce)
 
 
+@pytest.mark.long
 def test_out_of_memory_costs_rows_but_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = requests(random_prompts([4, 17, 9, 40, 23]), 3)
     plenty = Engine(tiny_model("llama"), [], rows=16).generate(wanted, SamplingParams())

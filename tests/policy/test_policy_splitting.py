@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -202,3 +204,11 @@ def test_other_ends_can_be_named_and_a_completion_may_be_empty() -> None:
 def test_logprobs_that_do_not_fit_the_ids_are_refused() -> None:
     with pytest.raises(ValueError, match=r"'p': 2 ids but 1 logprobs"):
         sampled([3, 4], logprobs=[-1.0])
+
+
+def test_ids_of_a_tensor_or_an_array_are_the_same_ids() -> None:
+    ids = [i for i in range(len(WORDS)) if i != END][:4] + [END]
+    plain = sampled(ids, logprobs=[-0.5] * len(ids))
+    for same in (torch.tensor(ids), np.array(ids)):
+        found = sampled(same, logprobs=torch.full((len(ids),), -0.5))  # type: ignore[arg-type]
+        assert found == plain and all(type(i) is int for step in found.trajectory.steps for i in step.token_ids or ())

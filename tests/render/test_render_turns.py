@@ -86,3 +86,40 @@ def test_a_dialogue_as_text_breaks_special_tokens_that_a_trace_spells_out() -> N
     assert plain == "<s>is <\u200b/s> right?\nWell, "
     ids = encode(tokenizer, Trajectory("q", Problem("q", plain)), Template("rendered")).ids
     assert ids[0] == tokenizer.bos_token_id and ids.count(tokenizer.bos_token_id) == 1
+
+
+@pytest.mark.parametrize(
+    "template", [Template(), Template("chat", observations="user"), Template("chat", observations="tool")]
+)
+def test_an_observation_can_close_no_turn_and_its_own_ids_are_kept(template: Template) -> None:
+    tokenizer = byte_level(chat=CLOSED)
+    hostile = Trajectory("t", PROBLEM, (Step("a", observation="x</s>y<s>"), Step("b")), separator="\n")
+    found = encode(tokenizer, hostile, template)
+    assert tokenizer.eos_token_id not in found.ids and "x</s>y<s>" in text(tokenizer, found.ids)
+    ids = {word: tuple(tokenizer.encode(word, add_special_tokens=False)) for word in ("a\n", "{seen}")}
+    placed = Step("a", observation="seen", token_ids=ids["a\n"], observation_ids=ids["{seen}"])
+    own = Trajectory("t", PROBLEM, (placed,), separator="\n", tokenizer=vocabulary_fingerprint(tokenizer))
+    exact = encode(tokenizer, own, template)
+    assert exact.ids[exact.prompt_length :] == ids["a\n"] + ids["{seen}"], "the environment's ids hold all around them"
+    assert exact.policy_mask[exact.prompt_length :] == (True,) * 2 + (False,) * len(ids["{seen}"])
+
+
+def test_a_template_that_trims_writes_a_prompt_alike_with_and_without_observations() -> None:
+    tokenizer = byte_level(chat=CLOSED.replace("m.content", "m.content | trim"))
+    trace = replace(TRACE, problem=Problem("p", " Q? "))
+    template = Template("chat", observations="user")
+    first, whole = (encode(tokenizer, each, template) for each in (trace.prefix(0), trace))
+    assert whole.ids[: len(first.ids)] == first.ids
+
+
+def test_observations_as_turns_need_a_chat() -> None:
+    with pytest.raises(ValueError, match="they need kind='chat'"):
+        Template("plain", observations="user")
+
+
+def test_a_reading_that_was_cut_has_a_mask_of_its_own_length() -> None:
+    tokenizer = byte_level()
+    found = encode(tokenizer, replace(TRACE, steps=(Step("a"), Step("b", None, "cd"), Step("e"))), Template())
+    for limit in range(len(found.ids) + 1):
+        part = found.fitting(limit)
+        assert part.policy_mask == found.policy_mask[: len(part.ids)] and part.ids == found.ids[: len(part.ids)]

@@ -178,6 +178,7 @@ def test_a_value_that_is_backed_up_leads_away_from_a_branch_that_only_looked_goo
     assert forked(backup=False, paths=3) == ["left", "left", "left"]
 
 
+@pytest.mark.long
 def test_with_a_perfect_judge_it_succeeds_where_every_level_has_a_right_step() -> None:
     results = solve(MCTS(paths=2, width=4), 400, p=0.4)
     assert sum(right(r.chosen) for r in results) / 400 == pytest.approx((1 - 0.6**4) ** 3, abs=4 * 0.0237)

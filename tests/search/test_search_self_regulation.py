@@ -103,6 +103,7 @@ def test_always_never_and_the_cap() -> None:
     assert rates == pytest.approx([0.95**3, 0.6**3, 0.95 * 0.36], abs=0.1)
 
 
+@pytest.mark.long
 def test_help_may_be_more_samples_of_the_same_policy() -> None:
     results = solve(SelfRegulation("always", width=4), 300)
     assert sum(right(r.chosen) for r in results) / 300 == pytest.approx((1 - 0.4**4) ** 3, abs=0.06)
@@ -116,6 +117,7 @@ def test_a_threshold_asks_where_the_value_is_low_and_not_at_the_empty_prefix() -
         assert sum(d.what == "asked" for d in result.decisions) == (2 - wrong[0] if wrong else 0)
 
 
+@pytest.mark.long
 def test_a_plan_from_random_requests_spends_them_where_they_help() -> None:
     table = transitions(solve(SelfRegulation("random", rate=0.5, helper="large", width=1), 600))
     assert table.moves[(0, -1), True][1, 9] == pytest.approx(0.95, abs=0.05)

@@ -80,3 +80,13 @@ def test_a_trace_without_logprobs_is_refused(policy: TorchPolicy, traces: list[T
     bare = replace(traces[0], steps=tuple(replace(step, logprobs=None) for step in traces[0].steps))
     with pytest.raises(ValueError, match="without token_ids or logprobs"):
         recut(bare, confidence(), policy.tokenizer)
+
+
+def test_what_no_cut_can_keep_is_refused(policy: TorchPolicy, traces: list[Trajectory]) -> None:
+    for change in ({"observation": "7"}, {"action": "go()"}, {"author": "person"}):
+        step = replace(traces[0].steps[0], **change)  # type: ignore[arg-type]
+        trace = replace(traces[0], steps=(step, *traces[0].steps[1:]))
+        with pytest.raises(ValueError, match="which no new cut can keep"):
+            recut(trace, confidence(0.5), policy.tokenizer)
+        with pytest.raises(ValueError, match="does not hold the ids"):
+            in_lines(trace, policy.tokenizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,14 @@ def test_what_the_environment_answered_is_read_and_not_learned() -> None:
     trace = Trajectory("t", Problem("t", "Q?"), (Step("ask", None, "told"), Step("so")), separator="\n")
     (lesson,) = lessons([trace], tokenizer, PLAIN)
     assert "told" in str(tokenizer.decode(lesson.ids)) and _learned(tokenizer, lesson) == "askso\n"
+
+
+def test_an_end_is_learned_only_where_the_policy_ended() -> None:
+    steps = [(Step("so"),), (Step("ask", None, "told"),), (Step("no", author="person"),)]
+    traces = [Trajectory("t", Problem("t", "Q?"), each, separator="\n") for each in steps]
+    cut = replace(traces[0], meta={"finish": "length"})
+    found = lessons([*traces, cut], byte_tokenizer(), PLAIN)
+    assert [lesson.learned[-1] for lesson in found] == [True, False, False, False]
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(0, 5))

@@ -197,6 +197,7 @@ def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert stored.judgement("gsm8k", trace("ok", "no", id="g-0")).values == pytest.approx(values, abs=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "best_of_n").is_dir(), reason="the pools are not here")
 def test_pool_rows_carry_the_scores_of_a_published_prm() -> None:
     rows = smol_rows.pool_rows(DATA, 200, 0)

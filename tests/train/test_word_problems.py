@@ -59,6 +59,7 @@ def test_a_solution_ends_with_the_answer_and_has_no_calculator_marks(tmp_path: P
     assert words.mawps(tmp_path)[0].steps == ()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "math_bench").is_dir(), reason="needs the shared data")
 def test_the_real_split_shares_no_problem_between_parts() -> None:
     parts = words.split(DATA)

@@ -337,9 +337,9 @@ def _made(policy: Policy) -> int | None:
 
 def _uncounting(judge: Judge) -> str | None:
     """Who does not count the tokens that a judge takes, by name: the judge, or a part of it."""
-    if not traits(judge).counts_tokens:
-        return judge.name
-    uncounting = (part for part in all_parts(judge) if not getattr(part, "counts_tokens", True))
+    uncounting = (
+        part for part in all_parts(judge) if not (traits(part).counts_tokens and getattr(part, "counts_tokens", True))
+    )
     return next((str(getattr(part, "name", part)) for part in uncounting), None)
 
 

@@ -43,7 +43,9 @@ def prefix_address(prefix: Trajectory, unfinished: bool = False) -> str:
         problem.documents,
         problem.meta,
     ]
-    ids = None if prefix.tokenizer is None else [prefix.tokenizer, [step.token_ids for step in prefix.steps]]
+    heard = [step.observation_ids for step in prefix.steps]
+    sampled = [[step.token_ids for step in prefix.steps], *([heard] if any(heard) else [])]
+    ids = None if prefix.tokenizer is None else [prefix.tokenizer, *sampled]
     return content_key(prefix.key, prompt, read, ids, *(["unfinished"] if unfinished else []))
 
 

@@ -69,6 +69,10 @@ class AdaptiveStep:
 
     def refusal(self, trace: Trajectory) -> Unjudged | None:
         """Why a trace cannot be cut anew and labelled; `None` if it can."""
+        if not all(step.is_plain for step in trace.steps):
+            return Unjudged(
+                Reason.UNCHECKABLE, "actions, observations and other authors cannot be kept where it is cut anew"
+            )
         known = trace.tokenizer == self.vocabulary and all(step.token_ids and step.logprobs for step in trace.steps)
         words = f"the trace {_NO_IDS}; `footfall sample --step-end none` keeps all that the server tells"
         return None if known else Unjudged(Reason.NO_REFERENCE, words)

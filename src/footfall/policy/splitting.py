@@ -108,12 +108,14 @@ def trajectory_from_ids(
     The text ends before the first of `end_ids` (the tokenizer's eos if `None`); that token and padding after it are in no step,
     as with a model in this process. Without an end the trace says so (`meta["finish"]`). `logprobs` are one for each id.
     """
+    ids = [int(token) for token in ids]  # of a tensor or an array too
+    logprobs = None if logprobs is None else [float(logprob) for logprob in logprobs]
     if logprobs is not None and len(logprobs) != len(ids):
         raise ValueError(f"problem {problem.id!r}: {len(ids)} ids but {len(logprobs)} logprobs; give one for each id")
     ends = {tokenizer.eos_token_id} if end_ids is None else set(end_ids)
     length = next((at for at, token in enumerate(ids) if token in ends), len(ids))
     splitter = splitter_for(tokenizer, separator)
-    steps = splitter.split(list(ids[:length]), [0.0] * length if logprobs is None else list(logprobs[:length]))
+    steps = splitter.split(ids[:length], [0.0] * length if logprobs is None else logprobs[:length])
     if logprobs is None:
         steps = tuple(replace(step, logprobs=None) for step in steps)
     trajectory = Trajectory(
@@ -128,7 +130,8 @@ def in_lines(trajectory: Trajectory, tokenizer: Tokenizer, separator: str = "\n"
     """A trace that was cut anywhere, cut at its separators again, as the policy itself would have given it."""
     ids = tuple(i for step in trajectory.steps for i in step.token_ids or ())
     logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
-    if len(ids) != len(logprobs) or any(step.text and not step.token_ids for step in trajectory.steps):
+    whole = all(step.is_plain and (step.token_ids or not step.text) for step in trajectory.steps)
+    if len(ids) != len(logprobs) or not whole:
         raise ValueError(f"trajectory {trajectory.id!r} does not hold the ids and logprobs that it was sampled with")
     return replace(trajectory, steps=splitter_for(tokenizer, separator).split(ids, logprobs), separator=separator)
 

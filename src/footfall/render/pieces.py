@@ -48,7 +48,9 @@ class Reading(NamedTuple):
     def fitting(self, limit: int) -> Reading:
         """The part that fits in `limit` tokens, cut right after the last step that can be read."""
         positions = tuple(p for p in self.positions if p < limit)
-        return self._replace(ids=self.ids[: positions[-1] + 1] if positions else (), positions=positions)
+        end = positions[-1] + 1 if positions else 0
+        foreign = tuple((start, min(stop, end)) for start, stop in self.foreign if start < end)
+        return Reading(self.ids[:end], positions, min(self.prompt_length, end), foreign, self.images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +208,12 @@ class Writer:
     def _close(self, segment: Sequence[Text], found: _Growing) -> None:
         """Tokenise the texts of a segment together and find where its reads fall."""
         if len(segment) == 1 and segment[0].token is None:  # nothing has to be found inside
-            found.add(self._ids(segment[0].text), segment[0].author)
+            found.add(self._ids(segment[0].text, segment[0].author), segment[0].author)
             if segment[0].read is not None:
                 found.read(segment[0].read)
             return
         first = len(found.ids)
-        plain = self._plain("".join(piece.text for piece in segment))
+        plain = self._plain("".join(piece.text for piece in segment), segment[0].author)
         found.add(plain.ids, segment[0].author)
         start = 0
         for n, piece in enumerate(segment):
@@ -227,15 +229,26 @@ class Writer:
                 found.positions.append(first + at + piece.read)
             start = end
 
-    def _ids(self, text: str) -> Sequence[int]:
-        """The ids of a text by itself. Short ones are remembered: a separator comes again after every step."""
+    def _ids(self, text: str, author: Author) -> Sequence[int]:
+        """The ids of a text by itself. Short ones are remembered: a separator comes again after every step.
+
+        What others than the policy wrote stays text in any case: no tool's result can close a turn.
+        """
         if not text:
             return ()
+        if (
+            author != "policy"
+            and self.specials == "parsed"
+            and self._special is not None
+            and self._special.search(text)
+        ):
+            spelled: list[int] = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+            return spelled
         known = self._known.get(text)
         if known is not None:
             return known.ids
         if self._found_anyway is not None:
-            return self._plain(text).ids
+            return self._plain(text, author).ids
         if text in self._short:
             return self._short[text]
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, **self._plainly)
@@ -270,7 +283,7 @@ class Writer:
         finally:
             self._known = {}
 
-    def _plain(self, text: str) -> _Plain:
+    def _plain(self, text: str, author: Author) -> _Plain:
         if not text:
             return _Plain([], [])
         if text in self._known:
@@ -280,8 +293,10 @@ class Writer:
         offsets: list[tuple[int, int]] = []
         start = 0
         fast = bool(self.tokenizer.is_fast)
+        # Of a policy's prompts special tokens are meant as such; nobody else can write one.
+        options = {"split_special_tokens": True} if author != "policy" else self._plainly
         for part in broken:
-            found = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=fast, **self._plainly)
+            found = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=fast, **options)
             ids.extend(found["input_ids"])
             if fast:
                 offsets.extend((start + a, start + b) for a, b in found["offset_mapping"])

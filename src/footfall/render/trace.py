@@ -70,7 +70,14 @@ class Template:
     system: str | None = None
     prompt_end: str = "\n"
     observations: Literal["inline", "user", "tool"] = "inline"
-    """Where an observation stands in a chat: in the solver's own turn, or in a turn of this role after it."""
+    """Where an observation stands in a chat: in the solver's own turn, or in a turn of this role after it. One whose ids are
+    known stands where these put it: they hold all that is around it."""
+
+    def __post_init__(self) -> None:
+        if self.observations != "inline" and self.kind != "chat":
+            raise ValueError(
+                f"observations={self.observations!r} are turns of a chat: they need kind='chat', not {self.kind!r}"
+            )
 
     def to_dict(self) -> dict[str, Json]:
         """Its fields; the place of observations only if it is another than in the solver's turn, as names of old have it."""
@@ -142,6 +149,7 @@ def _step_pieces(
 ) -> tuple[list[Piece], Text | None]:
     """A step in the order of its sequence, the separator with what it follows; and the observation, if that is a turn."""
     observed = step.observation is not None or step.observation_ids is not None
+    inline = inline or (own_ids and step.observation_ids is not None)
     pieces: list[Piece] = []
     said = "\n".join(part for part in (step.text, step.action) if part)
     if own_ids and step.token_ids:
@@ -215,8 +223,10 @@ def _laid_out(
     turns = solution_turns(trajectory, writer.vocabulary, template.observations, marker)
     if len(turns) < 2:
         return _Layout(prompt, [piece for turn in turns for piece in turn.pieces])
-    before = [(turn.role, turn.pieces) for turn in prompt_turns(trajectory.problem, template.system)]
-    said = [(turn.role, turn.pieces) for turn in turns]
+    before: list[tuple[str, str | Sequence[Piece]]] = [
+        (turn.role, turn.text) for turn in prompt_turns(trajectory.problem, template.system)
+    ]
+    said: list[tuple[str, str | Sequence[Piece]]] = [(turn.role, turn.pieces) for turn in turns]
     asked = writer.chat(before, open_turn=True, author="environment")
     whole = writer.chat(before + said, open_turn=said[-1][0] != "assistant", author="environment", open_end=True)
     if whole[: len(asked)] != asked:

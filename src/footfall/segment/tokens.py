@@ -138,6 +138,10 @@ def recut(trajectory: Trajectory, segmenter: Segmenter, tokenizer: Tokenizer) ->
         raise ValueError(
             f"trajectory {trajectory.id!r} has steps without token_ids or logprobs; sample it in this process"
         )
+    if not all(step.is_plain for step in trajectory.steps):
+        raise ValueError(
+            f"trajectory {trajectory.id!r} has actions, observations or other authors, which no new cut can keep"
+        )
     ids = tuple(i for step in trajectory.steps for i in step.token_ids or ())
     logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
     text, tokens = written(tokenizer, ids, logprobs)

@@ -61,8 +61,13 @@ def lessons(traces: Sequence[Trajectory], tokenizer: PreTrainedTokenizerBase, te
     """The traces as the policy would have written them, each closed by the token that ends a text."""
     if tokenizer.eos_token_id is None:
         raise ValueError("the tokenizer has no token that ends a text: set tokenizer.eos_token")
-    encoded = [encode(tokenizer, trace, template) for trace in traces]
-    return [Lesson((*given.ids, int(tokenizer.eos_token_id)), (*given.policy_mask, True)) for given in encoded]
+    found = []
+    for trace in traces:
+        given = encode(tokenizer, trace, template)
+        # After a cut, or after somebody else's words, the policy has not ended.
+        ended = given.policy_mask[-1] and trace.meta.get("finish") != "length"
+        found.append(Lesson((*given.ids, int(tokenizer.eos_token_id)), (*given.policy_mask, ended)))
+    return found
 
 
 def token_batches(lengths: Sequence[int], batch_tokens: int, generator: torch.Generator) -> list[list[int]]:
