@@ -24,11 +24,20 @@ def pinned(reference: str, folder: str | os.PathLike[str] | None) -> str:
     """The reference with the content's hash behind it, where the content is at hand: a file under `folder`, or a `data:` URL.
 
     A path that leads out of the folder is not followed: the data that names it is not trusted. `None`: there is no folder.
+    A reference that has a hash already is checked, where the content is at hand.
     """
-    if IMAGE_HASH in reference:
+    place, marked, stated = reference.rpartition(IMAGE_HASH) if IMAGE_HASH in reference else (reference, "", "")
+    content = _inline(place) if place.startswith("data:") else _file(place, folder)
+    if content is None:
         return reference
-    content = _inline(reference) if reference.startswith("data:") else _file(reference, folder)
-    return reference if content is None else f"{reference}{IMAGE_HASH}{hashlib.sha256(content).hexdigest()}"
+    digest = hashlib.sha256(content).hexdigest()
+    if marked and stated != digest:
+        raise ValueError(f"the image {_short(place)} has the sha256 {digest}, its reference says {stated}")
+    return f"{place}{IMAGE_HASH}{digest}"
+
+
+def _short(reference: str) -> str:
+    return reference if len(reference) <= 60 else f"{reference[:40]}…"
 
 
 def _inline(reference: str) -> bytes | None:

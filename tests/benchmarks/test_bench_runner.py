@@ -11,9 +11,11 @@ import pytest
 
 from footfall import registry
 from footfall.benchmarks.processbench import measure, processbench
+from footfall.benchmarks.records import records
 from footfall.benchmarks.runner import Benchmark, Tuned, content_revision, run
 from footfall.benchmarks.scores import Scores
 from footfall.benchmarks.steps import steps
+from footfall.formats import FormatError
 from footfall.metrics.cases import Case
 from footfall.metrics.sanity import LengthJudge, RandomJudge, always_right, always_wrong
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
@@ -273,3 +275,11 @@ def test_published_scores_give_the_published_subset_f1(full: Benchmark, model: s
     interval = report.figure("mean", "f1")
     assert interval.low < interval.value < interval.high
     assert math.isclose(interval.value, sum(r.figures["f1"].value for r in report.splits[:4]) / 4)
+
+
+@pytest.mark.parametrize("name", ["data.parquet", "data.arrow", "data.jsonl"])
+def test_a_git_lfs_pointer_is_no_data_of_a_benchmark(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n")
+    with pytest.raises(FormatError, match=rf"{name}.*a Git LFS pointer.*git lfs pull"):
+        list(records(path))

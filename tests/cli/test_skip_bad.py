@@ -57,6 +57,23 @@ def test_info_finds_the_format_behind_a_bad_first_record(capsys: pytest.CaptureF
     assert (told["format"], told["rows"], told["skipped"]["records"]) == ("jsonl", 1, 2)
 
 
+@pytest.mark.parametrize("first", ['{"problem": 3}\n', BAD, '{"messages": 3}\n'])
+def test_a_record_that_cannot_be_read_does_not_name_the_format(first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("late.jsonl").write_text(first + GOOD % (0, 0, 0), encoding="utf-8")
+    assert cli.main(["info", "late.jsonl", "--skip-bad", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["format"]) == ("data: trajectory", "jsonl")
+    assert (told["rows"], told["skipped"]["records"]) == (1, 1)
+
+
+def test_a_bad_image_is_skipped_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    image = '{"problem": "?", "images": ["data:image/png;base64,@@@"], "steps": ["a"]}\n'
+    Path("images.jsonl").write_text(GOOD % (0, 0, 0) + image + GOOD % (1, 1, 1), encoding="utf-8")
+    assert cli.main(["info", "images.jsonl", "--skip-bad", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["skipped"]["records"]) == (2, 1) and "line 2" in told["skipped"]["first"][0]
+
+
 def test_a_file_with_nothing_bad_is_told_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     Path("good.jsonl").write_text(GOOD % (0, 0, 0), encoding="utf-8")
     assert cli.main(["score", "good.jsonl", "--judge", "random", "--skip-bad", "--json"]) == 0

@@ -222,6 +222,17 @@ def test_lines_that_are_no_records_can_be_passed_over_too() -> None:
     assert [error.line for error in bad] == [1, 2, 3, 5, 6]
 
 
+def test_a_record_that_cannot_be_read_does_not_fix_the_format() -> None:
+    trl = b'{"prompt": "?", "completions": ["a"], "labels": [true, false]}\n'
+    bad: list[FormatError] = []
+    (row,) = formats.read(io.BytesIO(trl + b'{"problem": "?", "steps": ["a"], "id": 1}\n'), bad=bad)
+    assert row.trajectory.id == "1" and [error.line for error in bad] == [1]
+    bad = []
+    data = io.BytesIO(b'{"problem": 3}\n{"problem": {"prompt": "?"}, "steps": ["a"]}\n')
+    assert [problem.text for problem in formats.read_problems(data, bad=bad)] == ["?"]
+    assert [error.line for error in bad] == [1]
+
+
 def test_problems_that_cannot_be_read_can_be_passed_over() -> None:
     bad: list[FormatError] = []
     problems = formats.read_problems(io.BytesIO(b'{"problem": "?"}\n{"problem": 3}\n{\n{"problem": "!"}\n'), bad=bad)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from footfall.formats import Fields, FormatError, iter_fields
+from footfall.formats import Fields, FormatError, iter_fields, refuse_lfs_pointer
 from footfall.metrics.cases import Case
 from footfall.types import Json, Judgement, Message, Problem, Step, Trajectory
 
@@ -81,6 +81,8 @@ def _table_rows(path: Path) -> Iterator[dict[str, Json]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    with path.open("rb") as stream:
+        refuse_lfs_pointer(str(path), stream.read(64))
     try:
         if path.suffix == ".parquet":
             batches = pq.ParquetFile(path).iter_batches()

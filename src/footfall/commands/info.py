@@ -176,21 +176,33 @@ def _rows(path: Path, bad: Skipped | None) -> dict[str, Any]:
 def _format(path: Path, bad: Skipped | None) -> tuple[str, list[str]]:
     """The format that knows the first record, and what looks like steps there but is not read as such.
 
-    With `bad`, it is the first record that a format knows. `jsonl` is forgiving and asked late, `problems` last.
+    With `bad`, it is the first record that can be read. `jsonl` is forgiving and asked late, `problems` last.
     """
-    from footfall.formats import format_named, iter_fields, unread_steps
+    from footfall.formats import Fields, FormatError, format_named, iter_fields, read_record, unread_steps
+
+    def told(name: str, record: Fields) -> tuple[str, list[str]]:
+        looks = unread_steps(record) if name == "problems" else []
+        return name, [f'"{look}": if it holds steps, rename it to "steps"' for look in looks]
 
     late = ("jsonl", "problems")
     known = [format_named(name) for name in [*(name for name in parts("format") if name not in late), *late]]
-    record = None
+    unreadable: tuple[str, list[str]] | None = None
     for record in iter_fields(path, bad=bad and Skipped()):
-        found = next((format.name for format in known if format.sniff(record)), "unknown")
-        if found != "unknown" or bad is None:
-            looks = unread_steps(record) if found == "problems" else []
-            return found, [f'"{name}": if it holds steps, rename it to "steps"' for name in looks]
-    if record is None:
+        found = next((format for format in known if format.sniff(record)), None)
+        seen = ("unknown", []) if found is None else told(found.name, record)
+        if bad is None:
+            return seen
+        if found is not None:
+            try:
+                read_record(found, record)
+            except FormatError:
+                pass
+            else:
+                return seen
+        unreadable = unreadable or seen
+    if unreadable is None:
         raise ValueError(f"{path} holds no record")
-    return "unknown", []
+    return unreadable
 
 
 def _show(console: Console, found: dict[str, Any]) -> None:

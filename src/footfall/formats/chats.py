@@ -58,7 +58,7 @@ def _content(turn: Fields, images: list[str]) -> str:
     texts = []
     for part in turn.records("content"):
         if part.text("type") == "image_url":
-            images.append(part.record("image_url").text("url"))
+            images.append(part.record("image_url").image("url"))
         else:
             texts.append(part.text("text"))
     return "\n".join(texts)

@@ -85,9 +85,9 @@ def _read_full(fields: Fields) -> Judged:
 
 def _problem(fields: Fields) -> Problem:
     prompt = read_prompt(fields, "prompt")
-    images = fields.texts("images") if "images" in fields else ()
+    images = fields.images()
     name = fields.identifier("id")
-    return from_plain(Problem, fields, {"id": problem_id(prompt, images) if name is None else name})
+    return from_plain(Problem, fields, {"id": problem_id(prompt, images) if name is None else name, "images": images})
 
 
 def _steps(fields: Fields, name: str = "steps") -> tuple[Step, ...]:
@@ -95,9 +95,13 @@ def _steps(fields: Fields, name: str = "steps") -> tuple[Step, ...]:
     if name not in fields:
         return ()
     return tuple(
-        Step(item) if isinstance(item, str) else from_plain(Step, fields.within(f"{name}[{i}]", item))
+        Step(item) if isinstance(item, str) else _step(fields.within(f"{name}[{i}]", item))
         for i, item in enumerate(fields.items(name))
     )
+
+
+def _step(fields: Fields) -> Step:
+    return from_plain(Step, fields, {"images": fields.images()})
 
 
 def _read_short(fields: Fields) -> Judged:
@@ -107,13 +111,13 @@ def _read_short(fields: Fields) -> Judged:
     steps = _short_steps(fields, solved)
     labels, valued = _labels(fields, len(steps))
     answers = answers_of(fields, gold_answer)
-    used = {asked, solved, *valued, *answers.fields, *OPTIONAL}
+    used = {asked, solved, "images", *valued, *answers.fields, *OPTIONAL}
     if "is_correct" in fields:
         fields = fields.holding({**fields.rest(("is_correct",)), "correct": fields.data["is_correct"]})
     if labels is None:
         _refuse_unread_labels(fields, used, len(steps))
     texts = [step.text for step in steps]
-    row = read_row(fields, "jsonl", prompt, texts, labels, known=used, answers=answers)
+    row = read_row(fields, "jsonl", prompt, texts, labels, known=used, answers=answers, images=fields.images())
     return _with_steps(row, steps, "id" in fields)
 
 

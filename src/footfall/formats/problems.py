@@ -50,8 +50,9 @@ def _read_own(fields: Fields) -> Problem:
     """A record with the fields of `Problem` itself; only the prompt is needed."""
     prompt = read_prompt(fields, "prompt")
     ready = {"answer": gold_answer(fields, "answer")} if "answer" in fields else {}
-    name = _id(fields)
-    return from_plain(Problem, fields, {**ready, "id": problem_id(prompt, _images(fields)) if name is None else name})
+    name, images = _id(fields), fields.images()
+    made = {"id": problem_id(prompt, images) if name is None else name, "images": images}
+    return from_plain(Problem, fields, {**ready, **made})
 
 
 def _read_foreign(fields: Fields) -> Problem:
@@ -65,18 +66,15 @@ def _read_foreign(fields: Fields) -> Problem:
     meta = fields.rest({asked, answered, context or asked, "domain", "images", *_IDS[:2]})
     if isinstance(given := fields.data.get(answered), str) and _FINAL in given:
         meta.setdefault("solution", given)
+    images = fields.images()
     return Problem(
-        id=_id(fields) or problem_id(prompt, _images(fields)),
+        id=_id(fields) or problem_id(prompt, images),
         prompt=prompt,
         answer=answers.reference,
         domain=fields.text_or_none("domain") or "math",
-        images=_images(fields),
+        images=images,
         meta=meta,
     )
-
-
-def _images(fields: Fields) -> tuple[str, ...]:
-    return fields.texts("images") if "images" in fields else ()
 
 
 def _id(fields: Fields) -> str | None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.parquet import parquet_kind, read_parquet
-from footfall.formats.records import Fields, FormatError
+from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
 from footfall.formats.rows import Format
 from footfall.images import pinned
 from footfall.registry import create, parts
-from footfall.types import Judged, Problem, Trajectory, Tree
+from footfall.types import Judged, Problem, Trajectory, Tree, image_name
 
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
@@ -40,54 +41,41 @@ def iter_read(
     """
     names = _Names()
     if format == "parquet" or (format == "auto" and _is_parquet(source)):
-        rows: Iterable[Judged] = _parquet_rows(source)
+        rows = _parquet_rows(source, bad)
     else:
         chosen = None if format == "auto" else format_named(format)
         rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad)
     for row in rows:
-        yield names.unique(row._replace(trajectory=_pinned_trace(row.trajectory, source)))
+        yield names.unique(row)
 
 
-def _pinned_trace(trajectory: Trajectory, source: Source) -> Trajectory:
-    """The trace with its images named by their content, where they lie beside the file."""
-    problem = _pinned_problem(trajectory.problem, source)
-    if not any(step.images for step in trajectory.steps):
-        return trajectory if problem is trajectory.problem else replace(trajectory, problem=problem)
-    steps = tuple(replace(step, images=_pinned(step.images, source)) for step in trajectory.steps)
-    return replace(trajectory, problem=problem, steps=steps)
-
-
-def _pinned_problem(problem: Problem, source: Source) -> Problem:
-    return replace(problem, images=_pinned(problem.images, source)) if problem.images else problem
-
-
-def _pinned(images: Iterable[str], source: Source) -> tuple[str, ...]:
+def _pin(source: Source) -> Callable[[str], str]:
+    """Names the images that lie beside the file by their content."""
     named = isinstance(source, str | os.PathLike) and source != "-"
-    folder = Path(source).parent if named else None  # type: ignore[arg-type]
-    try:
-        return tuple(pinned(reference, folder) for reference in images)
-    except ValueError as error:
-        raise FormatError(str(source), "an image", got=str(error)) from error
+    return partial(pinned, folder=Path(source).parent if named else None)  # type: ignore[arg-type]
 
 
 def _rows(
     source: Source, choose: Callable[[Fields], Format], line_limit: int, bad: BadRecords | None
 ) -> Iterator[Judged]:
-    """The rows of all records, in the format that is chosen by the first of them (the first that one knows)."""
+    """The rows of all records, in the format that is chosen by the first of them that can be read."""
     format: Format | None = None
+    pin = _pin(source)
     for fields in iter_fields(source, line_limit, bad=bad):
         try:
-            format = format or choose(fields)
-            rows = _read_record(format, fields)
+            candidate = format or choose(fields)
+            rows = read_record(candidate, replace(fields, pin=pin))
         except FormatError as error:
             if bad is None:
                 raise
             bad.append(error)
         else:
+            format = candidate
             yield from rows
 
 
-def _read_record(format: Format, fields: Fields) -> list[Judged]:
+def read_record(format: Format, fields: Fields) -> list[Judged]:
+    """The rows of one record in this format."""
     try:
         return format.read(fields)
     except RecursionError as error:
@@ -160,15 +148,41 @@ def _is_parquet(source: Source) -> bool:
     return False
 
 
-def _parquet_rows(source: Source) -> list[Judged]:
+def _parquet_rows(source: Source, bad: BadRecords | None, problems: bool = False) -> Iterator[Judged]:
+    """The rows of a Parquet file with their images pinned; with `problems`, a problem is a trajectory without steps."""
     if not isinstance(source, str | os.PathLike) or str(source) == "-":
         raise FormatError(str(getattr(source, "name", source)), "a path to a Parquet file", got="a stream")
     kind = parquet_kind(source)
-    if kind == "trajectory":
-        return [Judged(trajectory, None) for trajectory in read_parquet(source, kind)]
     if kind == "judged":
-        return list(read_parquet(source, kind))
-    raise FormatError(os.fspath(source), "trajectories, judged or not", got=f"rows of kind {kind!r}")
+        rows: list[Judged] = read_parquet(source, kind)
+    elif kind == "trajectory":
+        rows = [Judged(trajectory, None) for trajectory in read_parquet(source, kind)]
+    elif kind == "problem" and problems:
+        rows = [Judged(Trajectory(problem.id, problem), None) for problem in read_parquet(source, kind)]
+    else:
+        raise FormatError(os.fspath(source), "trajectories, judged or not", got=f"rows of kind {kind!r}")
+    pin = _pin(source)
+    for number, row in enumerate(rows, 1):
+        try:
+            found = row._replace(trajectory=_pinned_trace(row.trajectory, pin))
+        except ValueError as error:
+            wrong = FormatError(os.fspath(source), SOUND_IMAGE, line=number, got=str(error), fix=MEND_IMAGE, unit="row")
+            if bad is None:
+                raise wrong from error
+            bad.append(wrong)
+        else:
+            yield found
+
+
+def _pinned_trace(trajectory: Trajectory, pin: Callable[[str], str]) -> Trajectory:
+    """A stored trace, whose ids are given, with its images named by their content."""
+    problem = trajectory.problem
+    if problem.images:
+        trajectory = replace(trajectory, problem=replace(problem, images=tuple(map(pin, problem.images))))
+    if any(step.images for step in trajectory.steps):
+        steps = tuple(replace(step, images=tuple(map(pin, step.images))) for step in trajectory.steps)
+        trajectory = replace(trajectory, steps=steps)
+    return trajectory
 
 
 def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None) -> list[Problem]:
@@ -177,22 +191,21 @@ def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecor
     A problem that occurs again is taken once; another problem under a known id gets "~2" and so on. `bad` is as in
     `iter_read`.
     """
-    if _is_parquet(source):
-        path = os.fspath(source)  # type: ignore[arg-type]
-        is_problems = parquet_kind(path) == "problem"
-        found = (
-            read_parquet(path, "problem") if is_problems else [row.trajectory.problem for row in _parquet_rows(path)]
-        )
-    else:
-        found = [row.trajectory.problem for row in _rows(source, _problem_format, line_limit, bad)]
+    stored = _is_parquet(source)
+    rows = _parquet_rows(source, bad, True) if stored else _rows(source, _problem_format, line_limit, bad)
     known: dict[str, Problem] = {}
-    for problem in (_pinned_problem(each, source) for each in found):
+    for problem in (row.trajectory.problem for row in rows):
         name, number = problem.id, 1
-        while name in known and known[name] != replace(problem, id=name):
+        while name in known and _content(known[name]) != _content(replace(problem, id=name)):
             number += 1
             name = f"{problem.id}~{number}"
-        known[name] = replace(problem, id=name)
+        known.setdefault(name, replace(problem, id=name))
     return list(known.values())
+
+
+def _content(problem: Problem) -> Problem:
+    """The problem with its images by name: two paths to one picture make no two problems."""
+    return replace(problem, images=tuple(map(image_name, problem.images))) if problem.images else problem
 
 
 def _problem_format(fields: Fields) -> Format:

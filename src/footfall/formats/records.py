@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 from footfall.types import Json
 
 _SHOWN = 60
+SOUND_IMAGE = "an image that can be read and is what its reference says"
+MEND_IMAGE = "mend the reference or the picture, or leave the image out"
 
 
 class FormatError(ValueError):
@@ -65,6 +67,8 @@ class Fields:
     line: int | None = None
     at: str = ""
     unit: str = "line"
+    pin: Callable[[str], str] | None = None
+    """Names an image by its content, before any id is made of it; a `ValueError` says what is wrong with the image."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.data
@@ -147,6 +151,24 @@ class Fields:
                 raise self.error(f"{field}[{i}]", "a string", show(value))
         return tuple(str(value) for value in values)
 
+    def image(self, field: str) -> str:
+        """A reference to an image, with the hash of its content where that is at hand."""
+        return self._pinned(field, self.text(field))
+
+    def images(self, field: str = "images") -> tuple[str, ...]:
+        """A list of references to images; none where it is missing or null."""
+        if self.data.get(field) is None:
+            return ()
+        return tuple(self._pinned(f"{field}[{i}]", reference) for i, reference in enumerate(self.texts(field)))
+
+    def _pinned(self, field: str, reference: str) -> str:
+        if self.pin is None:
+            return reference
+        try:
+            return self.pin(reference)
+        except ValueError as error:
+            raise self.error(field, SOUND_IMAGE, str(error), MEND_IMAGE) from error
+
     def integers(self, field: str) -> tuple[int, ...]:
         """A list of integers."""
         found = []
@@ -185,11 +207,11 @@ class Fields:
         """`value`, found at `field`, as nested fields."""
         if not isinstance(value, Mapping):
             raise self.error(field, "an object", show(value))
-        return Fields(value, self.path, self.line, self.name(field), self.unit)
+        return replace(self, data=value, at=self.name(field))
 
     def holding(self, data: Mapping[str, Json]) -> Fields:
         """Other data in the same place, as when a reader has made something of the record first."""
-        return Fields(data, self.path, self.line, self.at, self.unit)
+        return replace(self, data=data)
 
     def without(self, *names: str) -> Fields:
         """The record without some of its fields."""

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from footfall.formats.records import Fields, FormatError, show
-from footfall.types import Json, Judged, Judgement, Message, Problem, Step, Trajectory, Unjudged, content_key
+from footfall.types import (
+    Json,
+    Judged,
+    Judgement,
+    Message,
+    Problem,
+    Step,
+    Trajectory,
+    Unjudged,
+    content_key,
+    image_name,
+)
 
 
 class Written(NamedTuple):
@@ -75,10 +86,13 @@ Prompt = str | tuple[Message, ...]
 
 
 def problem_id(prompt: Prompt, images: Sequence[str] = ()) -> str:
-    """The id of a problem that came without one: equal prompts get equal ids, today and in a year."""
+    """The id of a problem that came without one: equal prompts get equal ids, today and in a year.
+
+    Images count by their names, hence by their content where their references are pinned.
+    """
     if len(prompt) == 1 and isinstance(prompt[0], Message) and prompt[0].role == "user":
         prompt = prompt[0].content
-    return "p-" + content_key(prompt_json(prompt), list(images))[:16]
+    return "p-" + content_key(prompt_json(prompt), list(map(image_name, images)))[:16]
 
 
 def trajectory_id(trajectory: Trajectory) -> str:
