@@ -51,6 +51,22 @@ def test_a_null_beside_an_answer_is_no_reference() -> None:
     assert (row.trajectory.problem.answer, row.trajectory.answer) == ("7", None)
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_an_empty_text_beside_an_answer_is_no_reference(blank: str) -> None:
+    (row,) = read({"problem": "?", "steps": ["a"], "answer": "7", "target": blank})
+    assert (row.trajectory.problem.answer, row.trajectory.answer) == ("7", None)
+    (row,) = read({"problem": "?", "steps": ["a"], "answer": "7", "target": blank, "gold": "8"})
+    assert (row.trajectory.problem.answer, row.trajectory.answer) == ("8", "7")
+
+
+@pytest.mark.parametrize("working", ["3 + 4 = 7\n#### 7", "So it is \\boxed{7}.", "3 + 4 = 7. The answer is 7."])
+def test_of_a_working_beside_a_reference_the_stated_answer_is_the_models_own(working: str) -> None:
+    (row,) = read({"problem": "?", "steps": ["a"], "answer": working, "final_answer": "8"})
+    assert (row.trajectory.problem.answer, row.trajectory.answer) == ("8", "7")
+    (row,) = read({"problem": "?", "steps": ["a"], "answer": "seven, I think", "final_answer": "8"})
+    assert row.trajectory.answer == "seven, I think"
+
+
 def test_a_prediction_is_the_models_own_and_the_answer_may_repeat_either() -> None:
     for answer in ("8", "7"):
         (row,) = read({"problem": "?", "steps": ["a"], "answer": answer, "prediction": 7, "target": "8"})
@@ -121,6 +137,12 @@ NOT_UNDERSTOOD = [
     ({"error_steps": [2]}, "error_steps"),
     ({"step_labels": [True, False]}, "step_labels"),
     ({"rewards": [0.5, None]}, "rewards"),
+    ({"rewards": [0, 0]}, "rewards"),
+    ({"is_step_correct": [1, 0]}, "is_step_correct"),
+    ({"is_correct_steps": [True, True]}, "is_correct_steps"),
+    ({"is_correct_steps": [False, False]}, "is_correct_steps"),
+    ({"is_correct": [True, False]}, "is_correct"),
+    ({"correct": [1, 0]}, "correct"),
 ]
 
 
@@ -130,6 +152,24 @@ def test_what_looks_like_steps_or_labels_but_is_not_understood_is_an_error(more:
         read({"question": "?", "steps": ["a", "b"], **more})
     assert caught.value.field == field
     assert caught.value.fix or caught.value.got
+
+
+@pytest.mark.parametrize("name", ["is_step_correct", "is_correct_steps", "is_correct"])
+def test_verdicts_of_steps_are_refused_with_the_name_that_is_read(name: str) -> None:
+    with pytest.raises(FormatError, match='rename it to "labels"'):
+        read({"question": "?", "steps": ["a", "b"], name: [True, False]})
+
+
+def test_what_is_called_correct_but_is_no_verdict_is_metadata() -> None:
+    (row,) = read({"question": "?", "steps": ["a", "b"], "correct_numbers": [3, 4], "correct_for": [None, None]})
+    assert row.judgement is None
+    assert row.trajectory.meta == {"correct_numbers": [3, 4], "correct_for": [None, None]}
+
+
+@pytest.mark.parametrize("steps", [["a"], [{"solution_prefix": "?\n\na", "mc_value": 1}, "a"], "a\n\nb"])
+def test_reasoning_steps_that_are_texts_are_refused_with_the_fix(steps: Any) -> None:
+    with pytest.raises(FormatError, match=r'rename "reasoning_steps" to "(steps|solution)"'):
+        read({"question": "?", "reasoning_steps": steps})
 
 
 def test_two_kinds_of_labels_are_refused_in_processbench_too() -> None:

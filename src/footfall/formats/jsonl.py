@@ -45,6 +45,7 @@ _LIKE_STEPS = re.compile(
     r"(^|_)(steps?|process|thoughts?|cot|chain|reasoning|rationales?|trace|completions?)(_|$)", re.I
 )
 _LIKE_VALUES = re.compile(r"(^|_)(labels?|ratings?|scores?|values?|rewards?|correctness|mistakes?|errors?)(_|$)", re.I)
+_LIKE_VERDICTS = re.compile(r"(^|_)correct(_|$)", re.I)
 _LIKE_INDEX = re.compile(
     r"first_(error|mistake)|(^|_)(error|mistake)s?_(index|indices|idx|steps?|positions?)(_|$)", re.I
 )
@@ -112,6 +113,7 @@ def _read_short(fields: Fields) -> Judged:
     labels, valued = _labels(fields, len(steps))
     answers = answers_of(fields, gold_answer)
     used = {asked, solved, "images", *valued, *answers.fields, *OPTIONAL}
+    _refuse_list_of_verdicts(fields)
     if "is_correct" in fields:
         fields = fields.holding({**fields.rest(("is_correct",)), "correct": fields.data["is_correct"]})
     if labels is None:
@@ -216,13 +218,27 @@ def _refuse_unread_labels(fields: Fields, used: Collection[str], steps: int) -> 
         if _LIKE_INDEX.search(name) and _is_whole(value):
             fix = f'write "mistake_index": the index of the first wrong step, counted from 0 (-1: none), or rename "{name}"'
             raise fields.wrong(name, f"labels under a known name: {', '.join((*_VALUES, *_FIRST_ERRORS))}", fix)
-        if _LIKE_VALUES.search(name) and isinstance(value, list) and _is_one_a_step(value, steps):
+        if isinstance(value, list) and _is_one_a_step(value, steps) and _is_like_values(name, value):
             fix = 'rename it to "labels" if it holds one value a step, or to something else if not (as "info")'
             raise fields.wrong(name, f"labels under a known name: {', '.join((*_VALUES, *_FIRST_ERRORS))}", fix)
 
 
+def _refuse_list_of_verdicts(fields: Fields) -> None:
+    """`correct` is of the whole trace."""
+    for name in ("correct", "is_correct"):
+        if isinstance(fields.data.get(name), list):
+            raise fields.wrong(name, "true or false, for the whole trace", 'rename it to "labels" if it has one a step')
+
+
+def _is_like_values(name: str, values: list[Json]) -> bool:
+    """By its name; a word such as `correct` may also name answers, so there each value must be 0 or 1."""
+    hard = all(v is None or v in (0, 1) for v in values)
+    return bool(_LIKE_VALUES.search(name) or (hard and _LIKE_VERDICTS.search(name)))
+
+
 def _is_one_a_step(values: list[Json], steps: int) -> bool:
-    return len(values) == steps and any(values) and all(v is None or isinstance(v, int | float) for v in values)
+    judged = any(v is not None for v in values)
+    return len(values) == steps and judged and all(v is None or isinstance(v, int | float) for v in values)
 
 
 def _is_whole(value: Json) -> bool:

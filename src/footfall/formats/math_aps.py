@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from footfall.formats.records import Fields
+from footfall.formats.records import Fields, show
 from footfall.formats.rows import Format, Written, answer_text, plain_prompt, problem_id, unwritable
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory, Tree
@@ -39,11 +39,22 @@ def read_tree(fields: Fields) -> Tree:
     name = fields.identifier("problem_id") or problem_id(question)
     problem = Problem(name, question, answer_text(fields, "final_answer"), meta=fields.rest(_KNOWN))
     tree = Tree(problem, separator=_JOINT)
+    _refuse_texts(fields)
     if isinstance(fields.get("reasoning_steps", "a tree or a list of prefixes"), list):
         _grow_flat(tree, fields.records("reasoning_steps"))
     else:
         _grow_nested(tree, fields.record("reasoning_steps"))
     return tree
+
+
+def _refuse_texts(fields: Fields) -> None:
+    """Steps as texts are a plain trace, not a tree of prefixes."""
+    given = fields.data.get("reasoning_steps")
+    for at, item in enumerate(given) if isinstance(given, list) else [(None, given)]:
+        if isinstance(item, str):
+            name = "reasoning_steps" if at is None else f"reasoning_steps[{at}]"
+            fix = f'rename "reasoning_steps" to "{"solution" if at is None else "steps"}" if it holds the steps of a trace'
+            raise fields.error(name, 'a prefix with its "solution_prefix" and "mc_value", or a tree', show(item), fix)
 
 
 def _grow_nested(tree: Tree, top: Fields) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from footfall.answers import extract
 from footfall.formats.records import Fields, FormatError, show
 from footfall.types import (
     Json,
@@ -151,7 +152,7 @@ def answers_of(fields: Fields, read: Callable[[Fields, str], str | None] | None 
     `read` takes a reference answer out of its field, `answer_text` if it is not given.
     """
     reading = read or answer_text
-    there = [name for name in REFERENCES if fields.data.get(name) is not None]
+    there = [name for name in REFERENCES if not _is_blank(fields.data.get(name))]
     if isinstance(fields.data.get("reference"), list | dict):  # a citation, not an answer
         there.remove("reference")
     held = {name: reading(fields, name) for name in there}
@@ -167,7 +168,7 @@ def answers_of(fields: Fields, read: Callable[[Fields, str], str | None] | None 
         return Answers(reference, said and answer_text(fields, said), plain, said)
     gold = next(iter(held))
     if said is None:
-        return Answers(held[gold], plain and answer_text(fields, plain), gold, plain)
+        return Answers(held[gold], plain and _stated(fields, plain), gold, plain)
     own = answer_text(fields, said)
     if plain is not None and reading(fields, plain) not in (held[gold], own):
         raise fields.error(
@@ -175,6 +176,16 @@ def answers_of(fields: Fields, read: Callable[[Fields, str], str | None] | None 
             f"leave it out, or leave out {gold} or {said}",
         )  # fmt: skip
     return Answers(held[gold], own, gold, said)
+
+
+def _is_blank(value: Json) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _stated(fields: Fields, name: str) -> str | None:
+    """The model's own answer; of a whole working, the answer that it states."""
+    answer = answer_text(fields, name)
+    return answer and (extract(answer, fields.text_or_none("domain") or "math") or answer)
 
 
 @dataclass(frozen=True, slots=True)
