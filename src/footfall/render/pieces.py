@@ -138,7 +138,7 @@ class Writer:
         self.vocabulary = vocabulary_fingerprint(tokenizer, hidden)
         self._plainly = {} if specials == "parsed" else {"split_special_tokens": True}
         self._token_ids: dict[str, int] = {}
-        self._short: dict[str, Sequence[int]] = {}
+        self._short: dict[tuple[str, bool], Sequence[int]] = {}
         self._known: dict[str, _Plain] = {}
 
     @cached_property
@@ -236,25 +236,22 @@ class Writer:
         """
         if not text:
             return ()
-        if (
-            author != "policy"
-            and self.specials == "parsed"
-            and self._special is not None
-            and self._special.search(text)
-        ):
-            spelled: list[int] = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-            return spelled
         known = self._known.get(text)
         if known is not None:
             return known.ids
         if self._found_anyway is not None:
             return self._plain(text, author).ids
-        if text in self._short:
-            return self._short[text]
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, **self._plainly)
+        short = (text, author == "policy")
+        if short in self._short:
+            return self._short[short]
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, **self._spelling(author))
         if len(text) <= _SHORT and len(self._short) < _REMEMBERED:
-            self._short[text] = ids
+            self._short[short] = ids
         return ids
+
+    def _spelling(self, author: Author) -> dict[str, bool]:
+        """Of a policy's prompts special tokens are meant as such; nobody else can write one."""
+        return {"split_special_tokens": True} if author != "policy" else self._plainly
 
     def _last_token(self, plain: _Plain, end: int, trace: str) -> int:
         """Index of the last token that ends at or before `end`; -1 if there is none."""
@@ -293,10 +290,10 @@ class Writer:
         offsets: list[tuple[int, int]] = []
         start = 0
         fast = bool(self.tokenizer.is_fast)
-        # Of a policy's prompts special tokens are meant as such; nobody else can write one.
-        options = {"split_special_tokens": True} if author != "policy" else self._plainly
         for part in broken:
-            found = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=fast, **options)
+            found = self.tokenizer(
+                part, add_special_tokens=False, return_offsets_mapping=fast, **self._spelling(author)
+            )
             ids.extend(found["input_ids"])
             if fast:
                 offsets.extend((start + a, start + b) for a, b in found["offset_mapping"])
