@@ -52,6 +52,43 @@ def test_the_page_of_a_finished_run_by_the_same_command_line_or_by_its_folder(
     assert list((tmp_path / "runs").glob("search-*")) == [folder], "--explain does not make another run"
 
 
+def test_a_search_shows_its_answers_and_how_to_look_into_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*WORDS, "--show", "2", "--to", "out/answers.jsonl"]) == 0
+    shown = capsys.readouterr().out
+    assert cli.main([*WORDS, "--json", "--to", "out/answers.jsonl"]) == 0, (
+        "what an earlier search wrote is written anew"
+    )
+    told = json.loads(capsys.readouterr().out)
+    (folder,) = Path("runs").glob("search-*")
+    results: list[SearchResult] = read_parquet(folder / "results.parquet", "search-result")
+    for row, result in zip(told["answers"], results, strict=True):
+        right = result.chosen is not None and result.chosen.correct
+        assert (row["id"], row["answer"], row["correct"]) == (result.problem.id, result.answer, right)
+        assert row["reference"] == result.problem.answer and row["failure"] is None
+    first, second, third = told["answers"]
+    assert (
+        first["id"] in shown and second["id"] in shown and f"  {third['id']}" not in shown and "… and 1 more" in shown
+    )
+    assert f"{first['answer']}  {'right' if first['correct'] else 'wrong'}" in shown
+    wrong = next((row for row in told["answers"] if not row["correct"]), first)
+    assert f"footfall search --out {folder} --explain {wrong['id']}" in " ".join(shown.split())
+    lines = [json.loads(line) for line in Path("out/answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [{name: line[name] for name in first} for line in lines] == told["answers"]
+    assert results[0].chosen is not None and lines[0]["steps"] == [step.text for step in results[0].chosen.steps]
+
+
+def test_a_file_that_no_search_wrote_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text('{"id": "a", "problem": "1 + 1 = ?", "answer": "2"}\n', encoding="utf-8")
+    assert cli.main([*WORDS, "--out", str(tmp_path / "run"), "--to", str(problems)]) == 2
+    assert "no earlier search wrote it" in capsys.readouterr().err and "1 + 1" in problems.read_text(encoding="utf-8")
+    assert cli.main([*WORDS, "--out", str(tmp_path / "run"), "--to", str(tmp_path / "answers.csv")]) == 2
+    assert "ends in .jsonl" in capsys.readouterr().err
+
+
 def test_what_cannot_be_explained_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["search", "--out", str(tmp_path), "--explain", "x"]) == 2
     assert "holds no finished search" in capsys.readouterr().err

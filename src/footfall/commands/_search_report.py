@@ -1,9 +1,11 @@
-"""What `footfall search` says of its results: accuracies over the problems that were decided, and what became of the others;
-and with --explain one problem of a finished run as a page.
+"""What `footfall search` says of its results: the answers, accuracies over the problems that were decided, and what became
+of the others; and with --explain one problem of a finished run as a page.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from footfall.commands._output import facts, figures
+from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
+from footfall.formats import atomic_write
 from footfall.types import Cost, SearchResult, Trajectory, content_key
 
 if TYPE_CHECKING:
     from footfall.metrics.intervals import Interval
 
 _LONGEST_ID = 80
+_ANSWER_FIELDS = ("id", "answer", "reference", "correct", "failure")
 
 
 def call_failed(result: SearchResult) -> bool:
@@ -55,6 +59,46 @@ def summary(results: Sequence[SearchResult], seed: int, independent: bool) -> di
         "unanswered": {r.problem.id: r.failure for r in results if r.failure is not None and _unanswered(r)},
         "failed": {r.problem.id: r.failure for r in results if r.failure is not None and not _unanswered(r)},
     }
+
+
+def answers(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
+    """The answer to each problem. `correct` is None where there is no reference, or where a call failed."""
+    return [
+        dict(zip(_ANSWER_FIELDS, (r.problem.id, r.answer, r.problem.answer, _is_right(r), r.failure), strict=True))
+        for r in results
+    ]
+
+
+def _is_right(result: SearchResult) -> bool | None:
+    verdict = None if result.problem.answer is None else _verdicts(result)["chosen"]
+    return None if verdict is None else bool(verdict)
+
+
+def check_answers_file(file: Path) -> None:
+    """Before any work is done: a file that may be written, or written over because an earlier search wrote it."""
+    if not file.name.endswith((".jsonl", ".jsonl.gz")):
+        raise ValueError(f"--to {file}: a file that ends in .jsonl or .jsonl.gz is expected")
+    if not file.exists():
+        return
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            ours = set(_ANSWER_FIELDS) <= set(json.loads(stream.readline(1 << 24)))
+    except (ValueError, TypeError, OSError, EOFError):
+        ours = False
+    if not ours:
+        raise ValueError(f"--to {file} is already there, and no earlier search wrote it: choose another name")
+
+
+def write_answers(file: Path, results: Sequence[SearchResult]) -> None:
+    """One line a problem: its answer, and the solution that gave it."""
+    rows = [
+        {**row, "problem": r.problem.text, "steps": None if r.chosen is None else [s.written for s in r.chosen.steps]}
+        for row, r in zip(answers(results), results, strict=True)
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "backslashreplace")
+    with atomic_write(file) as stream:
+        stream.write(gzip.compress(text, mtime=0) if file.suffix == ".gz" else text)
 
 
 def _share(rights: Sequence[float], seed: int) -> Interval:
@@ -97,7 +141,25 @@ def _listed(problems: Mapping[str, str], how: str) -> str:
     return "".join([f"{len(problems)}, {how}", *lines, *more]) if problems else ""
 
 
-def show(console: Console, result: dict[str, Any], cost: str) -> None:
+def _show_answers(console: Console, rows: Sequence[Mapping[str, Any]], most: int) -> None:
+    """The first ones, right or wrong where that is known."""
+    listed = [(shown_id(row["id"]), _verdict(row), shown_id(row["answer"] or "–")) for row in rows[: max(0, most)]]
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    for name, verdict, answer in listed:
+        console.print(f"  {name:<{widths[0]}}  {answer:<{widths[2]}}  {verdict}".rstrip())
+    if len(rows) > len(listed):
+        console.print(f"  … and {len(rows) - len(listed)} more: --show {len(rows)}, or --to answers.jsonl")
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    if row["correct"] is None:
+        return "" if row["failure"] is None else "failed"
+    return "right" if row["correct"] else f"wrong, it is {shown_id(row['reference'])}"
+
+
+def show(console: Console, result: dict[str, Any], cost: str, most: int) -> None:
+    """Answers, accuracies, facts, and how to see the search of one problem: a wrong one if there is one."""
+    _show_answers(console, result["answers"], most)
     names = {
         "single": "one sample",
         "chosen": f"{result['method']} of {result['n']}" if result["n"] else result["method"],
@@ -123,8 +185,11 @@ def show(console: Console, result: dict[str, Any], cost: str) -> None:
         "aggregate": result["aggregate"],
         "cost": cost,
         "store": found_in_words(result["store"]),
+        "answers": result["to"],
         "file": result["file"],
     })  # fmt: skip
+    of = next((row for row in result["answers"] if row["correct"] is False), result["answers"][0])
+    next_command(console, "search", "--out", Path(result["file"]).parent, "--explain", of["id"])
 
 
 def explain(folder: Path, problem: str) -> dict[str, Any]:

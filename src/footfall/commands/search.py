@@ -24,7 +24,15 @@ from footfall.commands._options import (
 from footfall.commands._output import NOTHING, emit, facts, note, spent
 from footfall.commands._parts import Opener, make_part, separator_of, settings
 from footfall.commands._running import begin_edition, edition_of, end_edition, open_run, run_folder
-from footfall.commands._search_report import call_failed, explain, show, summary
+from footfall.commands._search_report import (
+    answers,
+    call_failed,
+    check_answers_file,
+    explain,
+    show,
+    summary,
+    write_answers,
+)
 from footfall.commands._sources import read_source
 from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
@@ -38,7 +46,7 @@ from footfall.types import Judge, Problem, SearchResult, content_key
 _CACHE_TOKENS = 1 << 16
 """What a judge that can keeps of traces that grow, so that one more step costs one step; --set cache_tokens=0 for none."""
 
-_FOR_SHOW = ("explain",)
+_FOR_SHOW = ("explain", "show", "to")
 _RESULTS = "results.parquet"
 
 
@@ -59,6 +67,9 @@ class SearchConfig:
     A step that the judge finds wrong is written anew by another server; the judge asks that server too:
         footfall search --problems FILE --policy http://localhost:8000/v1 --method refined-bon --judge critic \\
             --set policy=critic --helper critic=http,url=http://localhost:8001/v1,mode=chat
+
+    It prints the first answers; --json has all of them, and --to writes them with the solutions they come from:
+        footfall search --problems world:arithmetic:100 --method majority --to answers.jsonl
 
     The run directory holds every candidate with its judgement, the tree and all decisions in results.parquet. Problems
     that failed are listed; the same command line again tries them again. If all of them failed, the exit code is 1. What
@@ -94,6 +105,10 @@ class SearchConfig:
     """The longest time for one problem; problems of one chunk run side by side."""
     budget_flops: float | None = None
     """The most floating point operations for one problem."""
+    show: int = 10
+    """Answers to print; --json and --to give all."""
+    to: Path | None = None
+    """Also write every answer to this .jsonl file: id, answer, reference, correct, failure, problem, and the chosen steps."""
     chunk: int = 16
     """Problems that run side by side, and are saved together."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
@@ -117,6 +132,8 @@ def main(config: SearchConfig) -> int:
         return _explain(config, config.explain)
     if config.problems is None:
         raise ValueError("--problems is needed: a file of problems, or world:arithmetic:N")
+    if config.to is not None:
+        check_answers_file(config.to)
     method = _method(config)
     problems = read_source(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
@@ -134,12 +151,16 @@ def main(config: SearchConfig) -> int:
             "aggregate": getattr(method, "aggregation", None), "settings": method.name,
             "budget": config.budget.limits(), **_names(searcher),
             **summary(results, config.run.seed, draws_independently(method)), "file": str(file),
-            "cost": run.cost.to_dict(), "seconds": run.seconds(),
+            "cost": run.cost.to_dict(), "seconds": run.seconds(), "answers": answers(results),
         }  # fmt: skip
         run.finish(result)
-        result = {**result, "store": opener.found()}
+        if config.to is not None:
+            write_answers(config.to, results)
+        result = {**result, "store": opener.found(), "to": config.to}
         run.log("store", found=result["store"])
-        emit(result, config.run.json, lambda console: show(console, result, spent(run.cost, run.seconds())))
+        emit(
+            result, config.run.json, lambda console: show(console, result, spent(run.cost, run.seconds()), config.show)
+        )
     return NOTHING if len(result["failed"]) == len(problems) else 0
 
 
