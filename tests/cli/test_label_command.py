@@ -94,7 +94,7 @@ def server(process: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def label(capsys: pytest.CaptureFixture[str], server: Server, *words: str) -> dict[str, Any]:
     """Monte Carlo labels of the file by the server's rollouts, unless the words say otherwise."""
-    patience = ("--timeout", "5", "--retries", "2", "--step-end", "blank-line")
+    patience = ("--timeout", "5", "--retries", "2")
     return told(capsys, "label", "--data", "traces.jsonl", "--url", server.url, "--rollouts", "2", *patience, *words)
 
 

@@ -41,7 +41,7 @@ def given(*traces: Trajectory) -> None:
 
 
 def words(server: Server, method: str, *more: str) -> tuple[str, ...]:
-    server_words = ("--url", server.url, "--timeout", "2", "--retries", "0", "--step-end", "blank-line")
+    server_words = ("--url", server.url, "--timeout", "2", "--retries", "0")
     return ("label", "--data", "traces.jsonl", "--method", method, *server_words, *more)
 
 

@@ -101,7 +101,8 @@ def test_problems_with_bad_records_among_them_are_sampled(capsys: pytest.Capture
 
 def test_a_benchmark_with_its_own_data_leaves_nothing_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "processbench", "--data", "x", "--judge", "random", "--skip-bad"]) == 2
-    assert "--skip-bad is for `footfall bench steps`" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "--skip-bad means nothing for `footfall bench processbench`: it is for `footfall bench steps`" in shown
 
 
 def test_info_tells_of_steps_that_it_does_not_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.registry import create, parts
-from footfall.segment import Segmenter, Span, Token, blank_lines, lines, numbered, sentences, split_steps
+from footfall.segment import Segmenter, Span, Token, blank_lines, lines, numbered, sentences, split_steps, step_markers
 
 ALL: dict[str, Segmenter] = {
     "lines": lines(), "lines, blocks kept": lines(keep_blocks=True), "blank-lines": blank_lines(),
     "blank-lines, all": blank_lines(keep_blocks=False), "sentences": sentences(), "numbered": numbered(),
+    "step-markers": step_markers(),
 }  # fmt: skip
-FRAGMENTS = ["\n", "\n\n", "\r\n", " ", ". ", "e.g. ", "Step 1:", "2. ", "3.14", "$$", "\\[", "\\]", "```", "。", "A", "b",
-             "?", "\t", "\\begin{a}", "\\end{a}", "\u2028", "🙂", "\x85"]  # fmt: skip
+FRAGMENTS = ["\n", "\n\n", "\r\n", " ", ". ", "e.g. ", "Step 1:", "Step 2:", "2. ", "3.14", "$$", "\\[", "\\]", "```", "。", "A",
+             "b", "?", "\t", "\\begin{a}", "\\end{a}", "\u2028", "🙂", "\x85"]  # fmt: skip
 ANY_TEXT = st.text(max_size=80) | st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
 
 

@@ -25,19 +25,19 @@ class DataSource(NamedTuple):
     """The name of the folder that its authors ship, where it is not the benchmark's."""
     rows: bool = False
     """Whether rows in memory, such as the traces of a world, can be its data."""
-    skip_bad: bool = False
-    """Whether its factory takes `bad`, where records go that cannot be read; else figures are of all records."""
+    reader: bool = False
+    """Whether its factory takes a `reader` of files in any format; else figures are of all records as they are."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DECLARED: dict[Callable[..., Any], DataSource] = {}
 
 
-def data_source(folder: str = "", rows: bool = False, skip_bad: bool = False) -> Callable[[F], F]:
+def data_source(folder: str = "", rows: bool = False, reader: bool = False) -> Callable[[F], F]:
     """Declares the data of a benchmark beside its registration; without it the defaults of `DataSource` hold."""
 
     def declare(factory: F) -> F:
-        _DECLARED[factory] = DataSource(folder, rows, skip_bad)
+        _DECLARED[factory] = DataSource(folder, rows, reader)
         return factory
 
     return declare

@@ -14,7 +14,7 @@ import numpy as np
 
 from footfall.benchmarks.records import data_files, data_source, file_revision, stem
 from footfall.benchmarks.runner import Benchmark, cases_from, content_revision
-from footfall.formats import BadRecords, read
+from footfall.formats import read
 from footfall.metrics.cases import Case, Row, mean_of, split_by_split
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import auc, brier, calibration_error, first_error_rates, in_chunks, known_steps
@@ -23,25 +23,21 @@ from footfall.types import Judged, Judgement
 
 
 @register("benchmark", "steps")
-@data_source(rows=True, skip_bad=True)
+@data_source(rows=True, reader=True)
 def steps(
     data: str | Path | Sequence[Judged],
     format: str = "auto",
     truth_threshold: float = 0.5,
     bins: int = 10,
-    bad: BadRecords | None = None,
+    reader: Callable[[Path, str], list[Judged]] = read,
 ) -> Benchmark:
     """Step labels of any file, folder of files (or rows): first-error F1, step AUC, ECE, Brier.
 
-    Each file is a split. Records that cannot be read go to `bad` if it is given.
+    Each file is a split; `reader` reads one, given its path and format.
     """
     if isinstance(data, str | Path):
         files = _splits(Path(data))
-        cases = [
-            case
-            for split, path in files.items()
-            for case in cases_from(read(path, format=format, bad=bad), split, path.name)
-        ]
+        cases = [case for split, path in files.items() for case in cases_from(reader(path, format), split, path.name)]
         revision = file_revision(files.values())
     else:
         cases = cases_from(data, "all", "rows")

@@ -144,6 +144,11 @@ def _is_checkpoint(name: str) -> bool:
 
 def asks(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[str, Any]:
     """What the user wants the judge to use: a policy to complete prefixes with, and how."""
+    if policy.step_end != "auto":
+        raise ValueError(
+            "--step-end is what a policy puts after the steps that it writes in sample and search; traces that are read have "
+            "their own, and --segment says how a text is cut"
+        )
     found: dict[str, Any] = {"policy": policy} if policy.named else {}
     return {**found, "params": Drawing(sampling, seed)} if given(sampling) else found
 

@@ -43,6 +43,14 @@ class ReadOptions:
 
     skip_bad: bool = False
     """Leave out records that cannot be read, and tell how many and why, instead of stopping at the first."""
+    segment: str | None = None
+    """How a solution that is one text is cut into steps, a name of `footfall list segmenter`: lines, sentences, … None: at
+    "Step 1:" to "Step n:" where a text has them, else at its blank lines."""
+
+    def refuse(self, source: str, why: str) -> None:
+        """Refuse the options that a source has no use for."""
+        for name in given(self):
+            raise ValueError(f"--{name.replace('_', '-')} means nothing for {source}: {why}")
 
 
 @dataclass(frozen=True)
@@ -104,8 +112,8 @@ class PolicyOptions:
         return self
 
     def flags(self) -> list[str]:
-        """The command line words that name the same policy."""
-        asked = [(name, value) for name, value in given(self).items()]
+        """The command line words that name the same policy, for commands that read traces, whose steps have their ends."""
+        asked = [(name, value) for name, value in given(self).items() if name != "step_end"]
         return [word for name, value in asked for word in ("--" + name.replace("_", "-"), str(value))]
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, open_policy
-from footfall.formats import FormatError, read, read_problems
+from footfall.formats import FormatError, Solutions, read, read_problems
 from footfall.registry import create, load
 from footfall.types import Judged, Problem
 
@@ -48,10 +48,21 @@ def skipping(options: ReadOptions) -> Iterator[Skipped | None]:
             bad.tell()
 
 
+@contextmanager
+def splitting(source: str, options: ReadOptions) -> Iterator[Solutions]:
+    """What cuts solutions into steps while a source is read; in the end it is told how."""
+    solutions = Solutions(options.segment)
+    yield solutions
+    if options.segment is not None and not solutions.counts:
+        raise ValueError(f"--segment {options.segment} means nothing for {source}: its traces are in steps already")
+    if said := solutions.told():
+        note(f"{source}: {said}")
+
+
 def read_traces(source: str, format: str, options: ReadOptions) -> list[Judged]:
     """The rows of a file or of standard input."""
-    with skipping(options) as bad:
-        return read(source, format, bad=bad)
+    with skipping(options) as bad, splitting(source, options) as solutions:
+        return read(source, format, bad=bad, solutions=solutions)
 
 
 class WorldSource(NamedTuple):
@@ -79,9 +90,12 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
     """The problems of a file or of a world; a source without any is an error."""
     found = world_source(source, default_split)
     if found is None:
+        if options.segment is not None:
+            raise ValueError(f"--segment means nothing for {source}: only its problems are read")
         with skipping(options) as bad:
             problems = read_problems(source, bad=bad)
     else:
+        options.refuse(source, "a world makes its problems")
         problems = create("world", found.world).problems(found.n, seed=seed, split=found.split)
     if not problems:
         raise ValueError(f"{source}: there is no problem in it")

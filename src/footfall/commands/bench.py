@@ -23,7 +23,7 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, figures, note, spent
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
-from footfall.commands._sources import skipping, world_rows, world_source
+from footfall.commands._sources import read_traces, world_rows, world_source
 from footfall.metrics.diagnostics import diagnose
 from footfall.metrics.sanity import Oracle
 from footfall.registry import load, parts
@@ -99,9 +99,9 @@ def main(config: BenchConfig) -> int:
         raise ValueError("--threshold fixes a threshold and --tune-on chooses one: pass one of them")
     if isinstance(config.threshold, float) and not math.isfinite(config.threshold):
         raise ValueError(f"--threshold {config.threshold}: a finite number is needed")
-    if config.reading.skip_bad and not _can_skip(config.name):
-        raise ValueError(
-            "--skip-bad is for `footfall bench steps`: figures on another benchmark are of all its records"
+    if config.name not in parts("benchmark") or not source_of(load("benchmark", config.name)).reader:
+        config.reading.refuse(
+            f"`footfall bench {config.name}`", "it is for `footfall bench steps`, which reads any file"
         )
     if config.runs and config.name != "compare":
         raise ValueError(f"{config.runs[0]}: only `footfall bench compare` takes runs; data is named by --data")
@@ -111,10 +111,6 @@ def main(config: BenchConfig) -> int:
         _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no")
         return run_study(config)
     return {"compare": run_compare, "all": run_all}.get(config.name, run_one)(config)
-
-
-def _can_skip(name: str) -> bool:
-    return name in parts("benchmark") and source_of(load("benchmark", name)).skip_bad
 
 
 def _refuse_unused(config: BenchConfig, said: str) -> None:
@@ -136,16 +132,19 @@ class Done(NamedTuple):
 def make_benchmark(config: BenchConfig) -> Benchmark:
     """The benchmark with its data; nothing is judged yet."""
     asked: dict[str, Any] = {}
+    world = None if config.data is None else world_source(config.data, "test")
     if config.data is not None:
-        world = world_source(config.data, "test")
         if world is not None and not source_of(load("benchmark", config.name)).rows:
             raise ValueError(f"{config.name} has its own problems; a world is measured by `footfall bench steps`")
         asked["data"] = config.data if world is None else world_rows(world, config.policy, config.run.seed)
     if config.format is not None:
         asked["format"] = config.format
     asked |= settings(config.option)
-    with skipping(config.reading) as bad:
-        made: Benchmark = make_part("benchmark", config.name, asked if bad is None else {**asked, "bad": bad})
+    if world is not None:
+        config.reading.refuse(str(config.data), "a world writes its traces in steps")
+    elif source_of(load("benchmark", config.name)).reader:
+        asked["reader"] = lambda path, format: read_traces(str(path), format, config.reading)
+    made: Benchmark = make_part("benchmark", config.name, asked)
     return made
 
 

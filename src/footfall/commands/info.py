@@ -16,7 +16,8 @@ from tyro.conf import Positional
 from footfall import __version__
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
-from footfall.commands._sources import Skipped, skipping
+from footfall.commands._sources import Skipped, skipping, splitting
+from footfall.formats import Solutions
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
 
@@ -48,8 +49,8 @@ def main(config: InfoConfig) -> int:
     elif config.path.is_dir():
         found = _folder(config.path)
     else:
-        with skipping(config.reading) as bad:
-            found = _file(config.path, bad)
+        with skipping(config.reading) as bad, splitting(str(config.path), config.reading) as solutions:
+            found = _file(config.path, bad, solutions)
     emit(found, config.json, lambda console: _show(console, found))
     return 0
 
@@ -144,12 +145,12 @@ def _run(folder: Path, stored: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _file(path: Path, bad: Skipped | None) -> dict[str, Any]:
-    about = _rows(path, bad)
+def _file(path: Path, bad: Skipped | None, solutions: Solutions) -> dict[str, Any]:
+    about = _rows(path, bad, solutions)
     return about if bad is None else {**about, "skipped": {"records": bad.count, "first": bad.first}}
 
 
-def _rows(path: Path, bad: Skipped | None) -> dict[str, Any]:
+def _rows(path: Path, bad: Skipped | None, solutions: Solutions) -> dict[str, Any]:
     from footfall.formats import parquet_kind, read, read_parquet, read_problems
 
     if not path.exists():
@@ -160,7 +161,7 @@ def _rows(path: Path, bad: Skipped | None) -> dict[str, Any]:
     if kind not in ("trajectory", "judged"):
         rows = read_problems(path, bad=bad) if kind == "problem" else read_parquet(path, kind)
         return {**about, "rows": len(rows), **({"not_read": unread} if unread else {})}
-    rows = read(path, bad=bad)
+    rows = read(path, bad=bad, solutions=solutions)
     judged = [row.judgement for row in rows if row.judgement is not None]
     return {
         **about,

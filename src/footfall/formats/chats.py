@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from footfall.formats.records import Fields, show
 from footfall.formats.rows import (
-    BLANK_LINE,
     Format,
     Labels,
     Written,
@@ -17,17 +16,17 @@ from footfall.formats.rows import (
     plain_steps,
     prompt_json,
     read_row,
-    split_solution,
     unwritable,
     with_meta,
 )
+from footfall.formats.solutions import BLANK_LINE
 from footfall.registry import register
 from footfall.types import Json, Judged, Message, Reason, Unjudged, failures_of
 
 
 @register("format", "openai-chat")
 def openai_chat() -> Format:
-    """OpenAI chat messages: the last assistant message, cut at blank lines, is the trace.
+    """OpenAI chat messages: the last assistant message, cut into steps, is the trace.
 
     `{"messages": [{"role", "content"}, …]}`: what comes before that message is the problem's chat prompt, and image parts
     become the problem's images. Turns with tool calls are refused: their actions belong into the steps of the format `jsonl`.
@@ -45,8 +44,13 @@ def _read_chat(fields: Fields) -> list[Judged]:
     solution = turns.pop().content if turns and turns[-1].role == "assistant" else ""
     if not turns:
         raise fields.error("messages", "at least one message in front of the solution", "none")
-    steps = split_solution(solution)
-    return [read_row(fields, "openai-chat", tuple(turns), steps, None, known=("messages",), images=tuple(images))]
+    steps, separator = fields.cut("messages", solution)
+    return [
+        read_row(
+            fields, "openai-chat", tuple(turns), steps, None, known=("messages",), separator=separator,
+            images=tuple(images),
+        )
+    ]  # fmt: skip
 
 
 def _content(turn: Fields, images: list[str]) -> str:

@@ -6,8 +6,9 @@ The full form has the problem as an object and keeps everything. The short forms
     {"question": "2 + 3 * 4 = ?", "solution": "3 * 4 = 12\\n\\n2 + 12 = 14"}
 
 There `answer` is the reference answer (or, beside a `target`, a `gold` or the like, the trajectory's own), a solution
-is cut at its blank lines, and `labels`, `values`, `scores` or `ratings` hold one number a step; or `mistake_index` or `label`
-is the index of the first wrong step, -1 for none. A field that looks like labels under another name is an error.
+is cut at "Step 1:" to "Step n:" or else at its blank lines (`footfall.formats.solutions`), and
+`labels`, `values`, `scores` or `ratings` hold one number a step; or `mistake_index` or `label` is the index of
+the first wrong step, -1 for none. A field that looks like labels under another name is an error.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from footfall.formats.rows import (
     problem_id,
     read_prompt,
     read_row,
-    split_solution,
     trajectory_id,
 )
+from footfall.formats.solutions import BLANK_LINE
 from footfall.formats.step_labels import first_error_labels
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory
@@ -109,7 +110,7 @@ def _read_short(fields: Fields) -> Judged:
     asked = next((name for name in PROMPTS if name in fields), "problem")
     prompt = read_prompt(fields, asked)
     solved = _solution_field(fields)
-    steps = _short_steps(fields, solved)
+    steps, separator = _short_steps(fields, solved)
     labels, valued = _labels(fields, len(steps))
     answers = answers_of(fields, gold_answer)
     used = {asked, solved, "images", *valued, *answers.fields, *OPTIONAL}
@@ -119,7 +120,9 @@ def _read_short(fields: Fields) -> Judged:
     if labels is None:
         _refuse_unread_labels(fields, used, len(steps))
     texts = [step.text for step in steps]
-    row = read_row(fields, "jsonl", prompt, texts, labels, known=used, answers=answers, images=fields.images())
+    row = read_row(
+        fields, "jsonl", prompt, texts, labels, known=used, separator=separator, answers=answers, images=fields.images()
+    )
     return _with_steps(row, steps, "id" in fields)
 
 
@@ -137,13 +140,14 @@ def _solution_field(fields: Fields) -> str:
     return solved
 
 
-def _short_steps(fields: Fields, name: str) -> tuple[Step, ...]:
-    """A list of steps, or a text that is cut at its blank lines; `steps` is a list."""
+def _short_steps(fields: Fields, name: str) -> tuple[tuple[Step, ...], str]:
+    """A list of steps, or a text that is cut into some, and what stands between them; `steps` is a list."""
     if name in _STEP_LISTS:
         unpacked = _unpacked(fields, name)
         if name == "steps" or isinstance(unpacked.data[name], list):
-            return _steps(unpacked, name)
-    return tuple(map(Step, split_solution(fields.text(name))))
+            return _steps(unpacked, name), BLANK_LINE
+    cut = fields.solution(name)
+    return tuple(map(Step, cut.steps)), cut.separator
 
 
 def _unpacked(fields: Fields, name: str) -> Fields:

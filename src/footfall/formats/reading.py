@@ -14,6 +14,7 @@ from footfall.formats.math_aps import read_tree
 from footfall.formats.parquet import parquet_kind, read_parquet
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
 from footfall.formats.rows import Format
+from footfall.formats.solutions import Solutions
 from footfall.images import pinned
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Trajectory, Tree, image_name
@@ -24,27 +25,37 @@ _NOT_SNIFFED = ("problems", _LAST)
 
 
 def read(
-    source: Source, format: str = "auto", *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None
+    source: Source,
+    format: str = "auto",
+    *,
+    line_limit: int = LINE_LIMIT,
+    bad: BadRecords | None = None,
+    solutions: Solutions | None = None,
 ) -> list[Judged]:
     """All rows of a file, `-` (standard input) or a binary stream; see `iter_read`."""
-    return list(iter_read(source, format, line_limit=line_limit, bad=bad))
+    return list(iter_read(source, format, line_limit=line_limit, bad=bad, solutions=solutions))
 
 
 def iter_read(
-    source: Source, format: str = "auto", *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None
+    source: Source,
+    format: str = "auto",
+    *,
+    line_limit: int = LINE_LIMIT,
+    bad: BadRecords | None = None,
+    solutions: Solutions | None = None,
 ) -> Iterator[Judged]:
     """The rows of a source, one by one. `auto` knows the format by the first record, Parquet by its first bytes.
 
     An id that was seen before, for another trace or by the same judge, gets "~2", "~3" and so on: ids are unique in
     the result, but for one trace judged by several judges. A record that cannot be read ends the reading, unless `bad`
-    is given: then the error goes there and reading goes on.
+    is given: then the error goes there and reading goes on. `solutions` cuts solutions that are one text into steps.
     """
     names = _Names()
     if format == "parquet" or (format == "auto" and _is_parquet(source)):
         rows = _parquet_rows(source, bad)
     else:
         chosen = None if format == "auto" else format_named(format)
-        rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad)
+        rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad, solutions)
     for row in rows:
         yield names.unique(row)
 
@@ -56,7 +67,11 @@ def _pin(source: Source) -> Callable[[str], str]:
 
 
 def _rows(
-    source: Source, choose: Callable[[Fields], Format], line_limit: int, bad: BadRecords | None
+    source: Source,
+    choose: Callable[[Fields], Format],
+    line_limit: int,
+    bad: BadRecords | None,
+    solutions: Solutions | None = None,
 ) -> Iterator[Judged]:
     """The rows of all records, in the format that is chosen by the first of them that can be read."""
     format: Format | None = None
@@ -64,7 +79,7 @@ def _rows(
     for fields in iter_fields(source, line_limit, bad=bad):
         try:
             candidate = format or choose(fields)
-            rows = read_record(candidate, replace(fields, pin=pin))
+            rows = read_record(candidate, replace(fields, pin=pin, solutions=solutions))
         except FormatError as error:
             if bad is None:
                 raise

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from footfall.formats.solutions import Solution, Solutions
 from footfall.types import Json
 
 _SHOWN = 60
@@ -69,6 +70,8 @@ class Fields:
     unit: str = "line"
     pin: Callable[[str], str] | None = None
     """Names an image by its content, before any id is made of it; a `ValueError` says what is wrong with the image."""
+    solutions: Callable[[str], Solution] | None = None
+    """Cuts a solution that is one text into steps."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.data
@@ -168,6 +171,19 @@ class Fields:
             return self.pin(reference)
         except ValueError as error:
             raise self.error(field, SOUND_IMAGE, str(error), MEND_IMAGE) from error
+
+    def solution(self, field: str) -> Solution:
+        """A solution that is one text, in steps."""
+        return self.cut(field, self.text(field))
+
+    def cut(self, field: str, text: str) -> Solution:
+        """A text that was found at `field`, in steps."""
+        try:
+            return (self.solutions or Solutions())(text)
+        except ValueError as error:
+            raise self.error(
+                field, "a text that the segmenter can cut", str(error), "name another segmenter"
+            ) from error
 
     def integers(self, field: str) -> tuple[int, ...]:
         """A list of integers."""

@@ -6,13 +6,13 @@ keys of `OPTIONAL`, which other readers of the format ignore; keys that nobody k
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from footfall.answers import extract
 from footfall.formats.records import Fields, FormatError, show
+from footfall.formats.solutions import BLANK_LINE
 from footfall.types import (
     Json,
     Judged,
@@ -71,7 +71,6 @@ def judged_values(format: str, row: Judged) -> tuple[float | None, ...]:
     return row.judgement.values
 
 
-BLANK_LINE = "\n\n"
 OPTIONAL = ("id", "problem_id", "answer", "prediction", "correct", "author", "domain", "separator", "judge")
 """Trajectory id, problem id, reference answer, the trajectory's own answer, and so on."""
 
@@ -99,11 +98,6 @@ def problem_id(prompt: Prompt, images: Sequence[str] = ()) -> str:
 def trajectory_id(trajectory: Trajectory) -> str:
     """The id of a trajectory that came without one, from its content."""
     return "t-" + trajectory.key[:16]
-
-
-def split_solution(text: str) -> tuple[str, ...]:
-    """A solution cut at its blank lines."""
-    return tuple(part for part in re.split(r"\n[ \t\r]*\n\s*", text.strip()) if part)
 
 
 def prompt_json(prompt: Prompt) -> Json:

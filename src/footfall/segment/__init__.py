@@ -5,10 +5,10 @@ A segmenter gives exact character spans that make up the whole text again; `spli
 """
 
 from footfall.segment.spans import Segmenter, Span, Token, split_steps, token_spans
-from footfall.segment.text import blank_lines, lines, numbered, sentences, thoughts
+from footfall.segment.text import blank_lines, lines, marked_steps, numbered, sentences, step_markers, thoughts
 from footfall.segment.tokens import confidence, confidence_threshold, entropy, entropy_of, recut
 
 __all__ = [
     "Segmenter", "Span", "Token", "blank_lines", "confidence", "confidence_threshold", "entropy", "entropy_of", "lines",
-    "numbered", "recut", "sentences", "split_steps", "thoughts", "token_spans",
+    "marked_steps", "numbered", "recut", "sentences", "split_steps", "step_markers", "thoughts", "token_spans",
 ]  # fmt: skip

@@ -5,6 +5,9 @@ white space alone is a blank line. Numbers are "Step 3:", "### Step 3", "**Step 
 lines, only they count, and a list inside a step stays in it. Numbers must go up by one from whatever the first is, so that a
 line that happens to begin with "42. " cuts nothing. Text before the first number is a step.
 
+Step markers: "Step 1: …" to "Step n: …" at the start of lines or, with a colon, anywhere in them. They count only if they are
+numbered 1, 2, …, n in order and n is at least 2, so that a mention of "Step 1:" in a sentence cuts nothing.
+
 Sentences: rules, not a model: they are meant for reasoning traces and say what they do not decide. A sentence ends at `.`,
 `!` or `?` (with closing quotes and brackets) before white space, at `。！？` anywhere, and at a blank line. It does not end at
 the point
@@ -79,6 +82,35 @@ def _starts(marker: re.Pattern[str], text: str) -> Iterator[int]:
         if expected is None or number == expected:
             expected = number + 1
             yield match.start()
+
+
+_STEP = r"(?:#{1,6}[^\S\n]+)?[*_]{0,3}step[^\S\n]+(\d{1,6})[^\S\n]*"
+_STEP_HEADS = (
+    re.compile(rf"^[^\S\n]*{_STEP}(?:[*_]{{0,3}}[:.)—–-]|[*_]{{1,3}}[^\S\n]*$|$)", re.MULTILINE | re.IGNORECASE),
+    re.compile(rf"(?<!\S){_STEP}[*_]{{0,3}}:", re.IGNORECASE),
+)
+"""At the start of lines; and anywhere."""
+
+
+@register("segmenter", "step-markers")
+def step_markers() -> Segmenter:
+    """Each "Step k:" begins a step, in a line of its own or not; all is one step if they are not numbered 1 to n."""
+
+    def segment(text: str, tokens: Sequence[Token] = ()) -> list[Span]:
+        return cut(text, marked_steps(text))
+
+    return segment
+
+
+def marked_steps(text: str) -> list[int]:
+    """Where the steps of a text begin that numbers them "Step 1:" to "Step n:"; empty if it does not do so clearly."""
+    whole = blocks(text)
+    for head in _STEP_HEADS:
+        found = {match.start(): int(match[1]) for match in head.finditer(text)}
+        places = list(outside(found, whole))
+        if len(places) > 1 and [found[place] for place in places] == list(range(1, len(places) + 1)):
+            return places
+    return []
 
 
 _CLOSING = r"[\"'”’»)\]*_]*"
