@@ -16,8 +16,8 @@ ALL: dict[str, Segmenter] = {
     "blank-lines, all": blank_lines(keep_blocks=False), "sentences": sentences(), "numbered": numbered(),
     "step-markers": step_markers(),
 }  # fmt: skip
-FRAGMENTS = ["\n", "\n\n", "\r\n", " ", ". ", "e.g. ", "Step 1:", "Step 2:", "2. ", "3.14", "$$", "\\[", "\\]", "```", "。", "A",
-             "b", "?", "\t", "\\begin{a}", "\\end{a}", "\u2028", "🙂", "\x85"]  # fmt: skip
+FRAGMENTS = ["\n", "\n\n", "\r\n", " ", ". ", "e.g. ", "Step 1:", "Step 2:", "2. ", "3.14", "$$", "\\[", "\\]", "```", "。",
+             "A", "b", "?", "\t", "\\begin{a}", "\\end{a}", "\u2028", "🙂", "\x85"]  # fmt: skip
 ANY_TEXT = st.text(max_size=80) | st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
 
 
