@@ -238,6 +238,21 @@ def test_a_log_line_cut_off_by_a_crash_costs_that_line_only(tmp_path: Path) -> N
     assert [json.loads(line)["event"] for line in last] == ["start", "stop"]
 
 
+def test_lines_of_the_log_that_are_no_events_count_for_nothing(tmp_path: Path) -> None:
+    whole = log_line(event="chunk", stage="labels", index=0, items=4, seconds=1.5)
+    garbage = '5\n["chunk"]\n{}\n{"event": "chunk"}\n{"event": "chunk", "seconds": "long"}\n\udcff\n'
+    (tmp_path / "log.jsonl").write_bytes((garbage + whole).encode(errors="surrogateescape"))
+    with Run(tmp_path, "label", CONFIG) as run:
+        assert run.seconds() == run.seconds("labels") == 1.5
+
+
+def test_what_stopped_a_run_is_told_where_the_log_cannot_be_written_any_more(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), Run(tmp_path, "label", CONFIG):
+        (tmp_path / "log.jsonl").unlink()
+        (tmp_path / "log.jsonl").mkdir()  # as on a full disk, a line more is an OSError
+        raise KeyError("gone")
+
+
 def test_the_log_names_the_error_that_stopped_a_run(tmp_path: Path) -> None:
     with pytest.raises(KeyError), Run(tmp_path, "label", CONFIG):
         raise KeyError("gone")

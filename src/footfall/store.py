@@ -65,8 +65,13 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.log("stop", error=kind.__name__ if kind else None, seconds=round(time.monotonic() - self._started, 3))
-        self._lock.close()
+        try:
+            self.log("stop", error=kind.__name__ if kind else None, seconds=round(time.monotonic() - self._started, 3))
+        except OSError:  # on a full disk; what stopped the run says more
+            if kind is None:
+                raise
+        finally:
+            self._lock.close()
 
     def map(
         self,
@@ -122,9 +127,9 @@ class Run:
 
     def seconds(self, stage: str | None = None) -> float:
         """Seconds spent on finished chunks (of one stage), by all processes that took part."""
-        events = _events(self.folder / "log.jsonl")
-        chunks = [e for e in events if e["event"] == "chunk" and stage in (None, e["stage"])]
-        return float(sum(e["seconds"] for e in chunks))
+        chunks = [e for e in _events(self.folder / "log.jsonl") if e.get("event") == "chunk"]
+        seconds = [e.get("seconds") for e in chunks if stage in (None, e.get("stage"))]
+        return float(sum(s for s in seconds if isinstance(s, int | float)))
 
     def finish(self, result: Mapping[str, Any]) -> Path:
         """Write result.json; the run is complete."""
@@ -224,11 +229,11 @@ def _torn_line_end(stream: IO[bytes]) -> bytes:
 
 
 def _events(log: Path) -> list[dict[str, Any]]:
-    """The lines of a log, without those that a crash cut off."""
+    """The lines of a log, without those that a crash cut off or that are no event."""
     found = []
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             found.append(json.loads(line))
         except ValueError:
             continue
-    return found
+    return [event for event in found if isinstance(event, dict)]

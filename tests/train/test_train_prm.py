@@ -17,14 +17,15 @@ import torch
 from footfall.registry import create
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, TrainResult, train_prm
+from footfall.train.checkpoints import last_checkpoint
 from footfall.train.data import collate, make_examples, split_by_problem
 from footfall.train.objectives import make_objective
-from footfall.train.trainer import LengthGrouped, last_checkpoint, roc_auc
+from footfall.train.trainer import LengthGrouped, roc_auc
 from footfall.types import Judged, Judgement, Problem
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
 
 torch.set_num_threads(1)
-QUICK = TrainConfig(lr=3e-3, epochs=2, batch_size=8, save_every=3, eval_share=0.2, device="cpu")
+QUICK = TrainConfig(lr=3e-3, epochs=2, batch_size=8, save_steps=3, eval_share=0.2, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_two_runs_with_one_seed_agree_to_the_bit(base: Path, tmp_path: Path) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "change", [{}, {"lora_rank": 4}, {"accumulation": 2, "save_every": 1}], ids=["full", "lora", "accumulated"]
+    "change", [{}, {"lora_rank": 4}, {"accumulation": 2, "save_steps": 1}], ids=["full", "lora", "accumulated"]
 )
 def test_a_run_that_was_killed_and_started_again_ends_where_the_undisturbed_one_does(
     change: dict[str, Any], base: Path, tmp_path: Path
@@ -121,7 +122,7 @@ def test_a_run_that_was_killed_and_started_again_ends_where_the_undisturbed_one_
 def test_a_run_killed_between_its_last_checkpoint_and_the_saved_model_is_finished(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(QUICK, save_every=5)
+    config = replace(QUICK, save_steps=5)
     whole = train_prm(toy_rows(), base, config, tmp_path / "whole")
     assert whole.updates % 5 == 0
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from footfall.train import TrainResult
 
 
+_FOR_SHOW = ("save_steps",)
+"""Options that leave no trace in the weights."""
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Train a process reward model: a head on any decoder, or a published PRM, fitted to the labels of judged traces.
@@ -78,6 +82,9 @@ class TrainConfig:
     """Evaluation problems (a file, or world:arithmetic:N of the split test) that must not be trained on."""
     contaminated: Literal["error", "drop"] = "error"
     """What to do with training rows about those; dropped ones are counted."""
+    save_steps: int | None = None
+    """Updates between two checkpoints; the older ones are removed. None: by the clock, at most one in 20 s and a twentieth of
+    the time. Ctrl-C writes one too."""
     device: str | None = None
     """cpu, cuda, … None: CUDA where there is one."""
     reading: ReadOptions = field(default_factory=ReadOptions)
@@ -97,7 +104,7 @@ def main(config: TrainConfig) -> int:
         raise ValueError(f"{config.data}: none of its {len(rows)} traces has labels; `footfall label` makes them")
     against = read_source(config.against, config.run.seed, "test", config.reading) if config.against else []
     backbone = str(EMBEDDED) if config.backbone == "embedded" else config.backbone
-    with open_run("train", config, {"data_key": data_key(rows)}) as run, ExitStack() as stack:
+    with open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW) as run, ExitStack() as stack:
         trained = train_prm(
             rows, backbone, _settings(config), run.folder, against=against, resume=not config.run.fresh,
             progress=_reporter(stack),

@@ -85,7 +85,7 @@ def _train(setting: PrmSetting, folder: Path) -> None:
     traces = setting.traces(setting.size, "train")
     labels = MonteCarlo(setting.policy, _ROLLOUTS, params=_params(setting.seed)).judge(traces)
     config = TrainConfig(
-        lr=3e-4, epochs=_EPOCHS, batch_size=4, eval_share=0.0, seed=setting.seed, too_long="drop", device="cpu", save_every=20,
+        lr=3e-4, epochs=_EPOCHS, batch_size=4, eval_share=0.0, seed=setting.seed, too_long="drop", device="cpu", save_steps=20,
     )  # fmt: skip
     train_prm(list(map(Judged, traces, labels)), EMBEDDED, config, folder)
 

@@ -57,13 +57,13 @@ class TrainConfig:
     patience: int | None = None
     """Stop after so many epochs without a lower held-out loss, and keep the best epoch's weights."""
     gradient_checkpointing: bool = False
-    save_every: int = 200
-    """Updates between checkpoints."""
+    save_steps: int | None = None
+    """Updates between two checkpoints. None: by the clock, `footfall.train.checkpoints`."""
     device: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "save_every"):
-            if getattr(self, name) < 1:
+        for name in ("epochs", "batch_size", "accumulation", "save_steps"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.eval_share < 1 or not 0 <= self.warmup < 1 or self.lr <= 0:
             raise ValueError(f"eval_share and warmup lie in [0, 1) and lr is positive; got {self}")
@@ -75,6 +75,6 @@ class TrainConfig:
             raise ValueError("patience needs held-out problems: set eval_share above 0")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; the family only where one is named, so that the plans of earlier runs stay what they were."""
-        given = asdict(self)
-        return given if self.family is not None else {k: v for k, v in given.items() if k != "family"}
+        """What decides the outcome, as JSON has it; the family only where one is named, as in the plans of earlier runs."""
+        left_out = ("save_steps", "log", *(("family",) if self.family is None else ()))
+        return {name: value for name, value in asdict(self).items() if name not in left_out}

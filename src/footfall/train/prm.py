@@ -31,18 +31,12 @@ from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.checkpoint import to_train
 from footfall.reward.config import CONFIG_FILE, FOOTFALL
 from footfall.reward.prm import PRM
+from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.train.config import TrainConfig
 from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
 from footfall.train.objectives import Objective, fitted_to, make_objective
-from footfall.train.trainer import (
-    Progress,
-    StepTrainer,
-    callbacks_for,
-    evaluate,
-    last_checkpoint,
-    training_arguments,
-)
+from footfall.train.trainer import Progress, StepTrainer, callbacks_for, evaluate, training_arguments
 from footfall.types import Cost, Judged, Problem
 
 CANARY_FROM = 64
@@ -131,7 +125,8 @@ def train_prm(
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     _refuse_nothing_to_learn(train, objective)
     model.prm_config = replace(model.prm_config, training=_training_facts(rows, objective, plan["data"], config))
-    trainer, seconds, done = _fit(model, objective, config, train, held, out / CHECKPOINTS, progress)
+    with full_disk_told(out):
+        trainer, seconds, done = _fit(model, objective, config, train, held, out / CHECKPOINTS, progress)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
     result = TrainResult(
@@ -146,7 +141,8 @@ def train_prm(
         cost=Cost(scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=updates),
         held_out_curve=_curve(trainer, "eval_loss"),
     )
-    _close_run(out, model, _find_canary(model, held + train, objective), config, result.to_dict())
+    with full_disk_told(out):
+        _close_run(out, model, _find_canary(model, held + train, objective), config, result.to_dict())
     return result
 
 
@@ -175,6 +171,7 @@ def _open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any
     stored = out / PLAN
     if stored.is_file():
         known = json.loads(stored.read_text(encoding="utf-8"))
+        known["config"].pop("save_every", None)  # written by earlier versions
         if known != plan:
             different = sorted(k for k in {*known, *plan} if known.get(k) != plan.get(k))
             raise ValueError(
@@ -349,10 +346,11 @@ def _fit(
     cuda = pick_device(config.device).type == "cuda"
     args = training_arguments(config, folder, _updates(len(train), config), cuda)
     checkpoint = last_checkpoint(folder)
-    before = 0 if checkpoint is None else int(checkpoint.name.partition("-")[2])
+    before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()
-    with quiet(), _own_randomness():
-        callbacks = callbacks_for(config, progress)
+    saves = Saves(config.save_steps)
+    with quiet(), _own_randomness(), stopping_between_updates(saves):
+        callbacks = [*callbacks_for(config, progress), saves]
         trainer = StepTrainer(model, objective, args, train, held, callbacks, config.head_lr, config.anchor)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()

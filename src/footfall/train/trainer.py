@@ -7,7 +7,6 @@ checkpoints hold only what is trained; a checkpoint that lacks a trained weight 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -248,8 +247,7 @@ def training_arguments(config: TrainConfig, folder: Path, updates: int, cuda: bo
         use_cpu=not cuda,
         gradient_checkpointing=config.gradient_checkpointing,
         eval_strategy=by_epoch,
-        save_strategy="epoch" if config.patience is not None else "steps",
-        save_steps=config.save_every,
+        save_strategy=by_epoch,
         save_total_limit=2,
         load_best_model_at_end=config.patience is not None,
         metric_for_best_model="eval_loss" if config.patience is not None else None,
@@ -271,20 +269,3 @@ def callbacks_for(config: TrainConfig, progress: Progress | None) -> list[Traine
     if progress is not None:
         callbacks.append(_Reporter(progress))
     return callbacks
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end: the Trainer's state is its last file."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]), reverse=True)
-    return next((path for path in found if _is_whole(path)), None)
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    needed = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
-    if not all((checkpoint / name).is_file() for name in needed):
-        return False
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,183 @@
+"""What a training run keeps: checkpoints by updates or by the clock, after Ctrl-C, a SIGKILL and a full disk."""
+
+from __future__ import annotations
+
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from footfall import cli
+from footfall.formats import write_parquet
+from footfall.train import checkpoints, train_prm
+from footfall.train.checkpoints import Saves, last_checkpoint
+from tests.reward.tiny_models import backbone_folder
+from tests.train.test_train_prm import QUICK, difference, toy_rows
+
+torch.set_num_threads(1)
+CLOCK = replace(QUICK, save_steps=None)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return backbone_folder(tmp_path_factory.mktemp("lm"))
+
+
+def kept(out: Path) -> list[str]:
+    return sorted(path.name for path in (out / "checkpoints").glob("*"))
+
+
+def test_ctrl_c_keeps_the_update_it_falls_into_and_the_run_ends_the_same_to_the_bit(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = train_prm(toy_rows(), base, CLOCK, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train_prm(
+            toy_rows(), base, CLOCK, tmp_path / "stopped",
+            progress=lambda done, total: signal.raise_signal(signal.SIGINT) if done == 4 else None,
+        )  # fmt: skip
+    assert "stopping after this update" in capsys.readouterr().err
+    assert kept(tmp_path / "stopped") == ["checkpoint-4"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    seen: list[int] = []
+    resumed = train_prm(toy_rows(), base, CLOCK, tmp_path / "stopped", progress=lambda done, total: seen.append(done))
+    assert seen[0] == 5 and difference(whole, resumed) == 0
+
+
+def test_a_second_ctrl_c_stops_at_once(base: Path, tmp_path: Path) -> None:
+    def twice(done: int, total: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_prm(toy_rows(), base, CLOCK, tmp_path, progress=twice)
+    assert kept(tmp_path) == []
+
+
+def test_ctrl_c_in_the_last_update_lets_the_run_end(base: Path, tmp_path: Path) -> None:
+    def last(done: int, total: int) -> None:
+        if done == total:
+            signal.raise_signal(signal.SIGINT)
+
+    assert train_prm(toy_rows(), base, CLOCK, tmp_path, progress=last).folder.is_dir()
+
+
+@pytest.mark.long
+def test_a_command_that_was_stopped_goes_on_with_checkpoints_at_other_places(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_parquet(tmp_path / "judged.parquet", toy_rows(), "judged")
+    words = ["train", "--data", str(tmp_path / "judged.parquet"), "--backbone", str(base), "--lr", "3e-3"]
+    words += ["--device", "cpu", "--out", str(tmp_path / "run")]
+    asked = Saves.on_step_end
+
+    def stop(self: Saves, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.asked_to_stop = state.global_step == 2
+        asked(self, args, state, control, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Saves, "on_step_end", stop)
+        assert cli.main(words) == 130
+    assert "the same command goes on" in capsys.readouterr().err and kept(tmp_path / "run") == ["checkpoint-2"]
+    assert cli.main([*words, "--save-steps", "0"]) == 2
+    assert cli.main([*words, "--save-steps", "3"]) == 0 and not kept(tmp_path / "run")
+
+
+KILLED = """
+import os, signal, sys, torch
+from pathlib import Path
+from footfall.train import train_prm
+from tests.train.test_train_prm import QUICK, toy_rows
+torch.set_num_threads(1)
+base, out, update, in_checkpoint = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "in-checkpoint"
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+def at(done, total):
+    if done == update:
+        if in_checkpoint:
+            torch.save = die  # the weights are written then, the optimizer is not
+        else:
+            die()
+train_prm(toy_rows(), base, QUICK, out, progress=at)
+"""
+
+
+@pytest.mark.long
+def test_a_run_killed_at_an_update_and_in_a_checkpoint_ends_with_the_same_weights(base: Path, tmp_path: Path) -> None:
+    whole = train_prm(toy_rows(), base, QUICK, tmp_path / "whole")
+    out = tmp_path / "killed"
+    for update, where in ((5, "between"), (6, "in-checkpoint"), (8, "between")):
+        words = [sys.executable, "-c", KILLED, str(base), str(out), str(update), where]
+        assert subprocess.run(words, capture_output=True, timeout=120).returncode == -signal.SIGKILL
+        torn = {"between": (), "in-checkpoint": ("checkpoint-6",)}[where]
+        assert set(torn) < set(kept(out)) and len(kept(out)) <= 2
+    seen: list[int] = []
+    resumed = train_prm(toy_rows(), base, QUICK, out, progress=lambda done, total: seen.append(done))
+    assert seen[0] == 7 and difference(whole, resumed) == 0 and not kept(out)
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes: writing fails in the middle, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("of_the_weights", "save_steps"), [(0.5, 3), (1.5, 3), (0.5, None)],
+                         ids=["weights", "optimizer", "finished model"])  # fmt: skip
+def test_a_full_disk_is_one_error_and_the_same_call_ends_with_the_same_weights(
+    of_the_weights: float, save_steps: int | None, base: Path, tmp_path: Path
+) -> None:
+    whole = train_prm(toy_rows(), base, QUICK, tmp_path / "whole")
+    size = sum(path.stat().st_size for path in whole.folder.glob("*.safetensors"))
+    config, out = replace(QUICK, save_steps=save_steps), tmp_path / "full"
+    with (
+        pytest.raises(OSError, match=f"no space left.*goes on.*{re.escape(str(out))}"),
+        room_for(int(size * of_the_weights)),
+    ):
+        train_prm(toy_rows(), base, config, out)
+    assert difference(whole, train_prm(toy_rows(), base, config, out)) == 0
+
+
+def test_a_torn_checkpoint_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-9").mkdir()
+    assert last_checkpoint(tmp_path) is None and not list(tmp_path.iterdir())
+
+
+def updates_saved(monkeypatch: pytest.MonkeyPatch, steps: int | None, seconds: float, to_write: float) -> list[int]:
+    """At which of 100 updates of so many seconds a checkpoint is asked for, if each takes so long to write."""
+    clock, found = [0.0], []
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    saves = Saves(steps)
+    for update in range(1, 101):
+        clock[0] += seconds
+        state = SimpleNamespace(global_step=update, max_steps=100)
+        control = SimpleNamespace(should_save=False, should_training_stop=False)
+        saves.on_step_end(SimpleNamespace(world_size=1), state, control)
+        if control.should_save:
+            clock[0] += to_write
+            saves.on_save(None, state, control)
+            found.append(update)
+    return found
+
+
+def test_checkpoints_come_after_so_many_updates_or_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert updates_saved(monkeypatch, 40, seconds=1, to_write=0) == [40, 80]
+    assert updates_saved(monkeypatch, None, seconds=0.1, to_write=0) == [], "ten seconds are soon done again"
+    assert updates_saved(monkeypatch, None, seconds=10, to_write=0)[:3] == [2, 4, 6]
+    slow = updates_saved(monkeypatch, None, seconds=10, to_write=20)
+    assert slow == [2, 42, 82], "writing takes at most a twentieth of the time"
