@@ -9,6 +9,8 @@ request it took and for each it answered. `POST /control`, or SETTINGS as JSON, 
 With `llama_cpp` it answers as llama.cpp's server does: it gives back the chat turn that it goes on with, does not tell the
 token that meets a stop string, counts the first choice only, and says in `__verbose` what stopped that one if it is asked to.
 
+With `uuids` it takes a request only if its id is a UUID, as llama-cpp-python's server does.
+
 A `lead` comes before its text, unless the prompt ends with it.
 
 With a `vocabulary`, a list of texts by id, it reads prompts of ids, writes in those tokens, tells their ids and, if asked for
@@ -21,6 +23,7 @@ import asyncio
 import hashlib
 import json
 import sys
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -125,6 +128,8 @@ class Loopback:
             return await send(writer, 200, {"data": [{"id": name} for name in self.settings.get("models", ["toy"])]})
         if path not in ("/v1/completions", "/v1/chat/completions"):
             return await send(writer, 404, {"detail": "Not Found"})
+        if self.settings.get("uuids") and not is_uuid(headers.get("x-request-id", "")):
+            return await send(writer, 400, {"error": "Invalid UUID in request header X-Request-ID"})
         request = json.loads(body)
         prompt = prompt_of(request, self.settings.get("vocabulary"))
         name = f"{request['seed']}|{prompt}"
@@ -296,6 +301,13 @@ def llama_cpp_rows(choice: dict[str, Any], end: str) -> list[dict[str, Any]]:
         {"id": len(text), "token": text, "bytes": list(text.encode()), "logprob": value, "top_logprobs": []}
         for text, value in zip(texts, values, strict=True)
     ]
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def prompt_of(request: dict[str, Any], vocabulary: list[str] | None = None) -> str:

@@ -370,6 +370,15 @@ def test_waits_double_up_to_the_longest_and_their_jitter_is_seeded() -> None:
     ("fault", "message"),
     [
         ({"kind": "400", "message": "Unrecognized field: min_p"}, "Unrecognized field: min_p; .*neutral=False"),
+        (
+            {"kind": "422", "message": "body.top_logprobs: extra"},
+            "top_logprobs: extra; if it is about a field .*one of: ",
+        ),
+        (
+            {"kind": "400", "message": "logprobs are off"},
+            r"are off; logprobs=False \(--logprobs False\) leaves out logprobs$",
+        ),
+        ({"kind": "400", "message": "x" * 5000}, "400: x{499}…; if it is about a field"),
         ({"kind": "404", "message": "no model"}, "404: no model; check the url"),
         ({"kind": "403"}, "check api_key"),
     ],
@@ -381,6 +390,18 @@ def test_what_can_never_work_raises_at_once_with_the_servers_words_and_the_fix(
     with pytest.raises(ServerRefusedError, match=message):
         loopback.policy(concurrency=1).sample(PREFIXES)
     assert sum(loopback.took().values()) == 1
+
+
+def test_a_server_that_insists_on_uuids_as_request_ids_gets_one_for_each_attempt_the_same_in_every_run(
+    loopback: Loopback,
+) -> None:
+    loopback.behave(uuids=True, faults=[{"kind": "500", "times": 1, "match": "1 plus"}])
+    assert {row[0].finish for row in loopback.policy().sample(PREFIXES[:3])} == {"end"}
+    ids = sorted(entry["id"] for entry in loopback.entries("took"))
+    assert len(set(ids)) == 4
+    loopback.behave(uuids=True, faults=[{"kind": "500", "times": 1, "match": "1 plus"}])
+    loopback.policy().sample(PREFIXES[:3])
+    assert sorted(entry["id"] for entry in loopback.entries("took")) == ids
 
 
 def test_a_refusal_of_one_prefix_is_that_prefixs_error_only(loopback: Loopback) -> None:

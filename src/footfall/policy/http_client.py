@@ -12,6 +12,7 @@ import random
 import re
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,8 @@ from footfall.types import Json, content_key
 
 T = TypeVar("T")
 
+_MOST_SAID = 500
+"""Characters of a server's words that are repeated."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -87,6 +90,10 @@ class Question(NamedTuple):
     id: str
     path: str
     body: Mapping[str, Json] | None = None
+
+    def request_id(self, attempt: int) -> str:
+        """What the server's log calls an attempt: a UUID, which some servers insist on (llama-cpp-python's), made of `id`."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.id}-{attempt}"))
 
     @property
     def shape(self) -> str:
@@ -162,7 +169,7 @@ class Session:
 
     async def _exchange(self, question: Question, attempt: int) -> tuple[httpx.Response, bytes]:
         # Identity encoding: a small compressed answer must not unpack into a large one.
-        headers = {"Accept-Encoding": "identity", "X-Request-Id": f"{question.id}-{attempt}"}
+        headers = {"Accept-Encoding": "identity", "X-Request-Id": question.request_id(attempt)}
         if self.server.api_key is not None:
             headers["Authorization"] = f"Bearer {self.server.api_key}"
         method, content = "GET", None
@@ -191,7 +198,7 @@ class Session:
         of_this_prefix = status in (400, 413, 422) and (_TOO_LONG.search(reason) or question.shape in self.accepted)
         if of_this_prefix:
             raise AttemptError(reason, again=False)
-        fix = _FIXES.get(status, "check the url; redirects are not followed")
+        fix = _field_advice(question, reason) if status in (400, 422) else _FIXES.get(status, _BAD_URL)
         raise ServerRefusedError(self._redact(f"{self.server.url}{question.path} answered {reason}; {fix}"))
 
     def _redact(self, text: str) -> str:
@@ -200,19 +207,36 @@ class Session:
 
 _TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HTTP 413", re.IGNORECASE)
 
-_BAD_FIELD = (
-    "the server does not take one of the fields sent: try neutral=False (--neutral False), logprobs=False (--logprobs False) "
-    "or batch_n=False; in chat mode a prefix with steps needs continue_final_message (vLLM, SGLang, llama.cpp), otherwise "
-    "use mode='completions' (--mode completions)"
-)
+_BAD_URL = "check the url; redirects are not followed"
 _BAD_KEY = "check api_key, or the variable named by api_key_env (--api-key-env)"
 _FIXES = {
-    400: _BAD_FIELD,
     401: _BAD_KEY,
     403: _BAD_KEY,
     404: "check the url (mostly it ends in /v1) and the model's name (--model)",
-    422: _BAD_FIELD,
 }
+_LEAVES_OUT = {
+    "neutral=False (--neutral False)": (
+        "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "verbose",
+    ),
+    "logprobs=False (--logprobs False)": ("logprobs", "top_logprobs", "return_token_ids"),
+    "mode='completions' (--mode completions)": ("continue_final_message", "add_generation_prompt"),
+    "batch_n=False": ("n",),
+}  # fmt: skip
+"""Fields that not every server takes, by the setting that leaves them out."""
+
+
+def _field_advice(question: Question, said: str) -> str:
+    """What to do about a request that the server does not take: what leaves out the fields that it names, if it names any."""
+    sent = {field for field, value in (question.body or {}).items() if (field, value) != ("n", 1)}
+    found = {fix: [field for field in fields if field in sent] for fix, fields in _LEAVES_OUT.items()}
+    words = set(re.findall(r"\w\w+", said))
+    for fix, fields in found.items():
+        if named := words.intersection(fields):
+            return f"{fix} leaves out {', '.join(sorted(named))}"
+    usable = ", ".join(fix for fix, fields in found.items() if fields)
+    return (
+        f"if it is about a field that is not OpenAI's own, leave that out by one of: {usable}" if usable else _BAD_URL
+    )
 
 
 @lru_cache(maxsize=2)
@@ -237,7 +261,8 @@ def _server_message(body: bytes) -> str:
         found = None
     for key in ("error", "message", "detail"):
         found = found.get(key, found) if isinstance(found, dict) else found
-    return (found if isinstance(found, str) else text).strip()[:500] or "no message"
+    said = " ".join((found if isinstance(found, str) else text).split())
+    return f"{said[: _MOST_SAID - 1]}…" if len(said) > _MOST_SAID else said or "no message"
 
 
 def _retry_after(response: httpx.Response) -> float:
