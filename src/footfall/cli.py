@@ -11,11 +11,11 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from footfall import __version__
+from footfall import __version__, registry
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -51,6 +51,8 @@ COMMANDS = {
 
 _SETTINGS = ("--set", "--option")
 """Flags that take any number of name=value."""
+_NAMING_PARTS = ("--judge", "--judge-role", "--policy", "--helper", "--prover", "--method", "--objective")
+"""Flags after which a part may be named by its file, mine.py:MyJudge."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,6 +100,7 @@ def _run(name: str, words: list[str]) -> int:
     kind = getattr(module, command.config)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     words = _gathered(words)
+    registry.name_files(_naming_parts(words))
     config = tyro.cli(kind, args=words, prog=f"footfall {name}", description=inspect.getdoc(kind), config=style)
     finite_fields(asdict(config))
     return int(module.main(config))
@@ -119,6 +122,19 @@ def _gathered(words: list[str]) -> list[str]:
             into = None
             kept.append(word)
     return kept + [word for flag, values in settings.items() for word in (flag, *values)]
+
+
+def _naming_parts(words: Sequence[str]) -> Iterator[str]:
+    """What was typed after the flags that name parts."""
+    flag = ""
+    for word in words:
+        if word.startswith("--"):
+            flag, _, value = word.partition("=")
+            flag = flag.replace("_", "-")
+        else:
+            value = word
+        if flag in _NAMING_PARTS and value:
+            yield value
 
 
 def _help() -> str:

@@ -10,14 +10,22 @@ documentation need to know of it, it declares there too:
 `parts` reads those decorators from the source text, so listing loads no torch, and neither does `declared` where a declaration
 is made of literals; `create` imports the one file that holds the part. Other packages add theirs by an entry point in the group
 `footfall.parts`, named `kind:name`; their factories are registered by the same decorator.
+
+A part may also lie in a file of the operator's own, `mine.py:MyJudge`. `name_files` runs such a file, and only the command line
+calls it, with the words that were typed: a name of this form in a folder, a data file or a configuration is an unknown name.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import importlib
-from collections.abc import Callable, Mapping
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -46,6 +54,11 @@ KINDS = {
 """What can be registered, with one line each."""
 
 ENTRY_POINT_GROUP = "footfall.parts"
+
+BY_FILE = {"policy": "sample", "labeller": "judge", "reward": "judge", "tree-labeller": "harvest", "searcher": "search",
+           "objective": ""}  # fmt: skip
+"""Kinds whose parts may be named by a file, with the method that a class of that kind has."""
+_FILE_PART = re.compile(r"(?:^|[=,])([^=,]+\.py):([A-Za-z_]\w*)(?=,|$)")
 
 
 class Part(NamedTuple):
@@ -134,8 +147,12 @@ def register(kind: str, name: str, declared: Declared = NOTHING) -> Callable[[F]
 
 def load(kind: str, name: str) -> Callable[..., Any]:
     """The factory of a part, imported now. An unknown name is answered with the nearest one."""
+    if name in _files and kind in _files[name].kinds:
+        return _files[name].factory
     known = parts(kind)
     if name not in known:
+        if why := no_file_part(kind, name):
+            raise KeyError(why)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
         raise KeyError(f"no {kind} is called {name!r}; {hint}")
@@ -153,7 +170,8 @@ def parts(kind: str) -> dict[str, Part]:
     """All parts of a kind by name: the package's own, then those of installed extensions."""
     if kind not in KINDS:
         raise KeyError(f"no kind of part is called {kind!r}; there are {', '.join(KINDS)}")
-    return {name: found.part for (own, name), found in _all_parts().items() if own == kind}
+    by_file = {name: Part(kind, name, name, "from a file") for name, found in _files.items() if kind in found.kinds}
+    return {name: found.part for (own, name), found in _all_parts().items() if own == kind} | by_file
 
 
 def declared(kind: str, name: str) -> Declared:
@@ -162,7 +180,7 @@ def declared(kind: str, name: str) -> Declared:
     if known is not None and known.declared is not None:
         return known.declared
     factory = load(kind, name)
-    own = getattr(factory, "__footfall_part__", None) == (kind, name)
+    own = name in _files or getattr(factory, "__footfall_part__", None) == (kind, name)
     said: Declared = getattr(factory, "__footfall_declared__", NOTHING) if own else NOTHING
     return said
 
@@ -178,6 +196,66 @@ def systems(kind: str) -> dict[str, System]:
                 raise ValueError(f"{kind} {name!r} names a system {system!r}, and so does {other!r}")
             found[system] = System(name, settings)
     return found
+
+
+class _FilePart(NamedTuple):
+    factory: Callable[..., Any]
+    kinds: tuple[str, ...]
+    digest: str
+
+
+_files: dict[str, _FilePart] = {}
+"""The parts in files that the operator named for this command."""
+
+
+def name_files(words: Iterable[str]) -> None:
+    """Run the files of the parts `FILE.py:NAME` that the words name; from now on these are parts, and no earlier ones."""
+    found = {f"{file}:{name}": (file, name) for word in words for file, name in _FILE_PART.findall(word)}
+    _files.clear()
+    _files.update({spec: _part_in_file(*each) for spec, each in found.items()})
+
+
+def named_files() -> dict[str, str]:
+    """Those parts with the hash of their file: what a run's result depends on."""
+    return {name: part.digest for name, part in _files.items()}
+
+
+def _part_in_file(file: str, name: str) -> _FilePart:
+    path = Path(file).expanduser().resolve()
+    source = path.read_bytes()
+    module_name = f"footfall_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)  # where dataclasses look themselves up
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from error
+    factory: Any = getattr(module, name, None)
+    if not callable(factory):
+        own = [each for each, value in vars(module).items() if callable(value) and value.__module__ == module_name]
+        near = difflib.get_close_matches(name, own, n=1) or own
+        raise ValueError(f"{file} has no class or function {name!r}; it has {', '.join(near) or 'none'}")
+    return _FilePart(factory, _kinds_of(factory), hashlib.sha256(source).hexdigest()[:16])
+
+
+def _kinds_of(factory: Any) -> tuple[str, ...]:
+    """The kind that it is registered as; of others, a class is what its methods make it, and a function may be anything."""
+    if mark := getattr(factory, "__footfall_part__", None):
+        return tuple(kind for kind in BY_FILE if BY_FILE[kind] == BY_FILE.get(mark[0]))
+    if not inspect.isclass(factory):
+        return tuple(BY_FILE)
+    return tuple(kind for kind, method in BY_FILE.items() if method and hasattr(factory, method))
+
+
+def no_file_part(kind: str, name: str) -> str | None:
+    """What is amiss with a name that is a file's."""
+    if not _FILE_PART.fullmatch(name):
+        return None
+    if name in _files:
+        needs = f", which has a method {BY_FILE[kind]!r}" if BY_FILE.get(kind) else ""
+        return f"{name} is no {kind}{needs}"
+    return f"no {kind} is called {name!r}: a part in a file is run only if the command line itself names it"
 
 
 class _Found(NamedTuple):

@@ -24,7 +24,7 @@ from footfall.commands._parts import StandIns, make_part, settings
 from footfall.judging import Traits, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
-from footfall.registry import declared, load, parts, systems
+from footfall.registry import declared, load, no_file_part, parts, systems
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE
 from footfall.store import Run, write_json
@@ -63,6 +63,8 @@ def make_judge(
     What is asked for must fit the judge; what is offered is used if it does.
     """
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
+    if name not in kinds and (why := no_file_part("labeller", name)):
+        raise ValueError(why)
     known = {} if "/" in name or name in kinds or Path(name).exists() else systems("labeller")
     folder = prm_folder(Path(name))
     within = inside(Path(name))

@@ -58,8 +58,9 @@ class PolicyOptions:
     """Who writes steps."""
 
     policy: str | None = None
-    """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a URL, a folder or a hub id;
-    `footfall list policy` has them all. None: http if there is a --url; else embedded for sample and search."""
+    """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a URL, a folder, a hub id, or
+    mine.py:MyPolicy, of a file of yours; `footfall list policy` has them all. None: http if there is a --url; else embedded for
+    sample and search."""
     url: str | None = None
     """Of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), e.g. http://localhost:8000/v1."""
     model: str | None = None
@@ -170,9 +171,16 @@ class JudgeOptions:
 
     judge: str | None = None
     """A folder that `footfall train` or `footfall calibrate` wrote, or a name of `footfall list labeller` or `footfall list
-    reward`."""
+    reward`, or a judge in a file of yours, mine.py:MyJudge. Settings may follow, mine.py:MyJudge,threshold=0.3."""
     set: tuple[str, ...] = ()
     """Further settings of the judge, e.g. --set rollouts=16 estimate=hard."""
+
+    def __post_init__(self) -> None:
+        """Settings after the name are as good as those of --set."""
+        if self.judge is not None and not Path(self.judge).exists():
+            name, *own = name_and_settings(self.judge)
+            object.__setattr__(self, "judge", name)
+            object.__setattr__(self, "set", (*own, *self.set))
 
 
 def given(options: Any) -> dict[str, Any]:
@@ -181,14 +189,25 @@ def given(options: Any) -> dict[str, Any]:
     return {f.name: values[f.name] for f in fields(options) if values[f.name] != f.default}
 
 
+def name_and_settings(words: str) -> list[str]:
+    """`NAME,KEY=VALUE,KEY=VALUE` taken apart."""
+    return [word.strip() for word in re.split(r",(?=\s*[\w-]+=)", words)]
+
+
 def policy_in_words(words: str) -> PolicyOptions:
-    """A policy in one word of the command line: `embedded`, or `http,url=http://localhost:8001/v1,model=NAME,mode=chat`."""
+    """A policy in one word of the command line: `embedded`, or `http,url=http://localhost:8001/v1,model=NAME,mode=chat`.
+
+    What is not said of any policy is a setting of this one, and stays with its name; a server's has none.
+    """
     name, *pairs = _PAIRS.split(words)
     known = {f.name for f in fields(PolicyOptions)} - {"policy", "step_end"}
     found: dict[str, Any] = {}
     for pair in pairs:
         key, _, value = pair.partition("=")
         key = key.strip().replace("-", "_")
+        if key not in known and value and name.strip() not in ("", "http") and not _ADDRESS.match(name.strip()):
+            name = f"{name},{pair}"
+            continue
         if key not in known or not value:
             raise ValueError(
                 f"{words!r}: {pair!r} says nothing of a policy; it takes {', '.join(sorted(known))}, as KEY=VALUE"

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import footfall
-from footfall.commands._options import Drawing, PolicyOptions, given
+from footfall.commands._options import Drawing, PolicyOptions, given, name_and_settings
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import RolloutStore
 from footfall.drive.stored_policy import StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import NOTHING, declared, load, parts
+from footfall.registry import NOTHING, declared, load, no_file_part, parts
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
@@ -177,7 +177,7 @@ class StandIns:
 
     def __call__(self, options: PolicyOptions) -> CountingPolicy:
         options = options.resolved()
-        name = options.policy or ""
+        name = name_and_settings(options.policy or "")[0]
         part = parts("policy").get(name)
         if options.url is not None or (part is not None and declared("policy", name).weightless):
             return self.rehearsal.policy(open_policy(options))  # made of its settings alone
@@ -228,13 +228,13 @@ def found_in_words(store: dict[str, Any] | None) -> str:
 
 
 def _open(options: PolicyOptions) -> Policy:
-    name = options.policy
-    if name is None:
+    if options.policy is None:
         raise ValueError(f"name {_NAMED_BY['policy']}")
-    asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")}
+    name, *own = name_and_settings(options.policy)
+    asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")} | settings(own)
     if options.timeout is not None:
         asked |= {"total_timeout": options.timeout, "read_timeout": options.timeout}
-    if name not in parts("policy") and (Path(name).is_dir() or "/" in name):
+    if name not in parts("policy") and (Path(name).is_dir() or "/" in name) and not no_file_part("policy", name):
         if name[0] in "./~" and not Path(name).is_dir():
             raise FileNotFoundError(f"{name}: there is no such folder to load a policy from")
         name, asked = "torch", {"path": name, **asked}
@@ -246,7 +246,7 @@ def separator_of(options: PolicyOptions) -> str:
     """What stands after each step that the policy writes."""
     if options.step_end == "none":
         return ""
-    policy = options.resolved().policy
-    if options.step_end == "auto" and policy is not None and policy in parts("policy"):
+    policy = name_and_settings(options.resolved().policy or "")[0]
+    if options.step_end == "auto" and policy in parts("policy"):
         return declared("policy", policy).separator
     return "\n" if options.step_end == "line" else NOTHING.separator

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from footfall.commands._options import WHERE, RunOptions, without_place
 from footfall.formats import atomic_write
+from footfall.registry import named_files
 from footfall.store import Run
 from footfall.types import content_key
 
@@ -52,6 +53,8 @@ def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, A
             flat[name] = [without_place(words) for words in value]
     kept = {name: value for name, value in flat.items() if name not in (*_NOT_SETTINGS, *for_show)}
     kept = {name: value for name, value in kept.items() if value is not None or name not in _LATER}
+    if files := named_files():
+        kept["files"] = files
     settings: dict[str, Any] = json.loads(json.dumps(kept, default=str))
     return settings
 

@@ -80,8 +80,9 @@ class LabelConfig:
     data: str
     """Traces in any supported format (`footfall list format`) or Parquet; - is standard input."""
     method: str = "monte-carlo"
-    """A judge: a name of `footfall list labeller`, a published system's that is one (math-shepherd, aurora, fover, …), or the
-    folder of a trained PRM. GenPRM's labels are relative-progress; genprm is its critic, which writes about each step."""
+    """A judge: a name of `footfall list labeller`, a published system's that is one (math-shepherd, aurora, fover, …), the
+    folder of a trained PRM, or mine.py:MyJudge, of a file of yours. GenPRM's labels are relative-progress; genprm is its
+    critic, which writes about each step."""
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     rollouts: int | None = None

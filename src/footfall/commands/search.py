@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from footfall.commands._options import (
     RunOptions,
     SamplingOptions,
     StoreOptions,
+    name_and_settings,
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, note, spent
@@ -86,7 +86,7 @@ class SearchConfig:
     explain: str | None = None
     """The id of a problem: write its page from a finished run, that of --out or of the same command line, and do no more."""
     method: str = "weighted-vote"
-    """A name of `footfall list searcher`."""
+    """A name of `footfall list searcher`, or mine.py:MySearch of a file of yours."""
     n: int | None = None
     """Candidates a problem, or the width. None: 16 for methods that have one."""
     aggregate: Aggregation | None = None
@@ -320,7 +320,7 @@ def _judges_of(
     judges: dict[str, Judge] = {}
     used: set[str] = set()
     for role, words in _by_role(pairs, "--judge-role").items():
-        name, *own = re.split(r",(?=[\w-]+=)", words)
+        name, *own = name_and_settings(words)
         asked, helper = _with_helper(settings(own), helpers)
         used |= helper
         judges[role] = make_judge(name, asked, offered)

@@ -53,7 +53,8 @@ class TrainConfig:
     """How the backbone is read. None: a published PRM as its family (`footfall list family`) does, with its head, and a plain
     decoder with a fresh one; footfall: with a fresh head, whatever it is."""
     objective: str = "soft-bce"
-    """A training loss of `footfall list objective`: soft-bce keeps soft labels soft, bce makes them hard."""
+    """A training loss of `footfall list objective`: soft-bce keeps soft labels soft, bce makes them hard. Or mine.py:my_loss,
+    of a file of yours."""
     set: tuple[str, ...] = ()
     """Settings of the objective, e.g. --set threshold=0.5 for bce."""
     epochs: int = 3

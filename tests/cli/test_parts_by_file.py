@@ -1,0 +1,202 @@
+"""Parts in a file of the user's own, `mine.py:MyJudge`: named on the command line they are parts, named elsewhere not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall import cli, registry
+from footfall.formats import read_parquet
+
+MINE = '''
+from dataclasses import dataclass, replace
+
+from footfall.drive.requests import ROOT
+from footfall.registry import create
+from footfall.search.state import Choice
+from footfall.types import Judgement
+from footfall.worlds import ArithmeticPolicy
+
+open("ran", "w").close()
+
+
+@dataclass(frozen=True)
+class Length:
+    """Short steps are good."""
+
+    most: int = 10
+
+    @property
+    def name(self):
+        return f"length({self.most})"
+
+    def judge(self, trajectories):
+        return [Judgement(t.id, tuple(float(len(s.text) <= self.most) for s in t.steps), self.name) for t in trajectories]
+
+
+@dataclass(frozen=True)
+class First:
+    """The first of n solutions."""
+
+    n: int = 2
+    judged = False
+
+    @property
+    def name(self):
+        return f"first({self.n})"
+
+    def search(self, state):
+        [nodes] = yield from state.expand([ROOT], self.n, "end")
+        return Choice(nodes[0] if nodes else None, nodes)
+
+
+class Careful(ArithmeticPolicy):
+    """The scripted writer under another name."""
+
+    @property
+    def name(self):
+        return f"careful({self.recover})"
+
+
+def half(scale: float = 0.5):
+    """Half of the squared error."""
+    made = create("objective", "mse")
+    return replace(made, name=f"half({scale})", loss=lambda *of: scale * made.loss(*of))
+'''
+TRACE = '{"id": "t", "problem": "2 + 3 = ?", "steps": ["2 + 3 = 5", "so the answer is 5"]}\n'
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE, encoding="utf-8")
+    Path("traces.jsonl").write_text(TRACE, encoding="utf-8")
+    return Path("mine.py")
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert cli.main([*words, "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert cli.main([*words]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["mine.py:Length,most=9"], ["./mine.py:Length", "--set", "most=9"]])
+def test_a_judge_with_settings_after_its_name_or_by_set(
+    mine: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, "score", "traces.jsonl", "--judge", *words)
+    assert found["judge"] == "length(9)" and found["rows"][0]["values"] == [1.0, 0.0]
+
+
+def test_a_searcher_a_policy_and_a_judge_in_a_role(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "search",
+        "--problems",
+        "world:arithmetic:2",
+        "--policy",
+        "mine.py:Careful,recover=0.5",
+        "--step-end",
+        "line",
+    ]
+    found = told(capsys, *words, "--method", "mine.py:First", "--n", "3")
+    assert found["policy"] == "careful(0.5)" and found["settings"] == "first(3)" and len(found["answers"]) == 2
+    birm = told(capsys, *words, "--method", "birm", "--judge", "exact-value", "--judge-role", "short=mine.py:Length,most=12",
+                "--set", "reward=short", "beams=2", "--n", "2")  # fmt: skip
+    assert birm["judges"] == {"short": "length(12)"}
+
+
+def test_a_labeller_and_an_objective_whose_model_is_read_without_the_file(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(
+        capsys,
+        "sample",
+        "--problems",
+        "world:arithmetic:8",
+        "--policy",
+        "scripted-arithmetic",
+        "--n",
+        "2",
+        "--out",
+        "s",
+    )
+    told(
+        capsys,
+        "label",
+        "--data",
+        "s/trajectories.parquet",
+        "--method",
+        "mine.py:Length",
+        "--set",
+        "most=14",
+        "--out",
+        "l",
+    )
+    assert read_parquet(Path("l/judged.parquet"), "judged")[0].judgement.judge == "length(14)"
+    words = [
+        "train",
+        "--data",
+        "l/judged.parquet",
+        "--objective",
+        "mine.py:half",
+        "--set",
+        "scale=0.25",
+        "--epochs",
+        "1",
+    ]
+    told(capsys, *words, "--device", "cpu", "--out", "t")
+    mine.unlink()
+    assert len(told(capsys, "score", "traces.jsonl", "--judge", "t")["rows"]) == 1
+
+
+def test_a_file_that_changed_makes_another_run(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["score", "traces.jsonl", "--judge", "mine.py:Length"]
+    assert told(capsys, *words)["rows"][0]["values"] == [1.0, 0.0]
+    mine.write_text(MINE.replace("<= self.most", "> self.most"), encoding="utf-8")
+    assert told(capsys, *words)["rows"][0]["values"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mine.py:Lenght", "mine.py has no class or function 'Lenght'; it has Length"),
+        ("mine.py:First", "is no labeller, which has a method 'judge'"),
+        ("none.py:Length", "none.py: no such file"),
+        ("bad.py:Length", "bad.py, line 2: "),
+    ],
+)
+def test_what_is_amiss_with_a_file_is_said_in_one_line(
+    mine: Path, spec: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.py").write_text("x = 1\ndef (:\n", encoding="utf-8")
+    said = refused(capsys, "score", "traces.jsonl", "--judge", spec)
+    assert message in said and said.count("\n") == 1
+
+
+def test_a_judges_folder_cannot_have_a_file_run(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("judge")
+    folder.mkdir()
+    of = {"name": "mine.py:Length", "settings": {}}
+    (folder / "calibration.json").write_text(json.dumps({"kind": "platt", "of": of}), encoding="utf-8")
+    said = refused(capsys, "score", "traces.jsonl", "--judge", str(folder))
+    assert "only if the command line itself names it" in said and not Path("ran").exists()
+    told(capsys, "score", "traces.jsonl", "--judge", "mine.py:Length")
+    assert refused(capsys, "score", "traces.jsonl", "--judge", str(folder)) == said, (
+        "no command allows it to a later one"
+    )
+
+
+def test_a_name_of_a_file_is_no_part_in_python_either(mine: Path) -> None:
+    with pytest.raises(KeyError, match="only if the command line itself names it"):
+        registry.create("labeller", f"{mine}:Length")
+    assert not Path("ran").exists()
