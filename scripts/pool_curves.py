@@ -22,8 +22,7 @@ import numpy as np
 from footfall.benchmarks.best_of_n import Pool, read_pools
 from footfall.metrics.intervals import bootstrap_mean
 from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
-from footfall.search.aggregate import AGGREGATIONS, aggregate
-from footfall.search.votes import frequency, hybrid, pass_at_k
+from footfall.search.votes import AGGREGATIONS, aggregate, frequency, hybrid, pass_at_k
 
 PAIRS = (
     ("math500_500x32", "qwen_prm_math500", "MATH-500, Qwen2.5-Math-PRM-7B"),

@@ -227,7 +227,7 @@ def test_neither_commands_nor_studies_name_a_method() -> None:
         assert strings & names == ELSEWHERE.get(file.relative_to(root).as_posix(), set()), file
 
 
-@pytest.mark.parametrize(("kind", "name"), [("labeller", "scan"), ("searcher", "dvts"), ("objective", "buffer")])
+@pytest.mark.parametrize(("kind", "name"), [("labeller", "scan"), ("searcher", "pats"), ("objective", "buffer")])
 def test_a_method_is_one_file_one_recipe_and_one_test(kind: str, name: str) -> None:
     root = Path(__file__).parents[1]
     page = (root / "docs" / "contributing.md").read_text("utf-8")

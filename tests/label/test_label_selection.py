@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.label.selection import convincing_wrong, pick_by_problem
-from footfall.search.aggregate import aggregate, chances_ok
+from footfall.search.votes import aggregate, chances_ok
 from footfall.types import Problem, Step, Trajectory
 
 POSITIVE, NEUTRAL = (0.7, 0.5, 0.9), (0.2, 0.3, 0.05)

@@ -9,8 +9,8 @@ import pytest
 
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BeamSearch, BestOf, BiRM, Budget, Method, Searcher
-from footfall.search.aggregate import aggregate
 from footfall.search.birm import both_ways
+from footfall.search.votes import aggregate
 from footfall.types import Judgement, SearchResult, Trajectory
 from tests.search.coins import Coins, SeesCoins, problems, right
 

@@ -15,8 +15,8 @@ from footfall.drive.budget import Account
 from footfall.drive.requests import ROOT
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.search import HGS, MCTS, PATS, BestOf, Budget, Method, RStar, Searcher
+from footfall.search.mcts import Stat, Visits, priors, puct, scheduled, uct
 from footfall.search.state import SearchState
-from footfall.search.visits import Stat, Visits, priors, puct, scheduled, uct
 from footfall.types import Judgement, Reason, SearchResult, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge
 from tests.search.coins import Coins, SeesCoins, problems, right

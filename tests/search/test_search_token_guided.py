@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from footfall.search.token_guided import guided_decoding, guided_token
+from footfall.search.vgs import guided_decoding, guided_token
 
 END = 9
 WRITER: dict[tuple[int, ...], list[tuple[int, float]]] = {

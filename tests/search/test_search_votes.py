@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 
 from footfall.policy.protocol import SamplingParams
 from footfall.search import FrequencyVote, HybridVote, Searcher
-from footfall.search.aggregate import AGGREGATIONS, aggregate, length_aware, mean_of_readings
-from footfall.search.votes import best, frequency, group, hybrid, majority, oracle, pass_at_k, weighted
+from footfall.search.votes import (
+    AGGREGATIONS,
+    aggregate,
+    best,
+    frequency,
+    group,
+    hybrid,
+    length_aware,
+    majority,
+    mean_of_readings,
+    oracle,
+    pass_at_k,
+    weighted,
+)
 from tests.search.coins import Coins, SeesCoins, problems
 
 POOLS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "best_of_n"

@@ -42,8 +42,7 @@ from footfall.metrics.intervals import Floats
 from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
 from footfall.metrics.preferences import accuracy
 from footfall.registry import register
-from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
-from footfall.search.votes import group, pass_at_k
+from footfall.search.votes import AGGREGATIONS, Aggregation, aggregate, group, pass_at_k
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 Labels = Literal["regraded", "released"]

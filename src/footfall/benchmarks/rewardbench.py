@@ -27,7 +27,7 @@ from footfall.metrics.preferences import (
     size_notes,
 )
 from footfall.registry import register
-from footfall.search.aggregate import Aggregation
+from footfall.search.votes import Aggregation
 from footfall.types import Problem
 
 SECTIONS = {

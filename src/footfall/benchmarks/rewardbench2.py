@@ -34,7 +34,7 @@ from footfall.metrics.preferences import (
 )
 from footfall.metrics.steps import ratio
 from footfall.registry import register
-from footfall.search.aggregate import Aggregation
+from footfall.search.votes import Aggregation
 from footfall.types import Judgement, Problem
 
 PROMPTS = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495, "Ties": 102}

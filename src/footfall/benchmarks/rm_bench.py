@@ -20,7 +20,7 @@ from footfall.metrics.cases import Case, Measure, Row, Rows, by_group, split_by_
 from footfall.metrics.intervals import Floats
 from footfall.metrics.preferences import accuracy, comparison, mean_row, response_score, score_rule
 from footfall.registry import register
-from footfall.search.aggregate import Aggregation
+from footfall.search.votes import Aggregation
 from footfall.types import Judgement, Problem
 
 DOMAINS = ("chat", "math", "code", "safety-refuse", "safety-response")

@@ -15,7 +15,7 @@ from footfall.metrics.cases import Case, Rows
 from footfall.metrics.intervals import Floats
 from footfall.metrics.preferences import Compared, comparison, measure_by, pooled_row, response_score, score_rule
 from footfall.registry import register
-from footfall.search.aggregate import Aggregation
+from footfall.search.votes import Aggregation
 from footfall.types import Problem
 
 KINDS = ("pairwise", "best-of-n")

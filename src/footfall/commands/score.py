@@ -17,7 +17,7 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_traces
-from footfall.search.aggregate import Aggregation, aggregate
+from footfall.search.votes import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
 
 

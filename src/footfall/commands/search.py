@@ -37,9 +37,9 @@ from footfall.commands._sources import read_source
 from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load
-from footfall.search.aggregate import Aggregation
 from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of
+from footfall.search.votes import Aggregation
 from footfall.store import Run
 from footfall.types import Judge, Problem, SearchResult, content_key
 

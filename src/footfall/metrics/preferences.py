@@ -21,7 +21,7 @@ import numpy.typing as npt
 from footfall.metrics.cases import Case, Measure, Row, Rows, by_group
 from footfall.metrics.intervals import Floats
 from footfall.metrics.steps import ratio
-from footfall.search.aggregate import Aggregation, aggregate
+from footfall.search.votes import Aggregation, aggregate
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 Score = Callable[[Judgement], "float | None"]

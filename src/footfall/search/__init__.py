@@ -3,13 +3,10 @@
 from footfall.drive.budget import Budget
 from footfall.drive.requests import ROOT, BudgetSpent, Score, Write
 from footfall.search.adaptive import AdaptiveBeam, AdaptiveBestOf
-from footfall.search.aggregate import AGGREGATIONS, Aggregation, aggregate
-from footfall.search.beam import BeamSearch
+from footfall.search.beam import DVTS, BeamSearch
 from footfall.search.best_of_n import BestOf, BestOfN
 from footfall.search.birm import BiRM
 from footfall.search.compute_optimal import ComputeOptimal, best_by_difficulty
-from footfall.search.curves import Curve, curve
-from footfall.search.dvts import DVTS
 from footfall.search.early_rejection import EarlyRejection
 from footfall.search.gflownet import GFlowNet
 from footfall.search.hgs_prm import HGS
@@ -26,10 +23,15 @@ from footfall.search.state import Choice, Course, Method, Requests, SearchState,
 from footfall.search.unprm import FrequencyVote, HybridVote
 from footfall.search.vgs import ValueGuided
 from footfall.search.votes import (
+    AGGREGATIONS,
+    Aggregation,
+    Curve,
     Rule,
     Vote,
+    aggregate,
     best,
     choose,
+    curve,
     frequency,
     group,
     hybrid,

@@ -14,14 +14,13 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.beam import best_indices
 from footfall.search.state import Course, Requests, SearchState, described
-from footfall.search.votes import Rule, check_rule
+from footfall.search.votes import Aggregation, Rule, check_rule
 from footfall.study_rows import search_row
 
 _EDGE = 1e-4
@@ -64,6 +63,7 @@ class AdaptiveBestOf:
     judge that is the value of the problem, but for chance. The first steps are gone on with, so they cost little.
     """
 
+    judged: ClassVar[bool] = True
     n: int = 64
     confidence: float = 0.99
     pilot: int = 4
@@ -79,10 +79,6 @@ class AdaptiveBestOf:
     @property
     def name(self) -> str:
         return described("adaptive-best-of-n", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """First steps, the number that follows from them, whole solutions, the choice."""
@@ -125,6 +121,7 @@ class AdaptiveBeam:
     each is expanded by `expansions`, or less (`spare="expansions"`); in between each beam is gone on with by one sample.
     """
 
+    judged: ClassVar[bool] = True
     n: int = 64
     expansions: int = 8
     spare: Literal["beams", "expansions"] = "beams"
@@ -148,10 +145,6 @@ class AdaptiveBeam:
     @property
     def name(self) -> str:
         return described("adaptive-beam", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Grow, decide now and then, until all beams have ended, the iterations are over or the budget is spent."""

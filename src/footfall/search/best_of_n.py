@@ -15,10 +15,9 @@ from footfall.drive.budget import Budget
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.searcher import Searcher
 from footfall.search.state import Course, SearchState, described
-from footfall.search.votes import Rule, check_rule
+from footfall.search.votes import Aggregation, Rule, check_rule
 from footfall.study_rows import search_row
 from footfall.types import Judge, Problem, SearchResult
 

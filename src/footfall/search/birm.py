@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 from footfall.drive.requests import BudgetSpent
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation, aggregate
 from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.state import Course, Requests, Roles, SearchState, described
-from footfall.search.votes import check_rule
+from footfall.search.votes import Aggregation, aggregate, check_rule
 from footfall.study_rows import search_row
 
 
@@ -50,6 +50,7 @@ class BiRM:
     the role `reward` says of the steps; by default that is the same judge.
     """
 
+    judged: ClassVar[bool] = True
     n: int = 16
     beams: int = 4
     beta: float = 2.0
@@ -70,10 +71,6 @@ class BiRM:
     @property
     def roles(self) -> Roles:
         return Roles(judges=frozenset({self.reward}))
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Grow, keep the best, until all beams have ended, the iterations are over or the budget is spent."""

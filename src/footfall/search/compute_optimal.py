@@ -17,9 +17,8 @@ from typing import Any
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, load, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.state import Choice, Course, Method, Roles, SearchState, described, roles_of
-from footfall.search.votes import Rule, check_rule, majority
+from footfall.search.votes import Aggregation, Rule, check_rule, majority
 from footfall.study_rows import search_row
 
 

@@ -15,16 +15,16 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from footfall.drive.requests import BudgetSpent
 from footfall.policy.resuming import unfinished
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.state import Course, Requests, SearchState, described
-from footfall.search.votes import Rule, check_rule
+from footfall.search.votes import Aggregation, Rule, check_rule
 from footfall.study_rows import search_row
 
 _RESUMING = "resuming"
@@ -43,6 +43,7 @@ class EarlyRejection:
     `rest` limits what is written to finish a step. With `rescore`, solutions that ended are judged again as a whole.
     """
 
+    judged: ClassVar[bool] = True
     n: int = 16
     expansions: int = 4
     tokens: int = 64
@@ -63,10 +64,6 @@ class EarlyRejection:
     @property
     def name(self) -> str:
         return described("early-rejection", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Begin, judge, keep the best, finish, until all beams have ended, the iterations are over or the budget is spent."""

@@ -15,14 +15,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.state import Course, Requests, SearchState, described
-from footfall.search.votes import Rule, check_rule
+from footfall.search.votes import Aggregation, Rule, check_rule
 from footfall.study_rows import search_row
 
 
@@ -71,6 +71,7 @@ def balance_loss(
 class GFlowNet:
     """Step sampling in proportion to reward: n solutions, each step drawn among m by the judge's values."""
 
+    judged: ClassVar[bool] = True
     n: int = 8
     m: int = 4
     temperature: float = 1.0
@@ -91,10 +92,6 @@ class GFlowNet:
     @property
     def name(self) -> str:
         return described("gflownet", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """All solutions side by side, a step at a time; the last iteration writes what is open to the end."""

@@ -8,7 +8,7 @@ dead, and the search goes back to its parent. When samples run out, the deepest 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT
 from footfall.registry import Declared, register
@@ -63,6 +63,7 @@ class _Place:
 class HGS:
     """Greedy search with backtracking: positive steps are taken at once, neutral ones kept, negative ones dropped."""
 
+    judged: ClassVar[bool] = True
     attempts: int = 5
     """Samples at a node before a neutral step is taken or the node is given up."""
     iterations: int = 64
@@ -77,10 +78,6 @@ class HGS:
     @property
     def name(self) -> str:
         return described("hgs-prm", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Down on positive steps, back from dead ends; plain writing from the deepest path where that leads nowhere."""

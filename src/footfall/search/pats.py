@@ -9,7 +9,7 @@ r < v_low            taken, mode 0;       between v_low and v_good taken, the mo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from footfall.drive.requests import ROOT
 from footfall.registry import Declared, register
@@ -40,6 +40,7 @@ class Mode(NamedTuple):
 class PATS:
     """PATS: the best of m sampled steps, m switched after each step by the judge's value of it; a bad step is redone."""
 
+    judged: ClassVar[bool] = True
     widths: tuple[int, ...] = (8, 4, 2)
     """Candidates in each mode, from complex to simple."""
     v_good: float = 0.85
@@ -63,10 +64,6 @@ class PATS:
     @property
     def name(self) -> str:
         return described("pats", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def switched(self, mode: Mode, score: float) -> tuple[bool, Mode]:
         """Whether a step with this score is taken in this mode, and the mode of the next one."""

@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.policy.protocol import Completion, Policy, SamplingParams
@@ -90,6 +91,7 @@ def correction_of(reply: Completion, separator: str) -> str | None:
 class RefinedBestOf:
     """Refined best-of-N: N/2 samples, and N/2 that go on from a critic's correction of the first wrong step."""
 
+    judged: ClassVar[bool] = True
     n: int = 8
     threshold: float = 0.5
     rule: Rule = "best"
@@ -112,10 +114,6 @@ class RefinedBestOf:
     @property
     def roles(self) -> Roles:
         return Roles(helpers=frozenset({self.critic}))
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Sample, correct, go on, choose. Each solution is corrected once at most."""

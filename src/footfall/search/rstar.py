@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
+from footfall.search.mcts import Schedule, Visits, scheduled
 from footfall.search.state import Course, Requests, Roles, SearchState, described
-from footfall.search.visits import Schedule, Visits, scheduled
 from footfall.search.votes import Rule, check_rule, group
 from footfall.study_rows import search_row
 
@@ -36,6 +36,7 @@ class RStar:
     At the last depth only "rest" is left, so that every path ends in an answer if the length allows it.
     """
 
+    judged: ClassVar[bool] = False
     paths: int = 16
     width: int = 4
     """Samples of each action at a node."""
@@ -66,10 +67,6 @@ class RStar:
     def roles(self) -> Roles:
         """What the policy cannot do without help."""
         return Roles(helpers=frozenset(self.actions).difference(("step", "rest")))
-
-    @property
-    def judged(self) -> bool:
-        return False
 
     def search(self, state: SearchState) -> Course:
         """Path after path; the rule then chooses among all ends by their confidence, one vote a path."""

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
@@ -37,6 +37,7 @@ def chance_of_lead(first: int, second: int) -> float:
 class SelfConsistency:
     """Majority vote over at most n samples that stops when the lead is safe; a judge is not needed."""
 
+    judged: ClassVar[bool] = False
     n: int = 40
     batch: int = 4
     stop: Stop = "beta"
@@ -51,10 +52,6 @@ class SelfConsistency:
     @property
     def name(self) -> str:
         return described("self-consistency", self)
-
-    @property
-    def judged(self) -> bool:
-        return False
 
     def search(self, state: SearchState) -> Course:
         """Batch after batch, then the vote."""

@@ -65,6 +65,7 @@ class SelfPRM:
     `pick` takes the first flawless one, or a random one, instead of the vote.
     """
 
+    judged: ClassVar[bool] = True
     independent: ClassVar[bool] = True
     n: int = 8
     pick: Literal["majority", "first", "random"] = "majority"
@@ -78,10 +79,6 @@ class SelfPRM:
     @property
     def name(self) -> str:
         return described("self-prm", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Draw, check, choose among those that pass."""

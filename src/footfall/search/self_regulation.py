@@ -16,7 +16,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from graphlib import TopologicalSorter
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
@@ -119,6 +119,7 @@ class SelfRegulation:
     or "never"; `cap` is the most requests a problem.
     """
 
+    judged: ClassVar[bool] = True
     rule: Literal["threshold", "random", "plan", "always", "never"] = "threshold"
     below: float = 0.5
     rate: float = 0.5
@@ -150,10 +151,6 @@ class SelfRegulation:
     @property
     def roles(self) -> Roles:
         return Roles(helpers=frozenset({self.helper}))
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """One step after the other, each by the policy or with help."""

@@ -18,15 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.beam import keep_best
 from footfall.search.state import Course, SearchState, described
-from footfall.search.votes import Rule, check_rule
+from footfall.search.votes import Aggregation, Rule, check_rule
 from footfall.study_rows import search_row
 
 
@@ -86,6 +86,7 @@ def verify(
 class Speculative:
     """Speculative reward model: a step is grown only if the judge likes it about as well as the policy does."""
 
+    judged: ClassVar[bool] = True
     width: int = 4
     """K, the candidates of a node."""
     keep: int = 4
@@ -110,10 +111,6 @@ class Speculative:
     @property
     def name(self) -> str:
         return described("speculative-rm", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Level by level until nothing is open, the iterations are over or the budget is spent."""

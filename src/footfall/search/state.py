@@ -18,8 +18,7 @@ from footfall.drive.budget import Account
 from footfall.drive.requests import ROOT, Request, Score, Until, Write
 from footfall.drive.trees import GrowingTree
 from footfall.policy.protocol import Completion
-from footfall.search.aggregate import aggregate
-from footfall.search.votes import Rule, chosen_index
+from footfall.search.votes import Rule, aggregate, chosen_index
 from footfall.types import Cost, Decision, Judgement, Problem, Step, Trajectory, Tree, content_key
 
 R = TypeVar("R")

@@ -13,9 +13,8 @@ from typing import ClassVar
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register
-from footfall.search.aggregate import Aggregation
 from footfall.search.state import Choice, Course, SearchState, described
-from footfall.search.votes import Reducer, Vote, check_rule, frequency, hybrid
+from footfall.search.votes import Aggregation, Reducer, Vote, check_rule, frequency, hybrid
 from footfall.study_rows import search_row
 
 
@@ -24,6 +23,7 @@ from footfall.study_rows import search_row
 class HybridVote:
     """Hybrid majority reward: the majority where it is sure, else the sample that the judge scores highest."""
 
+    judged: ClassVar[bool] = True
     independent: ClassVar[bool] = True
     n: int = 8
     share: float = 0.5
@@ -40,10 +40,6 @@ class HybridVote:
     def name(self) -> str:
         return described("hybrid-vote", self)
 
-    @property
-    def judged(self) -> bool:
-        return True
-
     def search(self, state: SearchState) -> Course:
         """Draw, judge, vote."""
         return (yield from _drawn(self, state))
@@ -58,6 +54,7 @@ class HybridVote:
 class FrequencyVote:
     """Weighted reward frequency: an answer weighs its share of the votes and its share of the reward."""
 
+    judged: ClassVar[bool] = True
     independent: ClassVar[bool] = True
     n: int = 8
     mix: float = 0.5
@@ -72,10 +69,6 @@ class FrequencyVote:
     @property
     def name(self) -> str:
         return described("frequency-vote", self)
-
-    @property
-    def judged(self) -> bool:
-        return True
 
     def search(self, state: SearchState) -> Course:
         """Draw, judge, vote."""

@@ -1,4 +1,6 @@
-"""Choosing one of N samples: by score, by vote, by both; and what any choice could reach (cards: best-of-n, unprm).
+"""From step values to a choice: one score a trace, one of N traces by score or vote, and accuracy against N.
+
+How step values become a score is named in every result that uses it. One of N samples is then chosen (cards: best-of-n, unprm):
 
 best       argmax_i S_i                             first index wins a tie
 majority   argmax_a |{i : ans_i = a}|               group seen first wins a tie
@@ -6,17 +8,92 @@ weighted   argmax_a W(a),  W(a) = Σ_{i: ans_i=a} S_i
 hybrid     the majority's answer if its share is large enough, else that of argmax_i S_i
 frequency  argmax_a λ f(a) + (1-λ) R(a),  f the share of votes, R(a) ∝ mean (or max) of the group's S, Σ_a R(a) = 1
 pass@k     1 - C(n-c, k) / C(n, k) = 1 - Π_{j=n-c+1..n} (1 - k/j)
+
+A curve over N is made from candidates that were drawn once: at n, the FIRST n of each problem's candidates are used.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from footfall.answers import canonical, equal
-from footfall.search.aggregate import AGGREGATIONS
-from footfall.types import Trajectory
+from footfall.types import SearchResult, Trajectory
+
+Aggregation = Literal["min", "prod", "mean", "last", "max", "sum", "length-aware"]
+Neutral = Literal["positive", "negative"]
+"""What a step that is neither right nor wrong counts as."""
+
+
+def _log_product(values: Sequence[float]) -> float:
+    """Σ log v, −∞ with a zero: a long trace must not underflow on the way. Needs values that are not negative."""
+    for i, value in enumerate(values):
+        if value < 0:
+            raise ValueError(
+                f"step {i + 1} has the value {value}: a product needs values in [0, 1]; map logits by a sigmoid and "
+                "scores in [-1, 1] by (v + 1) / 2 first, or use min, mean or last"
+            )
+    return -math.inf if 0.0 in values else math.fsum(math.log(value) for value in values)
+
+
+def length_aware(values: Sequence[float], power: float = 1.0) -> float:
+    """exp(Σ log v / n^power): a product that does not favour short traces.
+
+    With `power` 1 the geometric mean (cards: sprm-metastone, reinforce-step), with 0 the product, between them less of it.
+    """
+    return math.exp(_log_product(values) / len(values) ** power)
+
+
+AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "prod": lambda values: math.exp(_log_product(values)),
+    "mean": lambda values: math.fsum(values) / len(values),
+    "last": lambda values: values[-1],
+    "max": max,
+    "sum": math.fsum,
+    "length-aware": length_aware,
+}
+"""By name; `max` is for diagnosis, `sum` is for values that are increments."""
+
+
+def aggregate(values: Sequence[float | None], how: Aggregation | str = "min") -> float | None:
+    """The step values aggregated into one score; `None` if there are none or one of them was not judged.
+
+    A candidate that cannot be scored is not a zero: the caller leaves it out and says so.
+    """
+    if how not in AGGREGATIONS:
+        raise ValueError(f"no aggregation is called {how!r}; there are {', '.join(AGGREGATIONS)}")
+    judged = [value for value in values if value is not None]
+    if not values or len(judged) < len(values):
+        return None
+    return AGGREGATIONS[how](judged)
+
+
+def chances_ok(
+    positive: Sequence[float | None], neutral: Sequence[float | None], counts_as: Neutral = "positive"
+) -> tuple[float | None, ...]:
+    """P(step ok) of a PRM with three classes (card: prm800k): p_pos + p_neu, or p_pos alone; then `aggregate` them.
+
+    A judgement of such a PRM has both columns among its aspects.
+    """
+    if counts_as not in ("positive", "negative"):
+        raise ValueError(f'a neutral step counts as "positive" or "negative", not {counts_as!r}')
+    if counts_as == "negative":
+        return tuple(positive)
+    both = zip(positive, neutral, strict=True)
+    return tuple(None if pos is None or neu is None else pos + neu for pos, neu in both)
+
+
+def mean_of_readings(scores: Sequence[float | None], missing: float = 0.5) -> float:
+    """One score from several readings of a trace by a generative judge (card: multi-rm); one without a verdict is even."""
+    if not scores:
+        raise ValueError("a trace that was never read has no score")
+    return math.fsum(missing if score is None else score for score in scores) / len(scores)
+
 
 Rule = Literal["best", "majority", "weighted"]
 RULES = ("best", "majority", "weighted")
@@ -202,3 +279,80 @@ def check_rule(rule: str, aggregation: str) -> None:
         raise ValueError(f"no rule is called {rule!r}; there are {', '.join(RULES)}")
     if aggregation not in AGGREGATIONS:
         raise ValueError(f"no aggregation is called {aggregation!r}; there are {', '.join(AGGREGATIONS)}")
+
+
+CURVE_RULES = ("single", "majority", "best", "weighted", "oracle")
+"""`single` is the mean accuracy of one sample, `oracle` whether any of them is right."""
+
+
+class Curve(NamedTuple):
+    """`correct[rule][k, p]`: how right the rule is on problem p with `ns[k]` candidates (0 or 1; `single`: a share).
+
+    Rows of two rules stand for the same problems and the same samples, so differences are paired.
+    """
+
+    ns: tuple[int, ...]
+    correct: Mapping[str, npt.NDArray[np.float64]]
+
+    def accuracy(self, rule: str) -> npt.NDArray[np.float64]:
+        """The mean over problems at each n."""
+        means: npt.NDArray[np.float64] = self.correct[rule].mean(axis=1)
+        return means
+
+
+def curve(
+    results: Sequence[SearchResult],
+    ns: Sequence[int],
+    rules: Sequence[str] = CURVE_RULES,
+    aggregation: str | None = None,
+) -> Curve:
+    """Accuracy per problem at each n and rule. `aggregation` rescores from the stored step values; else as searched."""
+    unknown = sorted(set(rules) - set(CURVE_RULES))
+    if unknown:
+        raise ValueError(f"no rule is called {unknown[0]!r}; there are {', '.join(CURVE_RULES)}")
+    if not results:
+        raise ValueError("a curve needs at least one result")
+    columns = [_problem_column(result, ns, rules, aggregation) for result in results]
+    return Curve(tuple(ns), {rule: np.array([column[rule] for column in columns]).T for rule in rules})
+
+
+def _problem_column(
+    result: SearchResult, ns: Sequence[int], rules: Sequence[str], aggregation: str | None
+) -> dict[str, list[float]]:
+    have = len(result.candidates)
+    if min(ns) < 1 or max(ns) > have:
+        raise ValueError(f"problem {result.problem.id!r} has {have} candidates; n from {min(ns)} to {max(ns)} is asked")
+    if result.problem.answer is None:
+        raise ValueError(f"problem {result.problem.id!r} has no reference answer, so its accuracy is not known")
+    scores = list(result.scores)
+    if aggregation is not None:
+        scores = [None if j is None else aggregate(j.values, aggregation) for _, j in result.candidates]
+    pool = _Pool(
+        [bool(t.correct) for t, _ in result.candidates],
+        group([t.answer for t, _ in result.candidates], result.problem.domain),
+        scores,
+    )
+    return {rule: [_correct(rule, pool.first(n)) for n in ns] for rule in rules}
+
+
+class _Pool(NamedTuple):
+    """One problem's candidates: verdicts, groups of equal answers, scores."""
+
+    correct: list[bool]
+    groups: list[int | None]
+    scores: list[float | None]
+
+    def first(self, n: int) -> _Pool:
+        return _Pool(self.correct[:n], self.groups[:n], self.scores[:n])
+
+
+def _correct(rule: str, pool: _Pool) -> float:
+    if rule == "single":
+        return sum(pool.correct) / len(pool.correct)
+    if rule == "oracle":
+        return float(oracle(pool.correct))
+    if rule == "best":
+        winner = best([s if g is not None else None for s, g in zip(pool.scores, pool.groups, strict=True)])
+    else:
+        winner = leader(tally(pool.groups, pool.scores if rule == "weighted" else [1.0] * len(pool.groups)))
+    return 0.0 if winner is None else float(pool.correct[winner])

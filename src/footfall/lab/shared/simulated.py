@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from footfall.search.aggregate import mean_of_readings
+from footfall.search.votes import mean_of_readings
 from footfall.simulate.noisy import chance
 from footfall.types import Judgement, Trajectory, content_key
 from footfall.worlds import TruthJudge
