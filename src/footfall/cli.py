@@ -49,7 +49,7 @@ COMMANDS = {
 }
 
 
-_SETTINGS = ("--set", "--option")
+_SETTINGS = ("--set", "--option", "--map")
 """Flags that take any number of name=value."""
 _NAMING_PARTS = ("--judge", "--judge-role", "--policy", "--helper", "--prover", "--method", "--objective")
 """Flags after which a part may be named by its file, mine.py:MyJudge."""

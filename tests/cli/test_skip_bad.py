@@ -111,7 +111,9 @@ def test_info_tells_of_steps_that_it_does_not_read(capsys: pytest.CaptureFixture
     assert cli.main(["info", "odd.jsonl", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["format"] == "problems"
-    assert told["not_read"] == ['"reasoning_chain": if it holds steps, rename it to "steps"']
+    assert told["not_read"] == [
+        '"reasoning_chain": if it holds steps, rename it to "steps" or pass --map steps=reasoning_chain'
+    ]
 
 
 def test_steps_are_measured_over_a_folder_whose_files_are_splits(capsys: pytest.CaptureFixture[str]) -> None:

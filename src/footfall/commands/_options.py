@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from footfall.commands._values import in_range
+from footfall.formats import check_names
 from footfall.policy.protocol import SamplingParams
 
 WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
@@ -46,6 +47,22 @@ class ReadOptions:
     segment: str | None = None
     """How a solution that is one text is cut into steps, a name of `footfall list segmenter`: lines, sentences, … None: at
     "Step 1:" to "Step n:" where a text has them, else at its blank lines."""
+
+    map: tuple[str, ...] = ()
+    """Field names of your own, e.g. --map problem=question_text steps=cot; also answer=, reference=, labels=, id=, …"""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The fields that hold the problem, the steps and so on, by what they hold."""
+        found: dict[str, str] = {}
+        for pair in self.map:
+            name, equals, field = pair.partition("=")
+            if not equals or not field or name in found:
+                why = "is named twice" if name in found else "takes NAME=FIELD, e.g. steps=cot"
+                raise ValueError(f"--map {pair}: {name if name in found else 'it'} {why}")
+            found[name] = field
+        check_names(found)
+        return found
 
     def refuse(self, source: str, why: str) -> None:
         """Refuse the options that a source has no use for."""

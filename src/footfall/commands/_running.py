@@ -22,7 +22,7 @@ from footfall.types import content_key
 
 _NOT_SETTINGS = ("out", "fresh", "json", "store", "skip_bad", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
-_LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment")
+_LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map")
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 _MARK = ".again"
 _POLICIES = ("policy", "helper", "prover")
@@ -52,7 +52,7 @@ def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, A
         elif value:
             flat[name] = [without_place(words) for words in value]
     kept = {name: value for name, value in flat.items() if name not in (*_NOT_SETTINGS, *for_show)}
-    kept = {name: value for name, value in kept.items() if value is not None or name not in _LATER}
+    kept = {name: value for name, value in kept.items() if value not in (None, ()) or name not in _LATER}
     if files := named_files():
         kept["files"] = files
     settings: dict[str, Any] = json.loads(json.dumps(kept, default=str))

@@ -62,7 +62,7 @@ def splitting(source: str, options: ReadOptions) -> Iterator[Solutions]:
 def read_traces(source: str, format: str, options: ReadOptions) -> list[Judged]:
     """The rows of a file or of standard input."""
     with skipping(options) as bad, splitting(source, options) as solutions:
-        return read(source, format, bad=bad, solutions=solutions)
+        return read(source, format, bad=bad, solutions=solutions, names=options.names)
 
 
 class WorldSource(NamedTuple):
@@ -93,7 +93,7 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
         if options.segment is not None:
             raise ValueError(f"--segment means nothing for {source}: only its problems are read")
         with skipping(options) as bad:
-            problems = read_problems(source, bad=bad)
+            problems = read_problems(source, bad=bad, names=options.names)
     else:
         options.refuse(source, "a world makes its problems")
         problems = create("world", found.world).problems(found.n, seed=seed, split=found.split)

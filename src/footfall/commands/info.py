@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -49,8 +50,7 @@ def main(config: InfoConfig) -> int:
     elif config.path.is_dir():
         found = _folder(config.path)
     else:
-        with skipping(config.reading) as bad, splitting(str(config.path), config.reading) as solutions:
-            found = _file(config.path, bad, solutions)
+        found = _file(config.path, config.reading)
     emit(found, config.json, lambda console: _show(console, found))
     return 0
 
@@ -145,23 +145,24 @@ def _run(folder: Path, stored: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _file(path: Path, bad: Skipped | None, solutions: Solutions) -> dict[str, Any]:
-    about = _rows(path, bad, solutions)
+def _file(path: Path, options: ReadOptions) -> dict[str, Any]:
+    with skipping(options) as bad, splitting(str(path), options) as solutions:
+        about = _rows(path, bad, solutions, options.names)
     return about if bad is None else {**about, "skipped": {"records": bad.count, "first": bad.first}}
 
 
-def _rows(path: Path, bad: Skipped | None, solutions: Solutions) -> dict[str, Any]:
+def _rows(path: Path, bad: Skipped | None, solutions: Solutions, names: Mapping[str, str]) -> dict[str, Any]:
     from footfall.formats import parquet_kind, read, read_parquet, read_problems
 
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
-    form, unread = ("parquet", []) if path.suffix == ".parquet" else _format(path, bad)
+    form, unread = ("parquet", []) if path.suffix == ".parquet" else _format(path, bad, names)
     kind = parquet_kind(path) if form == "parquet" else "problem" if form == "problems" else "trajectory"
     about = {"kind": f"data: {kind}", "path": str(path), "format": form}
     if kind not in ("trajectory", "judged"):
-        rows = read_problems(path, bad=bad) if kind == "problem" else read_parquet(path, kind)
+        rows = read_problems(path, bad=bad, names=names) if kind == "problem" else read_parquet(path, kind)
         return {**about, "rows": len(rows), **({"not_read": unread} if unread else {})}
-    rows = read(path, bad=bad, solutions=solutions)
+    rows = read(path, bad=bad, solutions=solutions, names=names)
     judged = [row.judgement for row in rows if row.judgement is not None]
     return {
         **about,
@@ -174,21 +175,27 @@ def _rows(path: Path, bad: Skipped | None, solutions: Solutions) -> dict[str, An
     }
 
 
-def _format(path: Path, bad: Skipped | None) -> tuple[str, list[str]]:
+def _format(path: Path, bad: Skipped | None, names: Mapping[str, str]) -> tuple[str, list[str]]:
     """The format that knows the first record, and what looks like steps there but is not read as such.
 
     With `bad`, it is the first record that can be read. `jsonl` is forgiving and asked late, `problems` last.
     """
-    from footfall.formats import Fields, FormatError, format_named, iter_fields, read_record, unread_steps
+    from footfall.formats import Fields, FormatError, format_named, iter_fields, read_record, renamed, unread_steps
 
     def told(name: str, record: Fields) -> tuple[str, list[str]]:
         looks = unread_steps(record) if name == "problems" else []
-        return name, [f'"{look}": if it holds steps, rename it to "steps"' for look in looks]
+        return name, [f'"{look}": if it holds steps, rename it to "steps" or pass --map steps={look}' for look in looks]
 
     late = ("jsonl", "problems")
     known = [format_named(name) for name in [*(name for name in parts("format") if name not in late), *late]]
     unreadable: tuple[str, list[str]] | None = None
-    for record in iter_fields(path, bad=bad and Skipped()):
+    for fields in iter_fields(path, bad=bad and Skipped()):
+        try:
+            record, _ = renamed(fields, names)
+        except FormatError:
+            if bad is None:
+                raise
+            continue
         found = next((format for format in known if format.sniff(record)), None)
         seen = ("unknown", []) if found is None else told(found.name, record)
         if bad is None:

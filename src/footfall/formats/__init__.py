@@ -19,13 +19,14 @@ from footfall.formats.jsonl import unread_steps
 from footfall.formats.parquet import parquet_kind, read_parquet, write_parquet
 from footfall.formats.reading import format_named, iter_read, read, read_problems, read_record, read_trees
 from footfall.formats.records import Fields, FormatError
+from footfall.formats.renaming import check_names, renamed
 from footfall.formats.rows import Format, Written, problem_id, trajectory_id, unwritable
 from footfall.formats.solutions import Solutions, split_solution
 from footfall.formats.writing import write, write_trees
 
 __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "Fields", "Format", "FormatError", "Solutions", "Source", "Written",
-    "atomic_write", "format_named", "iter_fields", "iter_read", "parquet_kind", "problem_id", "read", "read_parquet",
-    "read_problems", "read_record", "read_trees", "refuse_lfs_pointer", "split_solution", "trajectory_id", "unread_steps",
-    "unwritable", "write", "write_parquet", "write_trees",
+    "atomic_write", "check_names", "format_named", "iter_fields", "iter_read", "parquet_kind", "problem_id", "read",
+    "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer", "renamed", "split_solution",
+    "trajectory_id", "unread_steps", "unwritable", "write", "write_parquet", "write_trees",
 ]  # fmt: skip

@@ -39,9 +39,9 @@ from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory
 
 _STEP_LISTS = ("steps", "process", "chain_of_thoughts")
-_SOLUTIONS = (*_STEP_LISTS, "solution", "response", "completion")
-_VALUES = ("labels", "values", "scores", "ratings")
-_FIRST_ERRORS = ("mistake_index", "label")
+SOLUTIONS = (*_STEP_LISTS, "solution", "response", "completion")
+VALUES = ("labels", "values", "scores", "ratings")
+FIRST_ERRORS = ("mistake_index", "label")
 _LIKE_STEPS = re.compile(
     r"(^|_)(steps?|process|thoughts?|cot|chain|reasoning|rationales?|trace|completions?)(_|$)", re.I
 )
@@ -59,7 +59,7 @@ def jsonl() -> Format:
 
 
 def _sniff(fields: Fields) -> bool:
-    return any(name in fields for name in PROMPTS) and any(name in fields for name in (*_SOLUTIONS, "judgement"))
+    return any(name in fields for name in PROMPTS) and any(name in fields for name in (*SOLUTIONS, "judgement"))
 
 
 def _read(fields: Fields) -> list[Judged]:
@@ -133,7 +133,7 @@ def _solution_field(fields: Fields) -> str:
         raise fields.error(
             lists[1], f"one list of steps a record; it has {' and '.join(lists)}", fix="keep one of them"
         )
-    solved = next((name for name in _SOLUTIONS if name in fields), None)
+    solved = next((name for name in SOLUTIONS if name in fields), None)
     if solved is None:
         expected = 'a list of steps, or their text as "solution"'
         raise fields.error("steps", expected, "neither", _renaming(unread_steps(fields)))
@@ -176,15 +176,15 @@ def _with_steps(row: Judged, steps: tuple[Step, ...], named: bool) -> Judged:
 
 def _labels(fields: Fields, steps: int) -> tuple[Labels | None, list[str]]:
     """What a record says of its steps, and the fields that say it: one value a step, or the first error's index."""
-    found = [name for name in _VALUES if fields.data.get(name) is not None]
-    indices = [name for name in _FIRST_ERRORS if _is_index(fields, name, bool(found))]
+    found = [name for name in VALUES if fields.data.get(name) is not None]
+    indices = [name for name in FIRST_ERRORS if _is_index(fields, name, bool(found))]
     if len(found) > 1 or (found and indices):
         both = [*found, *indices]
         raise fields.error(both[1], f"one list of values a record; it has {' and '.join(both)}", fix="keep one of them")
     if indices:
         return _first_error(fields, indices, steps), indices
     if not found:
-        return None, list(_VALUES)
+        return None, list(VALUES)
     (name,) = found
     unpacked = _unpacked(fields, name)
     given = unpacked.items(name)
@@ -218,13 +218,24 @@ def _first_error(fields: Fields, names: list[str], steps: int) -> Labels:
 
 def _refuse_unread_labels(fields: Fields, used: Collection[str], steps: int) -> None:
     """A trace whose labels nobody reads would be taken for an unlabelled one."""
+    lists = set(label_lists(fields, steps))
     for name, value in fields.rest(used).items():
         if _LIKE_INDEX.search(name) and _is_whole(value):
             fix = f'write "mistake_index": the index of the first wrong step, counted from 0 (-1: none), or rename "{name}"'
-            raise fields.wrong(name, f"labels under a known name: {', '.join((*_VALUES, *_FIRST_ERRORS))}", fix)
-        if isinstance(value, list) and _is_one_a_step(value, steps) and _is_like_values(name, value):
-            fix = 'rename it to "labels" if it holds one value a step, or to something else if not (as "info")'
-            raise fields.wrong(name, f"labels under a known name: {', '.join((*_VALUES, *_FIRST_ERRORS))}", fix)
+            raise fields.wrong(name, f"labels under a known name: {', '.join((*VALUES, *FIRST_ERRORS))}", fix)
+        if name in lists:
+            fix = (
+                f'rename it to "labels" (--map labels={name}) if it holds one value a step, or to something else if not'
+            )
+            raise fields.wrong(name, f"labels under a known name: {', '.join((*VALUES, *FIRST_ERRORS))}", fix)
+
+
+def label_lists(fields: Fields, steps: int) -> list[str]:
+    """Fields that look as if they held one label for each of so many steps."""
+    return [
+        name for name, value in fields.data.items()
+        if isinstance(value, list) and _is_one_a_step(value, steps) and _is_like_values(name, value)
+    ]  # fmt: skip
 
 
 def _refuse_list_of_verdicts(fields: Fields) -> None:
@@ -260,7 +271,7 @@ def unread_steps(fields: Fields) -> list[str]:
 
 
 def _renaming(names: list[str]) -> str | None:
-    return f'rename "{names[0]}" to "steps" if it holds the steps' if names else None
+    return f'rename "{names[0]}" to "steps" if it holds the steps (--map steps={names[0]})' if names else None
 
 
 def _write(rows: Iterable[Judged]) -> Iterator[Written]:

@@ -5,6 +5,7 @@ Fields at their default are left out of the JSON.
 
 from __future__ import annotations
 
+import difflib
 import math
 import types
 from collections.abc import Mapping
@@ -160,7 +161,9 @@ def refuse_unknown(fields: Fields, known: list[str], ready: Mapping[str, Any] | 
     """A field that nobody reads is a slip of the pen, and slips must not be swallowed."""
     for name in fields.data:
         if name not in known and name not in (ready or {}):
-            raise fields.error(name, f"one of the fields {', '.join(known)}", fix="rename it, or put it into meta")
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"rename it{f' to {near[0]}' if near else ''}, or put it into meta"
+            raise fields.error(name, f"one of the fields {', '.join(known)}", fix=fix)
 
 
 def _value(fields: Fields, name: str, shape: Shape, value: Json) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.parquet import parquet_kind, read_parquet
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
+from footfall.formats.renaming import check_names, keeping, renamed, suggestion
 from footfall.formats.rows import Format
 from footfall.formats.solutions import Solutions
 from footfall.images import pinned
@@ -31,9 +32,10 @@ def read(
     line_limit: int = LINE_LIMIT,
     bad: BadRecords | None = None,
     solutions: Solutions | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> list[Judged]:
     """All rows of a file, `-` (standard input) or a binary stream; see `iter_read`."""
-    return list(iter_read(source, format, line_limit=line_limit, bad=bad, solutions=solutions))
+    return list(iter_read(source, format, line_limit=line_limit, bad=bad, solutions=solutions, names=names))
 
 
 def iter_read(
@@ -43,21 +45,24 @@ def iter_read(
     line_limit: int = LINE_LIMIT,
     bad: BadRecords | None = None,
     solutions: Solutions | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Iterator[Judged]:
     """The rows of a source, one by one. `auto` knows the format by the first record, Parquet by its first bytes.
 
     An id that was seen before, for another trace or by the same judge, gets "~2", "~3" and so on: ids are unique in
     the result, but for one trace judged by several judges. A record that cannot be read ends the reading, unless `bad`
-    is given: then the error goes there and reading goes on. `solutions` cuts solutions that are one text into steps.
+    is given: then the error goes there and reading goes on. `solutions` cuts solutions that are one text into steps;
+    `names` says which fields hold what, e.g. `{"problem": "question_text", "steps": "cot"}`.
     """
-    names = _Names()
+    ids = _Ids()
     if format == "parquet" or (format == "auto" and _is_parquet(source)):
+        _refuse_names(source, names)
         rows = _parquet_rows(source, bad)
     else:
         chosen = None if format == "auto" else format_named(format)
-        rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad, solutions)
+        rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad, solutions, names)
     for row in rows:
-        yield names.unique(row)
+        yield ids.unique(row)
 
 
 def _pin(source: Source) -> Callable[[str], str]:
@@ -72,12 +77,15 @@ def _rows(
     line_limit: int,
     bad: BadRecords | None,
     solutions: Solutions | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Iterator[Judged]:
     """The rows of all records, in the format that is chosen by the first of them that can be read."""
     format: Format | None = None
     pin = _pin(source)
-    for fields in iter_fields(source, line_limit, bad=bad):
+    check_names(names or {})
+    for record in iter_fields(source, line_limit, bad=bad):
         try:
+            fields, displaced = renamed(record, names or {})
             candidate = format or choose(fields)
             rows = read_record(candidate, replace(fields, pin=pin, solutions=solutions))
         except FormatError as error:
@@ -86,7 +94,12 @@ def _rows(
             bad.append(error)
         else:
             format = candidate
-            yield from rows
+            yield from (keeping(row, displaced) for row in rows)
+
+
+def _refuse_names(source: Source, names: Mapping[str, str] | None) -> None:
+    if names:
+        raise ValueError(f"{source}: a Parquet file of Footfall has fields of its own, so --map means nothing for it")
 
 
 def read_record(format: Format, fields: Fields) -> list[Judged]:
@@ -112,19 +125,19 @@ def _sniffed(fields: Fields) -> Format:
         return last
     if len(known) == 1:
         return known[0]
-    got = f"the fields {', '.join(fields.data) or '(none)'}"
+    got = fields.held()
     if known:
         raise fields.error(
             None, f"one format, but {' and '.join(f.name for f in known)} know it", got, "name the format"
         )
-    fix = "name the format"
-    if format_named("problems").sniff(fields):
-        looks = [f'rename "{name}" to "steps" if it holds the steps' for name in unread_steps(fields)[:1]]
-        fix = ", or ".join([fix, *looks, "read the file as problems"])
+    looks = [f'rename "{name}" to "steps" if it holds the steps' for name in unread_steps(fields)[:1]]
+    maps = [f"pass {found}"] if (found := suggestion(fields)) else []
+    problems = ["read the file as problems"] if format_named("problems").sniff(fields) else []
+    fix = ", or ".join(["name the format", *looks, *maps, *problems])
     raise fields.error(None, f"a record of a known format (tried {', '.join([*names, _LAST])})", got, fix)
 
 
-class _Names:
+class _Ids:
     """Keeps the ids of trajectories apart."""
 
     def __init__(self) -> None:
@@ -200,14 +213,23 @@ def _pinned_trace(trajectory: Trajectory, pin: Callable[[str], str]) -> Trajecto
     return trajectory
 
 
-def read_problems(source: Source, *, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None) -> list[Problem]:
+def read_problems(
+    source: Source,
+    *,
+    line_limit: int = LINE_LIMIT,
+    bad: BadRecords | None = None,
+    names: Mapping[str, str] | None = None,
+) -> list[Problem]:
     """The problems of a file: of a list of problems, of a Parquet file, or those that a file of traces is about.
 
-    A problem that occurs again is taken once; another problem under a known id gets "~2" and so on. `bad` is as in
-    `iter_read`.
+    A problem that occurs again is taken once; another problem under a known id gets "~2" and so on. `bad` and `names` are as
+    in `iter_read`.
     """
-    stored = _is_parquet(source)
-    rows = _parquet_rows(source, bad, True) if stored else _rows(source, _problem_format, line_limit, bad)
+    if _is_parquet(source):
+        _refuse_names(source, names)
+        rows = _parquet_rows(source, bad, True)
+    else:
+        rows = _rows(source, _problem_format, line_limit, bad, names=names)
     known: dict[str, Problem] = {}
     for problem in (row.trajectory.problem for row in rows):
         name, number = problem.id, 1

@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from footfall.formats.solutions import Solution, Solutions
 from footfall.types import Json
 
 _SHOWN = 60
+_NAMED = 12
 SOUND_IMAGE = "an image that can be read and is what its reference says"
 MEND_IMAGE = "mend the reference or the picture, or leave the image out"
 
@@ -88,9 +90,14 @@ class Fields:
     def get(self, field: str, expected: str) -> Json:
         """The field's value; an error if it is absent."""
         if field not in self.data:
-            near = ", ".join(map(str, list(self.data)[:12]))
-            raise self.error(field, expected, "no such field", f"add it; the record has: {near or 'nothing'}")
+            raise self.error(field, expected, "no such field", f"add it; the record has {self.held()}")
         return self.data[field]
+
+    def held(self) -> str:
+        """The names of the record's fields, the first of them if they are many."""
+        names = [name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…" for name in islice(self.data, _NAMED)]
+        more = [f"… ({len(self.data):,} in all)"] if len(self.data) > _NAMED else []
+        return f"the fields {', '.join([*names, *more]) or '(none)'}"
 
     def wrong(self, field: str, expected: str, fix: str | None = None) -> FormatError:
         """What to raise when the field's value is not as expected."""

@@ -1,0 +1,103 @@
+"""Field names of one's own: which field of a record holds the problem, the steps and so on, and a guess where nobody says so.
+
+    formats.read("mine.jsonl", names={"problem": "question_text", "steps": "cot"})
+
+What else stood under a name that is now another field's is kept as metadata.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+
+from footfall.formats.jsonl import FIRST_ERRORS, SOLUTIONS, VALUES, label_lists, unread_steps
+from footfall.formats.problems import PROMPTS
+from footfall.formats.records import Fields
+from footfall.formats.rows import OPTIONAL, REFERENCES
+from footfall.types import Json, Judged
+
+_SAME: dict[str, tuple[str, ...]] = {
+    "problem": PROMPTS,
+    "steps": SOLUTIONS,
+    "reference": REFERENCES,
+    "labels": (*VALUES, *FIRST_ERRORS),
+}
+"""What can be named, with all the names that formats know it by."""
+NAMES = tuple(dict.fromkeys((*_SAME, "answer", "images", *OPTIONAL)))
+_LIKE_PROBLEM = re.compile(r"question|problem|prompt|query|instruction|task|exercise", re.I)
+_LIKE_SOLUTION = re.compile(r"solution|response|completion|output|generat|cot|rationale|reasoning|trace|thought", re.I)
+
+
+def check_names(names: Mapping[str, str]) -> None:
+    """An error for a name that means nothing."""
+    for name in names:
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(NAMES)}"
+            raise ValueError(f"no part of a trace is called {name!r}; {hint}")
+
+
+def renamed(fields: Fields, names: Mapping[str, str]) -> tuple[Fields, dict[str, Json]]:
+    """The record with the names that formats know, and the fields that had to give way to them."""
+    if not names:
+        return fields, {}
+    for name, own in names.items():
+        if own not in fields:
+            near = difflib.get_close_matches(own, list(fields.data)[:1000], n=1)
+            fix = f"did you mean {name}={near[0]}?" if near else "name one that it has"
+            raise fields.error(own, f'the field that holds "{name}", as --map says', fields.held(), fix)
+    mapped = {_canonical(name, fields.data[own]): fields.data[own] for name, own in names.items()}
+    hidden = {other for name in names for other in _SAME.get(name, (name,))} - set(names.values())
+    displaced = {name: value for name, value in fields.data.items() if name in hidden}
+    return fields.holding({**fields.rest({*hidden, *names.values()}), **mapped}), displaced
+
+
+def _canonical(name: str, value: Json) -> str:
+    """The name under which readers look for it: steps may be one text, and labels the index of the first error."""
+    if name == "steps" and isinstance(value, str) and not value.lstrip().startswith("["):
+        return "solution"
+    if name == "labels" and isinstance(value, int) and not isinstance(value, bool):
+        return FIRST_ERRORS[0]
+    return REFERENCES[0] if name == "reference" else name
+
+
+def keeping(row: Judged, displaced: Mapping[str, Json]) -> Judged:
+    """The row with displaced fields in its metadata, or in the problem's if it has no steps yet."""
+    trajectory = row.trajectory
+    if not displaced:
+        return row
+    if trajectory.steps:
+        return row._replace(trajectory=replace(trajectory, meta={**trajectory.meta, **displaced}))
+    problem = replace(trajectory.problem, meta={**trajectory.problem.meta, **displaced})
+    return row._replace(trajectory=replace(trajectory, problem=problem))
+
+
+def suggestion(fields: Fields) -> str | None:
+    """The `--map …` that would make a trace of a record which no format knows; `None` if its names tell too little."""
+    found: dict[str, str] = {}
+    if not any(name in fields for name in PROMPTS):
+        asked = _first(fields, _LIKE_PROBLEM, PROMPTS)
+        if asked is None:
+            return None
+        found["problem"] = asked
+    if not any(name in fields for name in SOLUTIONS):
+        rest = fields.without(*found.values())
+        solved = next(iter(unread_steps(rest)), None) or _first(rest, _LIKE_SOLUTION, SOLUTIONS)
+        if solved is None:
+            return None
+        found["steps"] = solved
+        steps = fields.data[solved]
+        labels = label_lists(rest.without(solved), len(steps)) if isinstance(steps, list) else []
+        if labels and not any(name in fields for name in VALUES):
+            found["labels"] = labels[0]
+    return shlex.join(["--map", *(f"{name}={own}" for name, own in found.items())]) if found else None
+
+
+def _first(fields: Fields, like: re.Pattern[str], known: tuple[str, ...]) -> str | None:
+    """The field whose name looks most like it, if it holds a text or a list."""
+    texts = [name for name, value in fields.data.items() if value and isinstance(value, str | list)][:1000]
+    near = (name for wanted in known for name in difflib.get_close_matches(wanted, texts, n=1, cutoff=0.75))
+    return next((name for name in texts if like.search(name)), None) or next(near, None)
