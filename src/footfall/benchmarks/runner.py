@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -45,6 +45,22 @@ class Benchmark:
     """Figures of others to stand beside the measured ones: model -> row -> `objective` in percent."""
     notes: tuple[str, ...] = ()
     """What a reader must know of the data: rows left out or mended, and how many."""
+    of: int | None = None
+    """All cases of the data, where `cases` are only some of them."""
+
+
+def limited(benchmark: Benchmark, limit: int) -> Benchmark:
+    """About `limit` cases, evenly spaced over all so that every split has its share; groups that are compared stay whole."""
+    cases = benchmark.cases
+    units: dict[str | int, list[int]] = {}
+    for i, case in enumerate(cases):
+        units.setdefault(case.group or i, []).append(i)
+    count = max(1, limit * len(units) // len(cases)) if cases else 0
+    if limit >= len(cases):
+        return benchmark
+    grouped = list(units.values())
+    taken = sorted(i for k in range(count) for i in grouped[k * len(grouped) // count])
+    return replace(benchmark, cases=[cases[i] for i in taken], of=len(cases))
 
 
 class Tuned(NamedTuple):
@@ -127,6 +143,7 @@ def measured(
         left_out_ids=tuple(missing[:NAMED]),
         unknown=len(unknown),
         unknown_ids=tuple(unknown[:NAMED]),
+        of=benchmark.of,
     )
     return Measured(report, shown, said, figures)
 
@@ -272,6 +289,13 @@ class Report:
     """Ids in a scores file that are no case of the benchmark."""
     unknown_ids: tuple[str, ...] = ()
     """The first few of them."""
+    of: int | None = None
+    """All cases of the data, where only some were asked for."""
+
+    @property
+    def traces(self) -> str:
+        """How many were measured, in words: `80 of 3,400`."""
+        return f"{self.used:,}" if self.of is None else f"{self.used:,} of {self.of:,}"
 
     def value(self, split: str, figure: str) -> float:
         """One number, e.g. `report.value("gsm8k", "f1")`."""
@@ -305,7 +329,8 @@ class Report:
             for row in self.splits
         }
         listed = {name: list(getattr(self, name)) for name in ("notes", "left_out_ids", "unknown_ids")}
-        return {**given, **listed, "cost": self.cost.to_dict()}
+        some: dict[str, Json] = {} if self.of is None else {"limited": {"used": self.used, "of": self.of}}
+        return {**given, **some, **listed, "cost": self.cost.to_dict()}
 
     def table(self) -> list[list[str]]:
         """A header and one row a split, as text; figures in [0, 1] are shown in percent with their interval."""

@@ -48,6 +48,8 @@ class ReadOptions:
     """How a solution that is one text is cut into steps, a name of `footfall list segmenter`: lines, sentences, … None: at
     "Step 1:" to "Step n:" where a text has them, else at its blank lines."""
 
+    limit: int | None = None
+    """Take only so many: the first traces or problems; for bench, cases from all over the data. The result says of how many."""
     map: tuple[str, ...] = ()
     """Field names of your own, e.g. --map problem=question_text steps=cot; also answer=, reference=, labels=, id=, …"""
 
@@ -64,10 +66,11 @@ class ReadOptions:
         check_names(found)
         return found
 
-    def refuse(self, source: str, why: str) -> None:
-        """Refuse the options that a source has no use for."""
+    def refuse(self, source: str, why: str, besides: tuple[str, ...] = ()) -> None:
+        """Refuse the options that a source has no use for, all but some."""
         for name in given(self):
-            raise ValueError(f"--{name.replace('_', '-')} means nothing for {source}: {why}")
+            if name not in besides:
+                raise ValueError(f"--{name.replace('_', '-')} means nothing for {source}: {why}")
 
 
 @dataclass(frozen=True)

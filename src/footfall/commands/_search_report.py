@@ -16,6 +16,7 @@ from rich.console import Console
 
 from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
+from footfall.commands._sources import limited_in_words
 from footfall.formats import atomic_write
 from footfall.types import Cost, SearchResult, Trajectory, content_key
 
@@ -175,7 +176,7 @@ def show(console: Console, result: dict[str, Any], cost: str, most: int) -> None
     if rows:
         figures(console, [["", "right", "95% interval"], *rows])
     facts(console, {
-        "problems": f"{result['problems']}, accuracy over {result['decided']}",
+        "problems": f"{limited_in_words(result, 'problems') or result['problems']}, accuracy over {result['decided']}",
         "no answer": _listed(result["unanswered"], "counted as wrong"),
         "failed": _listed(result["failed"], "not counted; the same command line tries again"),
         "lossy": f"{lossy} answered although a call failed" if lossy else "",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
@@ -14,6 +14,7 @@ from footfall.formats import FormatError, Solutions, read, read_problems
 from footfall.registry import create, load
 from footfall.types import Judged, Problem
 
+T = TypeVar("T")
 _TOLD = 5
 """Bad records whose reasons are told."""
 
@@ -59,10 +60,29 @@ def splitting(source: str, options: ReadOptions) -> Iterator[Solutions]:
         note(f"{source}: {said}")
 
 
-def read_traces(source: str, format: str, options: ReadOptions) -> list[Judged]:
+class Some(list[T]):
+    """What was read, as far as --limit lets it be, and how much there was."""
+
+    def __init__(self, everything: Sequence[T], limit: int | None) -> None:
+        super().__init__(everything[:limit])
+        self.of = len(everything)
+
+    @property
+    def limited(self) -> dict[str, dict[str, int]]:
+        """For a result: `{"limited": {"used": 80, "of": 3400}}`, or nothing if all was taken."""
+        return {"limited": {"used": len(self), "of": self.of}} if len(self) < self.of else {}
+
+
+def limited_in_words(result: Mapping[str, Any], what: str) -> str | None:
+    """`80 of 3,400 traces`, for people; `None` if all were taken."""
+    some = result.get("limited")
+    return some and f"{some['used']:,} of {some['of']:,} {what}"
+
+
+def read_traces(source: str, format: str, options: ReadOptions) -> Some[Judged]:
     """The rows of a file or of standard input."""
     with skipping(options) as bad, splitting(source, options) as solutions:
-        return read(source, format, bad=bad, solutions=solutions, names=options.names)
+        return Some(read(source, format, bad=bad, solutions=solutions, names=options.names), options.limit)
 
 
 class WorldSource(NamedTuple):
@@ -86,7 +106,7 @@ def world_source(source: str, default_split: str) -> WorldSource | None:
     return WorldSource(world, int(rest[0]), rest[1] if len(rest) == 2 else default_split)
 
 
-def read_source(source: str, seed: int, default_split: str, options: ReadOptions) -> list[Problem]:
+def read_source(source: str, seed: int, default_split: str, options: ReadOptions) -> Some[Problem]:
     """The problems of a file or of a world; a source without any is an error."""
     found = world_source(source, default_split)
     if found is None:
@@ -95,11 +115,11 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
         with skipping(options) as bad:
             problems = read_problems(source, bad=bad, names=options.names)
     else:
-        options.refuse(source, "a world makes its problems")
+        options.refuse(source, "a world makes its problems", ("limit",))
         problems = create("world", found.world).problems(found.n, seed=seed, split=found.split)
     if not problems:
         raise ValueError(f"{source}: there is no problem in it")
-    return problems
+    return Some(problems, options.limit)
 
 
 def world_rows(source: WorldSource, policy: PolicyOptions, seed: int) -> list[Judged]:

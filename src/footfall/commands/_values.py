@@ -19,6 +19,7 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "top_k": (lambda x: x >= 0, "0 or more; 0 keeps all tokens"),
     "max_tokens": (lambda x: x >= 1, "1 or more"),
     "seed": (lambda x: x >= 0, "0 or more"),
+    "limit": (lambda x: x >= 1, "1 or more"),
 }
 """What some options may be, whichever command has them; the parts behind them would say it in their own words."""
 _LISTS = (tuple, list, frozenset, set, Sequence, Collection)

@@ -16,7 +16,7 @@ from tyro.conf import Positional
 
 from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, read_kept, write_kept
 from footfall.benchmarks.records import source_of
-from footfall.benchmarks.runner import Benchmark, Tuned, measured, percent
+from footfall.benchmarks.runner import Benchmark, Tuned, limited, measured, percent
 from footfall.benchmarks.scores import Scores
 from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions, given
@@ -100,9 +100,9 @@ def main(config: BenchConfig) -> int:
     if isinstance(config.threshold, float) and not math.isfinite(config.threshold):
         raise ValueError(f"--threshold {config.threshold}: a finite number is needed")
     if config.name not in parts("benchmark") or not source_of(load("benchmark", config.name)).reader:
-        config.reading.refuse(
-            f"`footfall bench {config.name}`", "it is for `footfall bench steps`, which reads any file"
-        )
+        besides = () if config.name in ("labels", "search", "compare") else ("limit",)
+        why = "it is for `footfall bench steps`, which reads any file"
+        config.reading.refuse(f"`footfall bench {config.name}`", why, besides)
     if config.runs and config.name != "compare":
         raise ValueError(f"{config.runs[0]}: only `footfall bench compare` takes runs; data is named by --data")
     if config.name in ("labels", "search"):
@@ -141,11 +141,12 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
         asked["format"] = config.format
     asked |= settings(config.option)
     if world is not None:
-        config.reading.refuse(str(config.data), "a world writes its traces in steps")
+        config.reading.refuse(str(config.data), "a world writes its traces in steps", ("limit",))
     elif source_of(load("benchmark", config.name)).reader:
-        asked["reader"] = lambda path, format: read_traces(str(path), format, config.reading)
+        options = replace(config.reading, limit=None)
+        asked["reader"] = lambda path, format: read_traces(str(path), format, options)
     made: Benchmark = make_part("benchmark", config.name, asked)
-    return made
+    return made if config.reading.limit is None else limited(made, config.reading.limit)
 
 
 def make_judge(config: BenchConfig) -> Judge | Scores | None:
@@ -286,7 +287,7 @@ def run_compare(config: BenchConfig) -> int:
 def _show_one(console: Console, view: BenchView, folder: Path) -> None:
     """The table, published figures and every fact that the numbers depend on."""
     report = view.report
-    console.print(f"{report.benchmark}, {report.used} traces, figures in percent with 95% intervals")
+    console.print(f"{report.benchmark}, {report.traces} traces, figures in percent with 95% intervals")
     figures(console, report.table())
     published = view.published
     splits = [row.name for row in report.splits if any(row.name in theirs for theirs in published.values())]
@@ -326,7 +327,7 @@ def _show_suite(
         found = row.figures.get(report.objective)
         threshold = f"{report.threshold:.4g} ({report.threshold_policy})"
         shown = "–" if found is None else percent(found)
-        rows.append([report.benchmark, row.name, report.objective, shown, str(report.used), threshold])
+        rows.append([report.benchmark, row.name, report.objective, shown, report.traces, threshold])
     if views:
         figures(console, rows)
     facts(console, {f"failed: {name}": why for name, why in failed.items()})

@@ -13,7 +13,7 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, figures, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
-from footfall.commands._sources import read_traces
+from footfall.commands._sources import limited_in_words, read_traces
 from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit_scores
 from footfall.types import Cost, Judged, Judgement
 
@@ -63,7 +63,8 @@ def main(config: CalibrateConfig) -> int:
     from footfall.train.data import data_key, split_by_problem
 
     name = judge_name(config.judge)
-    rows = [row for row in read_traces(config.data, config.format, config.reading) if row.judgement is not None]
+    given = read_traces(config.data, config.format, config.reading)
+    rows = [row for row in given if row.judgement is not None]
     if not rows:
         raise ValueError(f"{config.data}: none of its traces has labels; `footfall label` makes them")
     if not 0 < config.eval_share < 1:
@@ -82,6 +83,7 @@ def main(config: CalibrateConfig) -> int:
         result = {
             "judge": Calibrated(judge, made).name,
             "method": config.method,
+            **given.limited,
             "fitted": {"traces": len(fitted), "steps": len(before)},
             "held_out": {"traces": len(held), "steps": len(tests), **_measured(made, tests, config.run.seed)},
             "calibration": asdict(made),
@@ -135,6 +137,7 @@ def _show(console: Console, result: dict[str, Any], cost: Cost) -> None:
     held, fitted = result["held_out"], result["fitted"]
     facts(console, {
         "calibrated": result["judge"],
+        "limit": limited_in_words(result, "traces"),
         "fitted on": f"{fitted['steps']} steps of {fitted['traces']} traces",
         "held out": f"{held['steps']} steps of {held['traces']} traces of other problems; their mean label is "
         f"{held['mean_label']:.3f}",

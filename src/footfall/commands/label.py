@@ -31,7 +31,7 @@ from footfall.commands._options import (
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, StandIns, found_in_words, make_part, open_policy, settings
 from footfall.commands._running import begin_edition, edition_of, end_edition, open_run, run_folder
-from footfall.commands._sources import read_traces
+from footfall.commands._sources import limited_in_words, read_traces
 from footfall.drive.rollouts import ungradable
 from footfall.drive.trees import Harvest, TreeLabeller
 from footfall.formats import read_parquet, write_parquet
@@ -116,7 +116,8 @@ class LabelConfig:
 def main(config: LabelConfig) -> int:
     """Judge, keep the rows and report."""
     check_costs(config.costs)
-    trajectories = [row.trajectory for row in read_traces(config.data, config.format, config.reading)]
+    given = read_traces(config.data, config.format, config.reading)
+    trajectories = [row.trajectory for row in given]
     if not trajectories:
         raise ValueError(f"{config.data}: there is no trace in it")
     folder = run_folder("label", config, _FOR_SHOW)
@@ -135,7 +136,7 @@ def main(config: LabelConfig) -> int:
         end_edition(run.folder)
         file = run.folder / "judged.parquet"
         write_parquet(file, found.rows, "judged")
-        result = {**_summary(found), "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
+        result = {**_summary(found), **given.limited, "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
                   "seconds": run.seconds()}  # fmt: skip
         result |= _one_sided(found.rows)
         if config.trees is not None:
@@ -318,6 +319,7 @@ def _show(console: Console, result: dict[str, Any], cost: str) -> None:
     mean = result["mean_label"]
     facts(console, {
         "judge": result["judge"],
+        "limit": limited_in_words(result, "traces"),
         "labelled": f"{result['labelled']} of {result['steps']} steps in {result['traces']} traces"
         + (f", mean label {mean:.3f}" if mean is not None else ""),
         "unlabelled": "; ".join(f"{count}: {reason}" for reason, count in result["unlabelled"].items()),

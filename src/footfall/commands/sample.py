@@ -14,7 +14,7 @@ from footfall.commands._options import PolicyOptions, ReadOptions, RunOptions, S
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
-from footfall.commands._sources import read_source
+from footfall.commands._sources import limited_in_words, read_source
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Trajectory, content_key
 
@@ -67,8 +67,8 @@ def main(config: SampleConfig) -> int:
         )  # fmt: skip
         file = run.folder / "trajectories.parquet"
         write_parquet(file, [t for t in drawn if "error" not in t.meta], "trajectory")
-        result = {**_summary(drawn, len(problems), config.run.seed), "policy": policy.name, "file": str(file),
-                  "cost": run.cost.to_dict(), "seconds": run.seconds()}  # fmt: skip
+        result = {**_summary(drawn, len(problems), config.run.seed), **problems.limited, "policy": policy.name,
+                  "file": str(file), "cost": run.cost.to_dict(), "seconds": run.seconds()}  # fmt: skip
         run.finish(result)
         result = {**result, "store": opener.found()}
         run.log("store", found=result["store"])
@@ -108,8 +108,9 @@ def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str,
 def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: str) -> None:
     accuracy = result["accuracy"]
     shown = accuracy and f"{accuracy['value']:.1%} [{accuracy['ci95'][0]:.1%}, {accuracy['ci95'][1]:.1%}] of traces"
+    problems = limited_in_words(result, "problems") or f"{result['problems']} problems"
     facts(console, {
-        "traces": f"{result['traces']} for {result['problems']} problems, {result['steps']} steps",
+        "traces": f"{result['traces']} for {problems}, {result['steps']} steps",
         "right": shown or "not known: the problems have no reference answers",
         "cut": f"{result['cut']} at --max-tokens {config.sampling.max_tokens}" if result["cut"] else None,
         "failed": "; ".join(f"{count}: {reason}" for reason, count in result["failed"].items()),

@@ -16,7 +16,7 @@ from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run
-from footfall.commands._sources import read_traces
+from footfall.commands._sources import limited_in_words, read_traces
 from footfall.search.votes import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
 
@@ -79,11 +79,12 @@ def main(config: ScoreConfig) -> int:
             "judge": judge.name,
             "aggregate": config.aggregate,
             "threshold": config.threshold,
+            **rows.limited,
             "rows": [_row(j, config) for j in said],
             "cost": Cost.total(j.cost for j in said).to_dict(),
         }
         run.finish(result)
-    emit(result, config.run.json, lambda console: _show(console, config, judged, judge.name))
+    emit(result, config.run.json, lambda console: _show(console, config, judged, result))
     return 0
 
 
@@ -115,7 +116,7 @@ def _row(judgement: Judgement, config: ScoreConfig) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], judge: str) -> None:
+def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], result: dict[str, Any]) -> None:
     for trajectory, judgement in judged[: config.show]:
         assert judgement is not None
         row = _row(judgement, config)
@@ -128,8 +129,9 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], judge
         whole = row["aggregate"]
         console.print(f"     {config.aggregate} {'–' if whole is None else f'{whole:.3f}'}\n")
     facts(console, {
-        "traces": f"{len(judged)}" + (f", the first {config.show} shown" if len(judged) > config.show else ""),
-        "judge": judge,
+        "traces": (limited_in_words(result, "traces") or f"{len(judged)}")
+        + (f", the first {config.show} shown" if len(judged) > config.show else ""),
+        "judge": result["judge"],
         "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
         "file": config.to,
     })  # fmt: skip

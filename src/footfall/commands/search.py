@@ -150,7 +150,7 @@ def main(config: SearchConfig) -> int:
             "method": config.method, "n": getattr(method, "n", None),
             "aggregate": getattr(method, "aggregation", None), "settings": method.name,
             "budget": config.budget.limits(), **_names(searcher),
-            **summary(results, config.run.seed, draws_independently(method)), "file": str(file),
+            **summary(results, config.run.seed, draws_independently(method)), **problems.limited, "file": str(file),
             "cost": run.cost.to_dict(), "seconds": run.seconds(), "answers": answers(results),
         }  # fmt: skip
         run.finish(result)

@@ -13,11 +13,12 @@ from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
-from footfall.commands._sources import read_source, read_traces
+from footfall.commands._sources import limited_in_words, read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.progress import Progress
 from footfall.registry import load
 from footfall.train.config import TrainConfig as Settings
+from footfall.types import Problem
 
 if TYPE_CHECKING:
     from footfall.train import TrainResult
@@ -103,7 +104,7 @@ def main(config: TrainConfig) -> int:
     unjudged = sum(row.judgement is None for row in rows)
     if unjudged == len(rows):
         raise ValueError(f"{config.data}: none of its {len(rows)} traces has labels; `footfall label` makes them")
-    against = read_source(config.against, config.run.seed, "test", config.reading) if config.against else []
+    against = _against(config.against, config) if config.against else []
     backbone = str(EMBEDDED) if config.backbone == "embedded" else config.backbone
     with open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW) as run, ExitStack() as stack:
         trained = train_prm(
@@ -112,9 +113,15 @@ def main(config: TrainConfig) -> int:
         )  # fmt: skip
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
     # train_prm writes result.json itself, with more than is printed here.
-    result = _summary(trained)
-    emit(result, config.run.json, lambda console: _show(console, trained))
+    result = {**_summary(trained), **rows.limited}
+    emit(result, config.run.json, lambda console: _show(console, trained, limited_in_words(result, "traces")))
     return 0
+
+
+def _against(source: str, config: TrainConfig) -> list[Problem]:
+    """The evaluation problems, all of them: what else is said of reading is about the training data."""
+    options = ReadOptions(skip_bad=config.reading.skip_bad and world_source(source, "test") is None)
+    return read_source(source, config.run.seed, "test", options)
 
 
 def _settings(config: TrainConfig) -> Settings:
@@ -145,9 +152,10 @@ def _summary(trained: TrainResult) -> dict[str, Any]:
     return {"model": str(trained.folder), **{name: stored[name] for name in kept}, "cost": trained.cost.to_dict()}
 
 
-def _show(console: Console, trained: TrainResult) -> None:
+def _show(console: Console, trained: TrainResult, limited: str | None) -> None:
     report = trained.train
     facts(console, {
+        "limit": limited,
         "trained on": f"{report.used} of {report.rows} traces, {report.steps - report.unlabelled} labelled steps, "
         f"{trained.updates} updates",
         "left out": "; ".join(f"{count}: {reason}" for reason, count in report.dropped.items()),

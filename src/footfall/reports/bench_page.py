@@ -87,7 +87,7 @@ def _facts(report: Report) -> dict[str, str]:
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
         "protocol": report.protocol,
         "data": report.revision,
-        "traces": f"{report.used:,}",
+        "traces": report.traces,
         "left out": f"{report.left_out:,} without scores" if report.left_out else "",
         "tuned on": f"{report.tuned_away:,} traces, not reported" if report.tuned_away else "",
         "unjudged": f"{report.unjudged_steps:,} steps" if report.unjudged_steps else "",
@@ -133,7 +133,7 @@ def _published(view: BenchView) -> list[Section]:
         for model, theirs in view.published.items()
     ]
     lead = "As their authors published them; this program did not measure them."
-    if report.left_out or report.tuned_away:
+    if report.left_out or report.tuned_away or report.of is not None:
         lead += f" They are over all cases, the measured ones over {report.used:,} of them."
     return [Section("Beside published figures", [table(["", *(r.name for r in rows)], [measured, *others])], lead)]
 
@@ -232,7 +232,7 @@ def _summary(views: Sequence[BenchView]) -> Markup:
     rows = []
     for report in (view.report for view in views):
         threshold = f"{report.threshold:.4g} ({report.threshold_policy})"
-        rows.append([report.benchmark, *_headline(report), f"{report.used:,}", threshold])
+        rows.append([report.benchmark, *_headline(report), report.traces, threshold])
     return table(["benchmark", "row", "figure", "value", "traces", "threshold"], rows, text_columns=3)
 
 
