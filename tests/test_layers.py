@@ -21,9 +21,9 @@ LAYERS = (
     ("loading", "policy", "tools", "worlds"),
     ("formal", "simulate", "drive"),
     ("label", "reward"),
-    ("train", "search", "rl"),
+    ("train", "search"),
     ("metrics", "benchmarks", "reports", "studies", "lab"),
-    ("demo", "serve", "scale", "cli", "commands"),
+    ("demo", "cli", "commands"),
     ("recipes",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -87,6 +87,33 @@ def test_a_room_imports_only_rooms_to_its_left(room: str) -> None:
         if LEVEL[room_of(name)] > LEVEL[room]
     ]
     assert paths and not wrong, "\n".join(wrong)
+
+
+def writes_itself(tree: ast.AST) -> Iterator[int]:
+    """Lines that put prefixes to a policy, other than those by which a policy passes on what it is asked itself."""
+    passes_on = {
+        id(call)
+        for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+        if function.name in ("sample", "sample_runs", "resume")
+        for call in ast.walk(function)
+    }  # fmt: skip
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and id(call) not in passes_on:
+            asked, own = call.func, isinstance(call.func.value, ast.Name) and call.func.value.id in ("self", "rng")
+            if asked.attr in ("sample", "sample_runs", "resume") and not own:
+                yield call.lineno
+
+
+def test_who_stands_above_the_driver_writes_through_it() -> None:
+    asked = "def f(policy):\n    policy.sample([], 1)\nclass P:\n    def sample(self):\n        self.inner.sample([])\n"
+    assert list(writes_itself(ast.parse(asked))) == [2]
+    above = [path for path in modules() if LEVEL[room_of(module_name(path))] > LEVEL["drive"]]
+    found = [
+        f"{path.relative_to(ROOT)}:{line} asks a policy past the driver (drive.courses.write, run_courses)"
+        for path in above
+        for line in writes_itself(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_nobody_imports_a_recipe() -> None:

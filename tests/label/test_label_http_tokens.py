@@ -13,6 +13,7 @@ from footfall.label.edu_prm import EntropyTrees, Grown, TokenWriter
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_client import Server, ServerRefusedError
 from footfall.policy.http_tokens import HttpTokens, least_entropy, read_told
+from footfall.policy.protocol import SamplingParams
 from footfall.types import Problem, Step, Trajectory
 from tests.policy.loopback_process import LoopbackProcess
 from tests.policy.served_tokens import DOUBTS, embedded_tokenizer, vocabulary
@@ -59,7 +60,7 @@ def test_a_text_and_what_was_thought_of_it_are_one_request_in_ids(
     assert isinstance(by, TokenWriter)
     begun = tuple(tokenizer.encode("Take so", add_special_tokens=False))
     prefix = Trajectory("a", PROBLEMS[0], (Step("Take so", token_ids=begun),), separator="", tokenizer=by.vocabulary)
-    (written,) = by.finish([prefix], 200)
+    ((written,),) = by.sample([prefix], 1, SamplingParams(0.0, max_tokens=200))
     (entry,) = process.entries("took")
     prompt = [1, *tokenizer.encode(PROBLEMS[0].text + "\n", add_special_tokens=False)]
     assert entry["request"]["prompt"] == [*prompt, *begun], "the fragment in the middle of a line, and nothing after it"

@@ -75,7 +75,7 @@ def test_words_come_one_by_one_as_likely_as_whole_lines_are(world: str) -> None:
     writer = WordWriter(here.policy)
     assert isinstance(writer, TokenWriter)
     for problem in problems(here, 2):
-        (written,) = writer.finish([Trajectory("t", problem, separator="")], 500)
+        ((written,),) = writer.sample([Trajectory("t", problem, separator="")], 1, SamplingParams(0.0, max_tokens=500))
         whole = Trajectory("t", problem, written.steps, separator="", tokenizer=writer.vocabulary)
         lines = writer.in_lines(whole)
         assert written.finish == "end" and whole.text == "".join(f"{step.text}\n" for step in lines.steps)
@@ -89,7 +89,7 @@ def test_words_come_one_by_one_as_likely_as_whole_lines_are(world: str) -> None:
 def test_a_writer_tells_entropy_and_second_word_and_stops_at_max_tokens() -> None:
     here = setting("arithmetic")
     writer, (problem,) = WordWriter(here.policy), problems(here, 1)
-    (cut,) = writer.finish([Trajectory("t", problem, separator="")], 3)
+    ((cut,),) = writer.sample([Trajectory("t", problem, separator="")], 1, SamplingParams(0.0, max_tokens=3))
     assert cut.finish == "length" and cut.cost.generated_tokens == 3
     (thought,) = writer.thoughts([Trajectory("t", problem, cut.steps, separator="", tokenizer=writer.vocabulary)])
     first = writer.chances(problem, ())

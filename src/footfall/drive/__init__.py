@@ -1,8 +1,9 @@
 """The driver of labellers and searches: what they ask for, batches across problems, budgets, trees, the rollout store."""
 
 from footfall.drive.budget import Account, Budget, Pace
+from footfall.drive.courses import Course, run_courses
 from footfall.drive.driver import Driver
-from footfall.drive.requests import ROOT, BudgetSpent, Score, Write
+from footfall.drive.requests import ROOT, BudgetSpent, Reread, Score, Write
 from footfall.drive.rollout_store import RolloutStore
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, Tally, run_plans
 from footfall.drive.stored_policy import StoredPolicy
@@ -10,6 +11,6 @@ from footfall.drive.task import Task
 from footfall.drive.trees import GrowingTree
 
 __all__ = [
-    "ROOT", "Account", "Budget", "BudgetSpent", "Driver", "Estimate", "GrowingTree", "Pace", "Plan", "Probe",
-    "RolloutCache", "RolloutStore", "Score", "StoredPolicy", "Tally", "Task", "Write", "run_plans",
+    "ROOT", "Account", "Budget", "BudgetSpent", "Course", "Driver", "Estimate", "GrowingTree", "Pace", "Plan", "Probe",
+    "Reread", "RolloutCache", "RolloutStore", "Score", "StoredPolicy", "Tally", "Task", "Write", "run_courses", "run_plans",
 ]  # fmt: skip

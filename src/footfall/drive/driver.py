@@ -1,8 +1,9 @@
 """The driver: runs many generators side by side, and puts what they want in one round to each policy and judge as one batch.
 
-In a round, all that the tasks want written goes to the policies, and then all that they want judged goes to the judges; a
-task that wants more than its budget has room for gets it in several rounds. What a task is sent depends on nothing but its own
-requests (and on the rollouts that it shares), so the same seed gives the same results however many run together.
+In a round, all that the tasks want written goes to the policies, then all that they want reread, and all that they want judged
+goes to the judges; a task that wants more than its budget has room for gets it in several rounds. What a task is sent depends
+on nothing but its own requests (and on the rollouts that it shares), so the same seed gives the same results however many run
+together.
 
 A request of another kind (an action that an environment answers, say) is one more class in `footfall.drive.requests` and one
 more phase in `Driver.round`, which takes the units granted to that class, makes its call, and hands what came of it to the
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from footfall.drive.budget import Load, Pace
-from footfall.drive.requests import Item, Request, Score, Unit, Until, Write
+from footfall.drive.requests import Item, Request, Reread, Score, Unit, Until, Write
 from footfall.drive.stored_policy import StoredPolicy
 from footfall.drive.task import Task
 from footfall.judging import all_parts, bound_of, traits
@@ -94,9 +95,10 @@ class Driver:
             live = [task for task in live if task.request is not None]
 
     def round(self, live: Sequence[_Task]) -> None:
-        """Advance every task by what its budget has room for: grant, write, judge, answer."""
+        """Advance every task by what its budget has room for: grant, write, reread, judge, answer."""
         granted = [(task, self._grant(task, len(live))) for task in live]
         readings = self._write(granted) + self._asked(granted)
+        self._reread(granted)
         self._judge([reading for reading in readings if reading.task.request is not None])
         for task, _ in granted:
             task.advance()
@@ -130,6 +132,8 @@ class Driver:
             trace = task.prefix(unit.item)
             bound = bound_of(self.judges.get(request.judge), len(trace.steps))
             return Load(0, trace, _judging(request.judge, request.partial), 0, bound)
+        if isinstance(request, Reread):
+            return Load(0)
         most = self._most(task, request)
         if not request.score:
             return Load(most)
@@ -216,6 +220,24 @@ class Driver:
         task.account.write(completion.cost, author)
         node = task.receive(unit, completion, author)
         return [_Reading(task, node, task.trace(node), request.judge)] if request.score and node is not None else ()
+
+    # -- rereading
+
+    def _reread(self, granted: _Granted) -> None:
+        """What policies thought before each token; the tokens are read once more, as a prompt."""
+        asked: defaultdict[str, list[tuple[_Task, Unit]]] = defaultdict(list)
+        for task, units in granted:
+            if isinstance(task.request, Reread):
+                asked[task.request.policy] += [(task, unit) for unit in units]
+        for role, rows in asked.items():
+            policy: Any = _named(self.policies, role, "policy", "helpers")
+            tasks = [task for task, _ in rows]
+            with self.pace.timed(_rereading(role), tasks):
+                found = self._called(policy.thoughts, [task.trace(unit.item) for task, unit in rows], tasks)
+            for (task, unit), thought in zip(rows, found, strict=True):
+                if thought is not None:
+                    task.account.write(Cost(prompt_tokens=len(thought.entropy)), policy.name)
+                    task.replies[unit.slot] = thought
 
     # -- judging
 
@@ -319,11 +341,17 @@ def _kinds(request: Request, until: Until) -> list[Hashable]:
     """What a unit consists of, as the pace knows it."""
     if isinstance(request, Score):
         return [_judging(request.judge, request.partial)]
+    if isinstance(request, Reread):
+        return [_rereading(request.policy)]
     return [_writing(request.policy, until), *([_judging(request.judge)] if request.score else [])]
 
 
 def _writing(role: str, until: str) -> Hashable:
     return "writing", role, until
+
+
+def _rereading(role: str) -> Hashable:
+    return "rereading", role
 
 
 def _judging(role: str, partial: bool = False) -> Hashable:

@@ -2,7 +2,7 @@
 
 A labeller's plan or a search is a generator for one trace or problem: it yields a request, is sent what came of it, and
 returns its result. The driver (`footfall.drive.driver`) runs many side by side. What can be asked for is a class here, and the
-driver has a phase of its round for it: `Write` is put to policies, `Score` to judges.
+driver has a phase of its round for it: `Write` and `Reread` are put to policies, `Score` to judges.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Write:
     """Who judges, if `score`, by role."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Noted at each new node, e.g. `{"role": "lookahead"}`."""
+    first: Sequence[int] | None = None
+    """The index of each item's first sample. `None`: those that the generator has not used yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,20 @@ class Score:
     """Who judges, by role."""
 
 
-Request: TypeAlias = Write | Score
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """What a policy thought before each token of traces, for one that can say (`footfall.label.edu_prm.TokenWriter`)."""
+
+    items: Sequence[Item]
+    policy: str = "policy"
+    """Who wrote, by role."""
+
+
+Request: TypeAlias = Write | Score | Reread
 
 
 class Unit(NamedTuple):
-    """One sample or one judgement of a request: `slot` is the item's place, `sample` its index after the prefix `key`."""
+    """One item of a request, or one sample of it: `slot` is the item's place, `sample` its index after the prefix `key`."""
 
     slot: int
     item: Item

@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from footfall.answers import grade
-from footfall.drive.budget import Account, Budget
-from footfall.drive.driver import Driver
+from footfall.drive.courses import CourseTask, Done, run_tasks
 from footfall.drive.requests import Unit, Write
-from footfall.drive.task import Task
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Judge, Judgement, Problem, Reason, Trajectory, Unjudged
 
@@ -133,13 +131,11 @@ class _Wanted(NamedTuple):
     rollouts: int
 
 
-class _PlanTask(Task[R]):
+class _PlanTask(CourseTask[R]):
     """One plan while it runs. All plans go in step, one request a round, so that the first in order is the first to ask."""
 
-    result: R
-
     def __init__(self, plan: Plan[R], cache: RolloutCache) -> None:
-        super().__init__(plan, Account(Budget()))
+        super().__init__(plan)
         self.cache, self.keys = cache, list[str]()
 
     def begin(self) -> None:
@@ -175,24 +171,12 @@ class _PlanTask(Task[R]):
     def receive(self, unit: Unit, completion: Completion, author: str) -> None:
         self.cache.known[unit.key].add(completion, author)
 
-    def _end(self, result: R) -> None:
-        self.result = result
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[R]):
-    """What a plan returned, and what the rollouts cost that it was the first to ask for."""
-
-    result: R
-    cost: Cost
-
 
 def run_plans(plans: Sequence[Plan[R]], cache: RolloutCache) -> list[Done[R]]:
-    """Run all plans to their end, round by round; the probes of one round are one batch. A call that fails is an error."""
+    """Run all plans to their end, round by round; the probes of one round are one batch. Who asked first for a rollout pays."""
     tasks = [_PlanTask(plan, cache) for plan in plans]
     cache.wanted.clear()
-    Driver({"policy": cache.policy}, params=cache.params, apart=False, timed=True).run(tasks)
-    return [Done(task.result, task.account.policy) for task in tasks]
+    return run_tasks(tasks, {"policy": cache.policy}, cache.params)
 
 
 def counts(tallies: Sequence[Tally | None]) -> dict[str, tuple[float | None, ...]]:

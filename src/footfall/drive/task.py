@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Generic, TypeVar
 
 from footfall.drive.budget import Account
-from footfall.drive.requests import BudgetSpent, Item, Request, Score, Unit, Until, Write
+from footfall.drive.requests import BudgetSpent, Item, Request, Unit, Until, Write
 from footfall.policy.protocol import Completion
 from footfall.types import Judgement, Trajectory
 
@@ -22,7 +22,7 @@ class Task(Generic[R]):
         """`None` when the generator has ended."""
         self.todo: list[Unit] = []
         self.replies: list[Any] = []
-        """What came of the request so far, one entry an item: a list of samples, or a judgement."""
+        """What came of the request so far, one entry an item: a list of samples, a judgement, or what was thought."""
         self.touched = False
         """Whether any of the request was granted."""
         self.until: Until = "step"
@@ -82,19 +82,23 @@ class Task(Generic[R]):
         raise error
 
     def _take(self, request: Any) -> None:
-        """Cut a request into units. Samples of one prefix get indices that it has not used yet, in any request."""
+        """Cut a request into units. Samples of one prefix get the indices asked for, or those not used yet in any request."""
         assert isinstance(request, Request)
         self.request, self.touched = request, False
-        if isinstance(request, Score):
+        if not isinstance(request, Write):
             self.todo = [Unit(slot, item) for slot, item in enumerate(request.items)]
             self.replies = [None] * len(self.todo)
             return
         keys = [self.key(item) for item in request.items]
         greedy = request.params.get("temperature") == 0
         self.todo = []
-        for _ in range(request.n):
+        for k in range(request.n):
             for slot, (item, key) in enumerate(zip(request.items, keys, strict=True)):
-                self.todo.append(Unit(slot, item, 0 if greedy else self._next(request.policy, key), key))
+                if request.first is not None:
+                    sample = request.first[slot] + k
+                else:
+                    sample = 0 if greedy else self._next(request.policy, key)
+                self.todo.append(Unit(slot, item, sample, key))
         self.replies = [[] for _ in request.items]
 
     def _next(self, role: str, key: str) -> int:

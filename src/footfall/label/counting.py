@@ -296,7 +296,7 @@ class Rehearsal:
 
 
 class CountingPolicy:
-    """Writes stand-ins, and keeps count in its rehearsal. It is also a writer of tokens, whose branches are the case's."""
+    """Writes stand-ins, and keeps count in its rehearsal."""
 
     def __init__(self, rehearsal: Rehearsal, inner: Policy | None, tokenizer: object, number: int) -> None:
         self.rehearsal, self.inner, self.number = rehearsal, self if inner is None else inner, number
@@ -304,7 +304,6 @@ class CountingPolicy:
             self.tokenizer: Any = tokenizer
 
     name = "counting"
-    vocabulary = "counting"
 
     def __getattr__(self, name: str) -> Any:
         inner = self.__dict__.get("inner", self)
@@ -336,25 +335,36 @@ class CountingPolicy:
         """Stand-ins for the log-probabilities of options."""
         return [self.rehearsal.choose(self.number, prefix, options) for prefix in prefixes]
 
-    # A writer of tokens (footfall.label.edu_prm.TokenWriter)
 
-    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
+@dataclass(frozen=True)
+class CountingTokens:
+    """A policy that counts as a writer of tokens (`footfall.label.edu_prm.TokenWriter`), whose branches are the case's."""
+
+    policy: CountingPolicy
+    name: str = "counting"
+    vocabulary: str = "counting"
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
         """Stand-ins for greedy texts, as one step of so many tokens."""
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
-        found = []
-        for prefix, (written,) in zip(prefixes, self.sample(prefixes, 1, params), strict=True):
-            size = self.rehearsal.length_of(prefix, max_tokens)
-            step = Step("", token_ids=(1,) * size, logprobs=(-1.0,) * size)
-            found.append(replace(written, steps=(step,), tokenizer=self.vocabulary))
-        return found
+        return [
+            [self._as_tokens(prefix, written, params.max_tokens) for written in row]
+            for prefix, row in zip(prefixes, self.policy.sample(prefixes, n, params, first), strict=True)
+        ]
+
+    def _as_tokens(self, prefix: Trajectory, written: Completion, max_tokens: int) -> Completion:
+        size = self.policy.rehearsal.length_of(prefix, max_tokens)
+        step = Step("", token_ids=(1,) * size, logprobs=(-1.0,) * size)
+        return replace(written, steps=(step,), tokenizer=self.vocabulary)
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> list[_StandInThoughts]:
         """Unsure everywhere, at the end of each step, or nowhere."""
-        found = []
+        rehearsal, found = self.policy.rehearsal, []
         for trajectory in trajectories:
-            self.rehearsal.read(self.number, trajectory)
+            rehearsal.read(self.policy.number, trajectory)
             size = sum(len(step.token_ids or ()) for step in trajectory.steps)
-            case, every = self.rehearsal.case, self.rehearsal.step_tokens
+            case, every = rehearsal.case, rehearsal.step_tokens
             unsure = [case.long or (case.order == "chance" and i % every == 0) for i in range(size)]
             found.append(_StandInThoughts([math.inf if each else 0.0 for each in unsure], [2] * size, [-1.0] * size))
         return found

@@ -20,9 +20,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from footfall.answers import grade
+from footfall.drive.courses import Course, run_courses
+from footfall.drive.requests import Reread, Write
 from footfall.drive.rollouts import ungradable
 from footfall.drive.trees import GrowingTree, Harvest, charged, leaf_rows, score_nodes, tree_of
-from footfall.label.counting import CountingPolicy
+from footfall.label.counting import CountingPolicy, CountingTokens
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_tokens import HttpTokens, served_tokenizer
 from footfall.policy.protocol import Completion, Policy, SamplingParams
@@ -69,8 +71,10 @@ class TokenWriter(Protocol):
         """The fingerprint of its tokenizer."""
         ...
 
-    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
-        """The greedy rest of each text, as one step; a prefix is cut anywhere."""
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """As a policy: the greedy rest of each text, as one step; a prefix is cut anywhere."""
         ...
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]:
@@ -101,15 +105,16 @@ class _ModelWriter:
     def name(self) -> str:
         return self.policy.name
 
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        from footfall.policy.torch_policy import AnyCut
+
+        return AnyCut(self.policy, self.separator).sample(prefixes, n, params, first)
+
     @property
     def vocabulary(self) -> str:
         return self.policy.vocabulary
-
-    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
-        from footfall.policy.torch_policy import AnyCut
-
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
-        return [row[0] for row in AnyCut(self.policy, self.separator).sample(prefixes, 1, params)]
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> Sequence[Thoughts]:
         from footfall.policy.torch_policy import next_tokens
@@ -150,6 +155,14 @@ class _Anchor(NamedTuple):
     logprob: float
 
 
+class _Begun(NamedTuple):
+    """What a new leaf begins with, and where it is cut."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    cuts: set[int]
+
+
 @dataclass
 class _Growing:
     """The leaves of one problem so far; `cuts[k]` are the tokens of leaf k at which fragments begin."""
@@ -160,16 +173,15 @@ class _Growing:
     ended: list[bool] = field(default_factory=list)
     cuts: list[set[int]] = field(default_factory=list)
     anchors: list[_Anchor] = field(default_factory=list)
-    cost: Cost = field(default_factory=Cost)
 
-    def branch(self) -> tuple[tuple[int, ...], tuple[float, ...], set[int]]:
-        """The earliest place not used yet: what a new leaf begins with, and where it is cut."""
+    def branch(self) -> _Begun:
+        """The earliest place not used yet."""
         anchor = heapq.heappop(self.anchors)
         old = anchor.leaf
         shared = {cut for cut in self.cuts[old] if cut < anchor.at} | ({anchor.at} if anchor.at else set())
         self.cuts[old] |= {anchor.at} if anchor.at else set()
         begin = (*self.ids[old][: anchor.at], anchor.token)
-        return begin, (*self.logprobs[old][: anchor.at], anchor.logprob), shared
+        return _Begun(begin, (*self.logprobs[old][: anchor.at], anchor.logprob), shared)
 
 
 @dataclass(frozen=True)
@@ -204,30 +216,27 @@ class EntropyTrees:
         The tree of a problem without a reference answer stays empty.
         """
         growing = [_Growing(Trajectory(problem.id, problem, separator="")) for problem in problems]
-        answered = [each for each in growing if not ungradable(each.prefix.problem)]
-        self._write(answered, [((), (), set()) for _ in answered])
-        while ready := [each for each in growing if each.anchors and len(each.ids) < self.leaves]:
-            self._write(ready, [each.branch() for each in ready])
-        return [self._grown(each) for each in growing]
+        params = SamplingParams(temperature=0.0, max_tokens=self.max_tokens)
+        done = run_courses([self._course(each) for each in growing], self.writer, params)
+        return [self._grown(each, ended.cost) for each, ended in zip(growing, done, strict=True)]
 
-    def _write(
-        self, growing: Sequence[_Growing], begun: Sequence[tuple[tuple[int, ...], tuple[float, ...], set[int]]]
-    ) -> None:
-        """Finish one new leaf of each problem, greedily, and note where others could branch off."""
-        prefixes = [self._trace(each.prefix, ids, probs) for each, (ids, probs, _) in zip(growing, begun, strict=True)]
-        written = self.writer.finish(prefixes, self.max_tokens)
-        for each, (ids, probs, cuts), completion in zip(growing, begun, written, strict=True):
+    def _course(self, growing: _Growing) -> Course[None]:
+        """Write leaf after leaf, greedily, and note after each where others could branch off."""
+        if ungradable(growing.prefix.problem):
+            return
+        ids, logprobs, cuts = _Begun((), (), set())
+        while True:
+            ((completion,),) = yield Write([self._trace(growing.prefix, ids, logprobs)], until="end")
             more = completion.steps[0] if completion.steps else Step("", token_ids=(), logprobs=())
-            each.ids.append(ids + (more.token_ids or ()))
-            each.logprobs.append(probs + (more.logprobs or ()))
-            each.ended.append(completion.finish == "end")
-            each.cuts.append(cuts)
-            each.cost += completion.cost + Cost(generated_tokens=int(bool(ids)))
-        whole = [self._trace(each.prefix, each.ids[-1], each.logprobs[-1]) for each in growing]
-        thoughts = self.writer.thoughts(whole)
-        for each, (ids, _, _), thought in zip(growing, begun, thoughts, strict=True):
-            each.cost += Cost(prompt_tokens=len(thought.entropy))
-            self._note_anchors(each, thought, len(ids))
+            growing.ids.append(ids + (more.token_ids or ()))
+            growing.logprobs.append(logprobs + (more.logprobs or ()))
+            growing.ended.append(completion.finish == "end")
+            growing.cuts.append(cuts)
+            (thought,) = yield Reread([self._trace(growing.prefix, growing.ids[-1], growing.logprobs[-1])])
+            self._note_anchors(growing, thought, len(ids))
+            if not growing.anchors or len(growing.ids) >= self.leaves:
+                return
+            ids, logprobs, cuts = growing.branch()
 
     def _note_anchors(self, growing: _Growing, thought: Thoughts, first: int) -> None:
         """The places from token `first` on where the last leaf could have gone either way."""
@@ -242,16 +251,18 @@ class EntropyTrees:
                 anchor = _Anchor(at, leaf, thought.second[at], thought.second_logprob[at])
                 heapq.heappush(growing.anchors, anchor)
 
-    def _grown(self, growing: _Growing) -> Grown:
+    def _grown(self, growing: _Growing, written: Cost) -> Grown:
+        """`written`: the cost of all but the second likeliest tokens, which leaves after the first begin with."""
+        cost = written + Cost(generated_tokens=max(0, len(growing.ids) - 1))
         fragments = [self._leaf(growing, leaf) for leaf in range(len(growing.ids))]
         if not fragments:
-            return Grown(Tree(growing.prefix.problem, separator=""), (), growing.cost)
+            return Grown(Tree(growing.prefix.problem, separator=""), (), cost)
         tree = tree_of(fragments)
         for fragment, ended in zip(fragments, growing.ended, strict=True):
             if not ended:
                 tree.update(GrowingTree(tree).path(-1, fragment.steps)[-1], meta={"cut": True})
         score_fragments(tree)
-        return Grown(tree, tuple(map(self.writer.in_lines, fragments)), growing.cost)
+        return Grown(tree, tuple(map(self.writer.in_lines, fragments)), cost)
 
     def _leaf(self, growing: _Growing, leaf: int) -> Trajectory:
         """A solution in fragments, graded; one that was cut at `max_tokens` is not right."""
@@ -387,7 +398,7 @@ def edu_prm_trees(
     if isinstance(writer, HttpPolicy):
         served_tokenizer("edu-prm", writer)
     if isinstance(policy, CountingPolicy) and (writer is policy or isinstance(writer, HttpPolicy)):
-        return EntropyHarvest(EntropyTrees(policy, trees, threshold, max_tokens))
+        return EntropyHarvest(EntropyTrees(CountingTokens(policy), trees, threshold, max_tokens))
     if isinstance(policy, HttpPolicy):
         return ServedHarvest(EntropyTrees(HttpTokens(policy), trees, threshold, max_tokens), policy)
     from footfall.policy.torch_policy import TorchPolicy

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from footfall.answers import grade
+from footfall.drive.courses import Course, run_courses
+from footfall.drive.requests import ROOT, Write
 from footfall.drive.rollouts import drawn, ungradable
 from footfall.drive.trees import ELSEWHERE, Harvest, charged, leaf_rows, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
@@ -42,7 +44,6 @@ class Expansion:
 
     def add(self, completions: Sequence[Completion]) -> None:
         """Count completions in."""
-        self.cost += Cost.total(completion.cost for completion in completions)
         self.written += sum(completion.finish != "error" for completion in completions)
         self.unfinished += sum(completion.finish == "length" for completion in completions)
 
@@ -56,7 +57,7 @@ def merge_steps(first: Step, second: Step, separator: str) -> Step:
 
 @dataclass(frozen=True)
 class FullTrees:
-    """Grows full trees, level by level: `branch` steps after every open node, for all problems together."""
+    """Grows full trees, level by level: `branch` steps after every open node, all problems side by side."""
 
     policy: Policy
     branch: int = 5
@@ -66,27 +67,41 @@ class FullTrees:
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> Expansion:
         """One tree a problem, its nodes scored. That of a problem without a reference answer stays empty."""
         found = Expansion([Tree(problem, separator=separator) for problem in problems])
-        params = replace(self.params, until="step")
-        reasons = ((t, ungradable(problem)) for t, problem in enumerate(problems))
-        found.silences = {t: reason for t, reason in reasons if reason is not None}
-        open_nodes = [(t, -1) for t in range(len(problems)) if t not in found.silences]
-        for _ in range(self.depth):
-            prefixes = [_prefix(found.trees[t], node) for t, node in open_nodes]
-            sampled = _next_steps(self.policy, prefixes, self.branch, params)
-            going_on = []
-            for (t, node), row in zip(open_nodes, sampled, strict=True):
-                found.add(row)
-                going_on += [(t, child) for child in _add_children(found.trees[t], node, row)]
-                if not found.trees[t].nodes:
-                    found.silences[t] = _silence(row)
-            open_nodes = going_on
+        given: Counter[str] = Counter()
+        courses = [self._course(found, t, given) for t in range(len(problems))]
+        done = run_courses(courses, self.policy, self.params)
+        found.silences = {t: each.result for t, each in enumerate(done) if each.result is not None}
+        found.cost = Cost.total(each.cost for each in done)
         for tree in found.trees:
             score_nodes(tree)
         return found
 
+    def _course(self, found: Expansion, t: int, given: Counter[str]) -> Course[str | None]:
+        """Grow one tree; why it has no node, if it has none.
+
+        Siblings with one text are different nodes: each has samples of its own, after those `given` for their text already.
+        """
+        tree = found.trees[t]
+        silence: str | None = ungradable(tree.problem)
+        open_nodes = [] if silence is not None else [ROOT]
+        for _ in range(self.depth):
+            prefixes = [_prefix(tree, node) for node in open_nodes]
+            first = []
+            for prefix in prefixes:
+                first.append(given[prefix.key])
+                given[prefix.key] += self.branch
+            sampled = yield Write(prefixes, self.branch, first=first)
+            going_on = []
+            for node, row in zip(open_nodes, sampled, strict=True):
+                found.add(row)
+                going_on += _add_children(tree, node, row)
+                silence = None if tree.nodes else _silence(row)
+            open_nodes = going_on
+        return silence
+
 
 def _prefix(tree: Tree, node: int) -> Trajectory:
-    return top_of(tree) if node < 0 else tree.trajectory(node)
+    return top_of(tree) if node == ROOT else tree.trajectory(node)
 
 
 def _silence(completions: Sequence[Completion]) -> str:
@@ -94,29 +109,6 @@ def _silence(completions: Sequence[Completion]) -> str:
     if any(completion.finish != "error" for completion in completions):
         return "no next step was written"
     return f"all {len(completions)} next steps failed: {completions[-1].error}"
-
-
-def _next_steps(
-    policy: Policy, prefixes: Sequence[Trajectory], branch: int, params: SamplingParams
-) -> list[list[Completion]]:
-    """`branch` steps after each prefix. Siblings with one text are different nodes: each has samples of its own.
-
-    One call for all prefixes that occur once, one for those that occur twice, and so on.
-    """
-    different = {prefix.key: prefix for prefix in prefixes}
-    copies = Counter(prefix.key for prefix in prefixes)
-    drawn: dict[str, list[Completion]] = {}
-    for times in sorted(set(copies.values())):
-        keys = [key for key in different if copies[key] == times]
-        rows = policy.sample([different[key] for key in keys], branch * times, params)
-        drawn.update(zip(keys, rows, strict=True))
-    given: Counter[str] = Counter()
-    result = []
-    for prefix in prefixes:
-        first = given[prefix.key]
-        given[prefix.key] += branch
-        result.append(drawn[prefix.key][first : first + branch])
-    return result
 
 
 def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> list[int]:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from footfall.drive.courses import Done
 from footfall.drive.rollouts import (
-    Done,
     Estimate,
     Plan,
     Probe,

@@ -20,6 +20,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from footfall.drive.courses import Course, run_courses
+from footfall.drive.requests import Write
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register
@@ -77,27 +79,25 @@ def explore(
 
     Of `width` next steps that π samples one is drawn with weight exp(reward), until all traces end or none can go on.
     """
-    traces, going_on, cost = list(starts), list(range(len(starts))), Cost()
+    # One stream for all: traces go in step, and draw from it in their order.
     generator = np.random.default_rng(params.seed)
-    params = replace(params, until="step")
-    while going_on:
-        rows = policy.sample([traces[i] for i in going_on], width, params)
-        cost += Cost.total(completion.cost for row in rows for completion in row)
-        ended: set[int] = set()
-        for i, row in zip(going_on, rows, strict=True):
+
+    def course(trace: Trajectory) -> Course[Trajectory]:
+        while True:
+            (row,) = yield Write([trace], width)
             written = [completion for completion in row if completion.finish in ("step", "end") and completion.steps]
             if not written:
-                ended.add(i)
-                continue
-            after = [replace(c.after(traces[i], policy.name), id=traces[i].id) for c in written]
-            rewards = np.array([reward(traces[i], each) for each in after])
+                return trace
+            after = [replace(c.after(trace, policy.name), id=trace.id) for c in written]
+            rewards = np.array([reward(trace, each) for each in after])
             weights = np.exp(rewards - rewards.max())
             chosen = int(generator.choice(len(written), p=weights / weights.sum()))
-            traces[i] = after[chosen]
+            trace = after[chosen]
             if written[chosen].finish == "end":
-                ended.add(i)
-        going_on = [i for i in going_on if i not in ended]
-    return traces, cost
+                return trace
+
+    done = run_courses([course(start) for start in starts], policy, params)
+    return [each.result for each in done], Cost.total(each.cost for each in done)
 
 
 class _Values(NamedTuple):

@@ -21,7 +21,7 @@ from footfall.hashing import vocabulary_fingerprint
 from footfall.policy.http import HttpPolicy, Job
 from footfall.policy.http_client import AttemptError, Outcome, ServerRefusedError
 from footfall.policy.http_wire import IDS_IN_WORDS, Usage, candidate, likeliest_tokens, read_reply
-from footfall.policy.protocol import Completion, SamplingParams
+from footfall.policy.protocol import Completion, SamplingParams, only_greedy
 from footfall.policy.splitting import in_lines
 from footfall.render import Tokenizer
 from footfall.segment.tokens import entropy_of
@@ -123,13 +123,15 @@ class HttpTokens:
         """Why a text of this problem could not be written; nothing more is asked for it then."""
         return self._failures.get(_key(problem))
 
-    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
         """The greedy rest of each text, as one step; what failed says so, and so do all later ones of that problem."""
+        only_greedy(self.name, n, params)
         due = [i for i, prefix in enumerate(prefixes) if self.failure(prefix.problem) is None]
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
         asked = self._ask([replace(prefixes[i], separator="") for i in due], params)
         outcomes = dict(zip(due, asked, strict=True))
-        return [self._kept(prefix, outcomes.get(i)) for i, prefix in enumerate(prefixes)]
+        return [[self._kept(prefix, outcomes.get(i))] for i, prefix in enumerate(prefixes)]
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> list[TopTokens]:
         """What the model thought while it finished these very texts; once for each."""

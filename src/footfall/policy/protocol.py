@@ -82,6 +82,12 @@ class Policy(Protocol):
         ...
 
 
+def only_greedy(writer: str, n: int, params: SamplingParams) -> None:
+    """Refuse what a writer cannot do that knows but one text after each prefix, the likeliest."""
+    if n != 1 or params.temperature != 0:
+        raise ValueError(f"{writer} writes greedily: one sample at temperature 0, not {n} at {params.temperature:g}")
+
+
 class Chooser(Protocol):
     """A policy that can also say how likely given texts are to come next."""
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
+from footfall.drive.courses import write
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.known import WORLDS, Known, error_auc
@@ -62,7 +63,7 @@ def measure(trial: Trial) -> Outcome:
         n = min(trial.size(5, 2), len(samples))
         process += [samples[i * len(samples) // n].row for i in range(n)]
     tests = [world.prefix(_short(p)) for p in world.problems(trial.size(30, 1), trial.seed, split="test")]
-    drawn = policy.sample(tests, 8, SamplingParams(seed=trial.seed))
+    drawn = write(policy, tests, 8, SamplingParams(seed=trial.seed))
     rows = [[_program(world.graded(c.after(t, policy.name))) for c in row] for t, row in zip(tests, drawn, strict=True)]
     different = [list({t.key: t for t in row}.values()) for row in rows]
     programs = [t for row in different for t in row]

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from footfall.drive.courses import write
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
@@ -134,7 +135,7 @@ class SelfCheck:
         params = replace(self.params, until="step")
         prefixes = [t.prefix(k) for t in trajectories for k in range(len(t.steps))]
         # The first samples of a prefix are those that traces are made of: a check must not read them back.
-        redone = iter(self.policy.sample(prefixes, self.votes, params, first=_FRESH) if prefixes else [])
+        redone = iter(write(self.policy, prefixes, self.votes, params, first=_FRESH))
         return [self._judgement(t, [next(redone) for _ in t.steps]) for t in trajectories]
 
     def _judgement(self, trace: Trajectory, redone: Sequence[Sequence[Completion]]) -> Judgement:

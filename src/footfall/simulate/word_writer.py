@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from footfall.policy.protocol import Completion
+from footfall.policy.protocol import Completion, SamplingParams, only_greedy
 from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory
 from footfall.worlds.scripted import next_steps
@@ -48,9 +48,12 @@ class WordWriter:
     def vocabulary(self) -> str:
         return f"words of {self.name}"
 
-    def finish(self, prefixes: Sequence[Trajectory], max_tokens: int) -> list[Completion]:
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
         """The likeliest word after each word, to the end of the answer's line."""
-        return [self._finish(prefix.problem, _ids_of(prefix), max_tokens) for prefix in prefixes]
+        only_greedy(self.name, n, params)
+        return [[self._finish(prefix.problem, _ids_of(prefix), params.max_tokens)] for prefix in prefixes]
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> list[WordThoughts]:
         return [self._thoughts(trace.problem, _ids_of(trace)) for trace in trajectories]

@@ -15,10 +15,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from footfall.drive.courses import write
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import auc
 from footfall.policy.protocol import Policy, SamplingParams, draw_traces
-from footfall.policy.resuming import InWords, unfinished
+from footfall.policy.resuming import InWords, Resuming, unfinished
 from footfall.simulate.noisy import Noisy
 from footfall.simulate.priced import Reader
 from footfall.studies.frontier import DIGITS
@@ -166,7 +167,7 @@ class Finished:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         # Other random numbers than the search's, or the judge would see how this very step goes on.
         params = SamplingParams(seed=self.seed + 1_000_003, max_tokens=1 << 20, until="step")
-        rows = InWords(self.policy).resume([unfinished(t) for t in trajectories], WAYS, params)
+        rows = write(Resuming(InWords(self.policy)), [unfinished(t) for t in trajectories], WAYS, params)
         return [self._judgement(t, [c.steps[0] for c in row]) for t, row in zip(trajectories, rows, strict=True)]
 
     def _judgement(self, trajectory: Trajectory, ends: Sequence[Step]) -> Judgement:

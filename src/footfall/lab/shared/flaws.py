@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, NamedTuple
 
+from footfall.drive.courses import write
 from footfall.lab.recipe import Trial
 from footfall.lab.shared.prms import params, pool
 from footfall.metrics.cases import Case
@@ -192,7 +193,7 @@ def _case(trace: Trajectory, split: str, flaw: Flaw, k: int, written: Sequence[s
     rest = [step.text for step in trace.steps[k + flaw.drops :]] if flaw.then == "own" else []
     made = Trajectory(name, trace.problem, tuple(map(Step, (*head, *rest))), separator=trace.separator)
     if flaw.then == "careful":
-        ((completion,),) = CAREFUL.sample([made], 1, SamplingParams(seed=seed))
+        ((completion,),) = write(CAREFUL, [made], 1, SamplingParams(seed=seed))
         made = made.extend(completion.steps)
     (truth,) = TruthJudge().judge([made])
     values = truth.values[: len(head)] + (None,) * (len(made.steps) - len(head))
@@ -207,7 +208,7 @@ def offline_pairs(trial: Trial) -> list[Case]:
 
     places = [(golden, k) for golden in right_traces(pool(trial))[::2] for k in range(len(golden.steps))]
     histories = [golden.prefix(k) for golden, k in places]
-    drawn = embedded().sample(histories, 2, replace(params(trial), until="step"))
+    drawn = write(embedded(), histories, 2, replace(params(trial), until="step"))
     pairs: list[Case] = []
     for (golden, k), history, completions in zip(places, histories, drawn, strict=True):
         wrong = next((c.steps for c in completions if _is_wrong(history, c.steps)), None)
@@ -223,7 +224,7 @@ def online_pairs(trial: Trial) -> list[Case]:
         k = world.first_error(trace)
         if k >= 0:
             history = trace.prefix(k)
-            ((completion,),) = CAREFUL.sample([history], 1, replace(params(trial), until="step"))
+            ((completion,),) = write(CAREFUL, [history], 1, replace(params(trial), until="step"))
             pairs += _pair("online", f"{trace.id}@{k}", history, completion.steps[0], trace.steps[k])
     return pairs
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from footfall.drive.courses import write
 from footfall.judging import Bound, Traits
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams, can_choose
@@ -90,7 +91,7 @@ class Asker:
         stopping = self._tokenizer is not None and any(request.stops for request in requests)
         params = replace(params, until="step" if stopping else "end")
         fitting = [prefix for prefix, reason in zip(prefixes, too_long, strict=True) if reason is None]
-        written = iter(self._policy.sample(fitting, n, params) if fitting else ())
+        written = iter(write(self._policy, fitting, n, params))
         return [
             [Reply("", failure=reason) for _ in range(n)] if reason is not None
             else [self._reply(request, prefix, completion) for completion in next(written)]
