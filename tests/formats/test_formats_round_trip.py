@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from footfall import formats
 from footfall.formats.records import Fields
 from footfall.formats.step_labels import first_error_labels
+from footfall.registry import parts
 from footfall.types import (
     Cost,
     Json,
@@ -170,6 +171,21 @@ def test_parquet_keeps_every_kind_of_noun(tmp_path: Path, kind_rows: tuple[str, 
     formats.write_parquet(path, rows, kind)
     assert formats.parquet_kind(path) == kind
     assert formats.read_parquet(path, kind) == rows
+
+
+IN_LINES = sorted(parts("format").keys() - {"problems"})
+SEPARATORS = {"math-shepherd": "\n"}
+
+
+@pytest.mark.parametrize("format", IN_LINES)
+def test_every_line_format_has_a_place_for_the_problems_images(tmp_path: Path, format: str) -> None:
+    prompt, images = "What is in it?", ("one.png", "https://example.org/two.png")
+    problem = Problem(formats.problem_id(prompt, images), prompt, images=images)
+    trace = Trajectory(f"{problem.id}#0", problem, (Step("a"), Step("b")), separator=SEPARATORS.get(format, "\n\n"))
+    judgement = None if format == "openai-chat" else Judgement(trace.id, (1.0, 0.0), format)
+    (row,) = there_and_back([Judged(trace, judgement)], format, tmp_path)
+    assert row.trajectory.problem.images == images and row.trajectory.problem.id == problem.id
+    assert "images" not in {**row.trajectory.meta, **row.trajectory.problem.meta}
 
 
 @quick

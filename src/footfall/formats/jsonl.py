@@ -113,16 +113,14 @@ def _read_short(fields: Fields) -> Judged:
     steps, separator = _short_steps(fields, solved)
     labels, valued = _labels(fields, len(steps))
     answers = answers_of(fields, gold_answer)
-    used = {asked, solved, "images", *valued, *answers.fields, *OPTIONAL}
+    used = {asked, solved, *valued, *answers.fields, *OPTIONAL}
     _refuse_list_of_verdicts(fields)
     if "is_correct" in fields:
         fields = fields.holding({**fields.rest(("is_correct",)), "correct": fields.data["is_correct"]})
     if labels is None:
         _refuse_unread_labels(fields, used, len(steps))
     texts = [step.text for step in steps]
-    row = read_row(
-        fields, "jsonl", prompt, texts, labels, known=used, separator=separator, answers=answers, images=fields.images()
-    )
+    row = read_row(fields, "jsonl", prompt, texts, labels, known=used, separator=separator, answers=answers)
     return _with_steps(row, steps, "id" in fields)
 
 

@@ -19,7 +19,7 @@ from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory, Tree
 
 _JOINT = "\n\n"
-_KNOWN = ("question", "final_answer", "reasoning_steps", "problem_id")
+_KNOWN = ("question", "final_answer", "reasoning_steps", "problem_id", "images")
 
 
 @register("format", "math-aps")
@@ -36,8 +36,9 @@ def read_tree(fields: Fields) -> Tree:
     """The tree of one record, nested or flat."""
     question = fields.text("question")
     # A file joined from several runs has one `question_id` for different questions, so it stays metadata.
-    name = fields.identifier("problem_id") or problem_id(question)
-    problem = Problem(name, question, answer_text(fields, "final_answer"), meta=fields.rest(_KNOWN))
+    images = fields.images()
+    name = fields.identifier("problem_id") or problem_id(question, images)
+    problem = Problem(name, question, answer_text(fields, "final_answer"), images=images, meta=fields.rest(_KNOWN))
     tree = Tree(problem, separator=_JOINT)
     _refuse_texts(fields)
     if isinstance(fields.get("reasoning_steps", "a tree or a list of prefixes"), list):
@@ -128,7 +129,9 @@ def tree_record(tree: Tree) -> dict[str, Json]:
     problem = tree.problem
     top: dict[str, Json] = {"text": problem.text, "mc_value": tree.value, "children": tops}
     record: dict[str, Json] = {"question": problem.text, "final_answer": problem.answer, "reasoning_steps": top}
-    named: dict[str, Json] = {} if problem.id == problem_id(problem.prompt) else {"problem_id": problem.id}
+    named: dict[str, Json] = {"images": list(problem.images)} if problem.images else {}
+    if problem.id != problem_id(problem.prompt, problem.images):
+        named["problem_id"] = problem.id
     return {**record, **named, **problem.meta}
 
 

@@ -106,9 +106,9 @@ def _sniff(fields: Fields) -> bool:
 def _read(fields: Fields) -> list[Judged]:
     question, label = fields.record("question"), fields.record("label")
     prompt = question.text("problem")
-    meta = question.rest(("problem", "ground_truth_answer", "id"))
-    name = question.identifier("id") or problem_id(prompt)
-    problem = Problem(name, prompt, answer_text(question, "ground_truth_answer"), meta=meta)
+    meta, images = question.rest(("problem", "ground_truth_answer", "id", "images")), question.images()
+    name = question.identifier("id") or problem_id(prompt, images)
+    problem = Problem(name, prompt, answer_text(question, "ground_truth_answer"), images=images, meta=meta)
     choices = _choices(label)
     base = Trajectory(
         id=fields.identifier("id") or _record_id(fields, prompt, choices),
@@ -186,7 +186,9 @@ def _record(group: Sequence[Judged]) -> dict[str, Json]:
     question: dict[str, Json] = {"problem": plain_prompt("prm800k", row)}
     if problem.answer is not None:
         question["ground_truth_answer"] = problem.answer
-    if problem.id != problem_id(problem.prompt):
+    if problem.images:
+        question["images"] = list(problem.images)
+    if problem.id != problem_id(problem.prompt, problem.images):
         question["id"] = problem.id
     chosen = _chosen(row, meta.pop("chosen", None))
     label: dict[str, Json] = {"steps": _steps(group, chosen)}

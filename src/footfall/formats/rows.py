@@ -71,8 +71,8 @@ def judged_values(format: str, row: Judged) -> tuple[float | None, ...]:
     return row.judgement.values
 
 
-OPTIONAL = ("id", "problem_id", "answer", "prediction", "correct", "author", "domain", "separator", "judge")
-"""Trajectory id, problem id, reference answer, the trajectory's own answer, and so on."""
+OPTIONAL = ("id", "problem_id", "answer", "prediction", "correct", "author", "domain", "separator", "judge", "images")
+"""Trajectory id, problem id, reference answer, the trajectory's own answer, the problem's images, and so on."""
 
 REFERENCES = (
     "target", "expected_answer", "final_answer", "gold", "gold_answer", "ground_truth", "ground_truth_answer",
@@ -205,8 +205,12 @@ def read_row(
     correct: bool | None = None,
     author: str | None = None,
 ) -> Judged:
-    """The row of a record whose format-specific parts are given and whose optional keys are read here."""
+    """The row of a record whose format-specific parts are given and whose optional keys are read here.
+
+    `images` are those that stand elsewhere than in the key of that name.
+    """
     given = answers or _optional_answers(fields)
+    images += fields.images()
     problem = Problem(
         id=fields.identifier("problem_id") or problem_id(prompt, images),
         prompt=prompt,
@@ -250,6 +254,8 @@ def optional_keys(row: Judged, format: str, separator: str = BLANK_LINE) -> dict
         found["id"] = trajectory.id
     if problem.id != problem_id(problem.prompt, problem.images):
         found["problem_id"] = problem.id
+    if problem.images:
+        found["images"] = list(problem.images)
     if problem.domain != "math":
         found["domain"] = problem.domain
     if trajectory.separator != separator:
