@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from footfall.cli import main
 from footfall.lab import check as checking
-from footfall.lab.check import check, record_run, update
+from footfall.lab import ledger as the_ledger
+from footfall.lab.check import check, merge, record_run, update
 from footfall.lab.fingerprint import fingerprint
 from footfall.lab.ledger import Row, lines, read_ledger, record
-from footfall.lab.outcomes import Record, environment, outcome_hash, outcomes_file, read_outcomes, record_outcomes
+from footfall.lab.outcomes import (
+    Kept,
+    Record,
+    Records,
+    environment,
+    outcome_hash,
+    outcomes_file,
+    read_kept,
+    read_outcomes,
+    record_outcomes,
+)  # fmt: skip
 from footfall.lab.recipe import Entry, Outcome, find
 from footfall.lab.runner import run_recipe
+from footfall.lab.statistics import effect
 from footfall.types import Cost
 
 RECIPE = '''"""A paper. What differs: nothing."""
@@ -56,9 +71,16 @@ class Lab:
     def measured(self, name: str = "toy") -> Entry:
         """The recipe with a row of three seeds and the hashes of its outcomes; calls are counted from here."""
         entry = self.recipe(name=name)
-        record_run(self.ledger, entry, run_recipe(entry, range(3), self.runs / name), self.runs)
+        self.record(entry, 3)
         (self.runs / "calls").unlink(missing_ok=True)
         return entry
+
+    def entry(self, name: str) -> Entry:
+        return find(name, self.folder)
+
+    def record(self, entry: Entry, seeds: int) -> str:
+        outcomes = run_recipe(entry, range(seeds), self.runs / entry.recipe.name).outcomes
+        return record_run(self.ledger, entry, outcomes, self.runs)
 
     @property
     def calls(self) -> list[str]:
@@ -70,13 +92,18 @@ class Lab:
         return read_ledger(self.ledger)[0]
 
     def outcome(self, name: str = "toy") -> Record:
-        return read_outcomes(self.ledger)[name][environment()]
+        return read_outcomes(self.ledger)[name]["environments"][environment()]
 
-    def elsewhere(self, code: str | None = None, quick: str | None = None) -> None:
+    def remember(self, records: Records, name: str = "toy") -> None:
+        """These records in place of the ones at hand."""
+        kept = read_outcomes(self.ledger)[name]
+        record_outcomes(self.ledger, name, Kept(statistics=kept["statistics"], rows=kept["rows"], environments=records))
+
+    def elsewhere(self, name: str = "toy", code: str | None = None, quick: str | None = None) -> None:
         """As if what is recorded came from another machine."""
-        here = self.outcome()
+        here = self.outcome(name)
         there = Record(code=code or here["code"], quick=quick or here["quick"], seeds=here["seeds"])
-        record_outcomes(self.ledger, "toy", {"vax, torch 0.1": there})
+        self.remember({"vax, torch 0.1": there}, name)
 
 
 @pytest.fixture
@@ -140,7 +167,7 @@ def test_a_full_seed_with_the_recorded_figures_keeps_the_row_and_records_the_new
 def test_without_hashes_of_full_seeds_a_quick_outcome_that_differs_costs_all_of_them(lab: Lab) -> None:
     lab.measured()
     here = lab.outcome()
-    record_outcomes(lab.ledger, "toy", {environment(): Record(code=here["code"], quick=here["quick"], seeds={})})
+    lab.remember({environment(): Record(code=here["code"], quick=here["quick"], seeds={})})
     assert update(lab.ledger, lab.recipe(REFACTORED), lab.runs).status == "current"
     assert lab.calls == ["toy quick"]
     assert update(lab.ledger, lab.recipe(QUICK_CHANGED), lab.runs).why == "measured anew on 3 seeds"
@@ -155,7 +182,7 @@ def test_another_environment_cannot_tell_unless_the_hash_is_the_same(lab: Lab) -
         found = look(lab.ledger, entry, lab.runs)
         assert (found.status, found.why) == ("cannot tell", "cannot tell here: recorded on vax, torch 0.1")
     assert lab.row == row
-    assert list(read_outcomes(lab.ledger)["toy"]) == ["vax, torch 0.1"]
+    assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == ["vax, torch 0.1"]
     assert check(lab.ledger, lab.recipe(REFACTORED), lab.runs).status == "current", "equal hashes are equal anywhere"
 
 
@@ -165,23 +192,144 @@ def test_an_update_with_unchanged_code_records_this_environment_beside_the_other
     entry = lab.recipe()
     assert check(lab.ledger, entry, lab.runs).status == "current"
     assert update(lab.ledger, entry, lab.runs).status == "current"
-    assert list(read_outcomes(lab.ledger)["toy"]) == ["vax, torch 0.1", environment()]
+    assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == ["vax, torch 0.1", environment()]
     assert lab.outcome()["seeds"] == {}
     assert check(lab.ledger, lab.recipe(FIGURES_CHANGED), lab.runs).status == "stale", "now it can tell"
 
 
-def test_a_run_forgets_what_other_code_gave_elsewhere(lab: Lab) -> None:
+def test_new_rows_forget_what_other_code_gave_elsewhere(lab: Lab) -> None:
     lab.measured()
     lab.elsewhere(code="other")
+    assert lab.record(lab.recipe(FIGURES_CHANGED), 3) == "rows of 3 seeds recorded"
+    assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == [environment()]
+
+
+def test_recording_current_rows_adds_hashes_of_this_environment_and_keeps_the_rows(lab: Lab) -> None:
+    entry = lab.measured()
+    seeds, row = lab.outcome()["seeds"], lab.row
+    lab.elsewhere()
+    assert lab.record(entry, 1).startswith("hashes of 1 seeds recorded")
+    assert lab.record(entry, 2).startswith("hashes of 2 seeds recorded")
+    assert lab.outcome()["seeds"] == {seed: seeds[seed] for seed in ("0", "1")}
+    assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == ["vax, torch 0.1", environment()]
+    assert lab.row == row
+    assert check(lab.ledger, entry, lab.runs).status == "current"
+
+
+def test_a_stale_row_is_not_replaced_by_one_of_fewer_seeds(lab: Lab) -> None:
     lab.measured()
-    assert list(read_outcomes(lab.ledger)["toy"]) == [environment()]
+    row, kept, changed = lab.row, read_outcomes(lab.ledger), lab.recipe(FIGURES_CHANGED)
+    assert lab.record(changed, 2) == "not recorded: new rows need 3 seeds, 2 are measured"
+    assert (lab.row, read_outcomes(lab.ledger)) == (row, kept)
+    assert lab.record(changed, 4) == "rows of 4 seeds recorded"
+    assert lab.row["seeds"] == 4
+
+
+def test_a_row_that_was_edited_or_removed_by_hand_is_named_with_the_fix(lab: Lab) -> None:
+    entry = lab.measured()
+    rows = json.loads(lab.ledger.read_text())
+    lab.ledger.write_text(json.dumps([{**rows[0], "effect": 1.25}]))
+    found = check(lab.ledger, entry, lab.runs)
+    assert found.status == "stale"
+    assert found.why == (
+        'row "More is more.": edited by hand; take the edit back, or make it anew: footfall lab run toy --record'
+    )
+    (line,) = lines([entry], read_ledger(lab.ledger), read_outcomes(lab.ledger))
+    assert line.stale, "seen without a check too"
+    lab.ledger.write_text("[]")
+    assert "its row was removed" in check(lab.ledger, entry, lab.runs).why
+    assert lab.record(entry, 3) == "rows of 3 seeds recorded"
+    assert check(lab.ledger, entry, lab.runs).status == "current"
+    lab.ledger.write_text(json.dumps([{**rows[0], "claim": "More is less."}]))
+    assert 'row "More is less.": no claim of the recipe has these words' in check(lab.ledger, entry, lab.runs).why
+
+
+def test_a_change_in_how_rows_are_computed_makes_them_stale_and_an_update_makes_them_anew(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = lab.measured()
+    before = lab.row
+    monkeypatch.setattr(the_ledger, "effect", lambda *given: (found := effect(*given))._replace(low=found.low + 0.01))
+    the_ledger.statistics_hash.cache_clear()
+    try:
+        found = check(lab.ledger, entry, lab.runs)
+        assert found.status == "stale"
+        assert found.why == (
+            'row "More is more.": rows are computed from outcomes otherwise now: footfall lab ledger --update'
+        )
+        assert update(lab.ledger, entry, lab.runs).status == "current"
+        assert lab.calls == [], "the seeds are stored"
+        assert lab.row["ci95"][0] == pytest.approx(before["ci95"][0] + 0.01)
+        assert check(lab.ledger, entry, lab.runs).status == "current"
+    finally:
+        the_ledger.statistics_hash.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("effect", lambda real: lambda d, p=None: real(d)),
+        ("decide", lambda real: lambda found, direction, margin=0.0: real(found, direction)),
+        ("decide", lambda real: lambda found, direction, margin=0.0: real(found, "higher", margin)),
+        ("metric_of", lambda real: lambda claim: claim.metric),
+    ],
+    ids=["problems in common", "margin", "direction", "words"],
+)
+def test_the_hash_of_the_statistics_sees_each_part_of_a_row(
+    part: str, other: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = the_ledger.statistics_hash.__wrapped__()
+    assert before == the_ledger.statistics_hash.__wrapped__()
+    monkeypatch.setattr(the_ledger, part, other(getattr(the_ledger, part)))
+    assert the_ledger.statistics_hash.__wrapped__() != before
+
+
+def test_hashes_of_another_machine_are_merged_and_the_rows_stay(lab: Lab) -> None:
+    entry = lab.measured()
+    row, here = lab.row, lab.outcome()
+    there = Record(code=here["code"], quick="f" * 16, seeds={"0": "0" * 16})
+    more = Record(code=here["code"], quick="f" * 16, seeds={"0": "0" * 16, "10": "a" * 16, "2": "2" * 16})
+    for given in (there, more):
+        told = merge(lab.ledger, entry, _given({"vax": given}), lab.runs)
+        assert told == [f"toy: {len(given['seeds'])} seeds merged, on vax"]
+    merged = read_outcomes(lab.ledger)["toy"]["environments"]
+    assert merged == {environment(): here, "vax": more}
+    assert list(merged["vax"]["seeds"]) == ["0", "2", "10"]
+    assert (lab.row, lab.calls) == (row, [])
+    clash = Record(code=here["code"], quick="f" * 16, seeds={"0": "1" * 16})
+    assert (
+        "its figures differ from the recorded ones, on vax"
+        in merge(lab.ledger, entry, _given({"vax": clash}), lab.runs)[0]
+    )
+    assert merge(lab.ledger, entry, _given({"vax": more}), lab.runs) == [], "nothing new"
+
+
+def test_hashes_are_merged_only_if_their_code_is_known_to_give_the_rows(lab: Lab) -> None:
+    lab.measured()
+    here, entry = lab.outcome(), lab.recipe(REFACTORED)
+    elsewhere = Record(code="0" * 12, quick="f" * 16, seeds={"0": "0" * 16})
+    assert "not merged, it was measured with code that is not known" in merge(
+        lab.ledger, entry, _given({"vax": elsewhere}), lab.runs
+    )[0]  # fmt: skip
+    now = Record(code=fingerprint(entry.path), quick="f" * 16, seeds={"0": "0" * 16})
+    assert "1 seeds merged" in merge(lab.ledger, entry, _given({"vax": now}), lab.runs)[0]
+    assert lab.calls == ["toy quick"], "the present code was checked first"
+    # The other machine's file says that its code gave our quick outcome on a machine like this one.
+    seen = Record(code="0" * 12, quick=here["quick"], seeds={})
+    told = merge(lab.ledger, entry, _given({environment(): seen, "pdp": elsewhere}), lab.runs)
+    assert "toy: 1 seeds merged, on pdp" in told
+
+
+def _given(records: Records) -> Kept:
+    return Kept(statistics="", rows=[], environments=records)
 
 
 def test_a_claim_that_is_stated_otherwise_is_stale_though_no_figure_changed(lab: Lab) -> None:
     lab.measured()
     entry = lab.recipe(('method="more"', 'method="more", margin=2.0'))
     found = check(lab.ledger, entry, lab.runs)
-    assert (found.status, found.why) == ("stale", "a claim is stated otherwise")
+    assert found.status == "stale"
+    assert found.why == 'row "More is more.": the recipe states it otherwise now: footfall lab ledger --update'
     assert update(lab.ledger, entry, lab.runs).why == "measured anew on 3 seeds"
     assert (lab.row["metric"], lab.row["verdict"]) == ("size, margin +2", "does not hold")
 
@@ -236,7 +384,7 @@ def test_an_update_that_is_killed_between_seeds_goes_on_with_the_next(lab: Lab) 
 
 def test_a_kill_between_rows_and_hashes_leaves_no_old_hash(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.measured()
-    finding = run_recipe(lab.recipe(FIGURES_CHANGED), range(3), lab.runs / "toy")
+    outcomes = run_recipe(lab.recipe(FIGURES_CHANGED), range(3), lab.runs / "toy").outcomes
 
     def killed(ledger: Path, rows: list[Row]) -> None:
         record(ledger, rows)
@@ -244,7 +392,7 @@ def test_a_kill_between_rows_and_hashes_leaves_no_old_hash(lab: Lab, monkeypatch
 
     monkeypatch.setattr(checking, "record", killed)
     with pytest.raises(KeyboardInterrupt):
-        record_run(lab.ledger, find("toy", lab.folder), finding, lab.runs)
+        record_run(lab.ledger, find("toy", lab.folder), outcomes, lab.runs)
     assert "toy" not in read_outcomes(lab.ledger)
 
 
@@ -260,12 +408,19 @@ def test_a_hash_sees_figures_problems_and_cost_but_no_seconds_and_no_last_bits()
 
 
 def test_a_broken_file_of_outcomes_is_named(lab: Lab) -> None:
-    outcomes_file(lab.ledger).write_text(json.dumps({"toy": {"here": {"code": "1"}}}))
-    with pytest.raises(
-        ValueError, match=r"ledger_outcomes.json: 'toy' on 'here' must have the fields code, quick, seeds"
+    record: object
+    path = outcomes_file(lab.ledger)
+    for record, complaint in (
+        ({"code": "1"}, "'toy' on 'here' must have the fields code, quick, seeds"),
+        ({"code": "1", "quick": "2", "seeds": ["3"]}, "'toy' on 'here' has no hashes by seed"),
     ):
-        read_outcomes(lab.ledger)
-    outcomes_file(lab.ledger).write_text("{")
+        path.write_text(json.dumps({"toy": {"statistics": "", "rows": [], "environments": {"here": record}}}))
+        with pytest.raises(ValueError, match=f"ledger_outcomes.json: {complaint}"):
+            read_outcomes(lab.ledger)
+    path.write_text(json.dumps({"toy": {"here": {}}}))
+    with pytest.raises(ValueError, match="'toy' must have the fields statistics, rows, environments"):
+        read_kept(path)
+    path.write_text("{")
     with pytest.raises(ValueError, match="not JSON"):
         read_outcomes(lab.ledger)
 
@@ -298,3 +453,98 @@ def test_the_command_checks_and_updates(
     assert main([*command, "--check"]) == 0
     assert "toy: cannot tell here: recorded on vax, torch 0.1" in capsys.readouterr().err
     assert main([*command, "--check", "--update"]) == 2
+
+
+@pytest.fixture
+def command(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """The recipes `first` and `second`, where the command line finds them; nothing is measured yet."""
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setattr("footfall.commands.lab.RUNS", lab.runs)
+    monkeypatch.setattr("footfall.commands.lab.catalogue", lambda: [lab.entry("first"), lab.entry("second")])
+    monkeypatch.setattr("footfall.commands.lab.find", lab.entry)
+    monkeypatch.setattr("footfall.commands.lab.checkout_ledger", lambda: lab.ledger)
+    for name in ("first", "second"):
+        lab.recipe(name=name)
+    return lab
+
+
+def test_a_run_writes_into_its_directory_and_into_the_ledger_only_if_told(
+    command: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "run", "first"]) == 0
+    assert "first: More is more." in capsys.readouterr().out
+    assert json.loads((command.runs / "first" / "result.json").read_text())["rows"][0]["effect"] == pytest.approx(1.0)
+    assert not command.ledger.exists() and not outcomes_file(command.ledger).exists()
+    assert main(["lab", "run", "first", "--record"]) == 0
+    assert "first: rows of 5 seeds recorded" in capsys.readouterr().err
+    assert [row["name"] for row in read_ledger(command.ledger)] == ["first"]
+    assert command.calls == [f"first {seed}" for seed in range(5)] + ["first quick"], "stored seeds are read"
+    for words in (["--record", "--quick"], ["--ledger", "other.json"], ["--workers", "0"]):
+        assert main(["lab", "run", "first", *words]) == 2
+    assert main(["lab", "run"]) == 2
+
+
+@pytest.mark.long
+def test_workers_share_the_seeds_of_all_recipes_and_give_what_one_process_gives(command: Lab, tmp_path: Path) -> None:
+    assert main(["lab", "run", "all", "--seeds", "3", "--out", str(tmp_path / "alone")]) == 0
+    assert main(["lab", "run", "all", "--seeds", "3", "--workers", "2", "--record"]) == 0
+    for name in ("first", "second"):
+        alone, shared = (
+            json.loads((folder / name / "result.json").read_text())["rows"]
+            for folder in (tmp_path / "alone", command.runs)
+        )
+        for rows in (alone, shared):
+            rows[0]["cost"]["seconds"] = 0
+        assert alone == shared
+        assert list(command.outcome(name)["seeds"]) == ["0", "1", "2"]
+    units = [f"{name} {what}" for name in ("first", "second") for what in ("quick", 0, 1, 2)]
+    assert sorted(command.calls) == sorted(units), "each unit once"
+    assert [row["seeds"] for row in read_ledger(command.ledger)] == [3, 3]
+
+
+def test_after_the_minutes_nothing_is_begun_and_what_is_done_is_recorded(
+    command: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "second"):
+        command.record(command.entry(name), 3)
+    command.elsewhere("first")
+    (command.runs / "calls").unlink()
+    rows = read_ledger(command.ledger)
+
+    def full() -> list[str]:
+        return [call for call in command.calls if "quick" not in call]
+
+    monkeypatch.setattr("footfall.lab.runner.time", SimpleNamespace(monotonic=lambda: 60.0 * len(full())))
+    run = ["lab", "run", "all", "--seeds", "3", "--seed", "3", "--record", "--minutes"]
+    assert main([*run, "0"]) == 0
+    assert command.calls == []
+    assert main([*run, "2"]) == 0
+    assert full() == ["first 3", "second 3"], "a minute each; a seed of each recipe comes first"
+    assert "2 of 2 recipes are not done; the same command goes on" in capsys.readouterr().err
+    assert "3" in command.outcome("first")["seeds"]
+    assert read_ledger(command.ledger) == rows
+
+
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.long)])
+def test_one_broken_recipe_costs_only_itself(workers: str, command: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    command.recipe(("    less", "    assert trial.seed != 1\n    less"), "first")
+    assert main(["lab", "run", "all", "--seeds", "2", "--workers", workers]) == 1
+    said = capsys.readouterr()
+    assert "1 recipes failed: first" in said.err
+    assert "second: More is more." in said.out and "first: More is more." not in said.out
+
+
+def test_the_command_merges_what_another_machine_recorded(command: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "run", "all", "--record", "--seeds", "2"]) == 0
+    rows, kept = read_ledger(command.ledger), read_outcomes(command.ledger)
+    for name in ("first", "second"):
+        given = {"vax": Record(code=command.outcome(name)["code"], quick="f", seeds={"0": "a", "1": "b"})}
+        kept[name] = Kept(statistics=kept[name]["statistics"], rows=kept[name]["rows"], environments=given)
+    (command.folder / "theirs.json").write_text(json.dumps({**kept, "gone": kept["first"]}))
+    merged = ["lab", "ledger", "--ledger", str(command.ledger), "--merge", "theirs.json"]
+    assert main(merged) == 0
+    said = capsys.readouterr().err
+    assert "first: 2 seeds merged, on vax" in said and "gone: nothing is merged" in said
+    assert list(read_outcomes(command.ledger)["second"]["environments"]) == [environment(), "vax"]
+    assert read_ledger(command.ledger) == rows
+    assert main([*merged, "--check"]) == 2

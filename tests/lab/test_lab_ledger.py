@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
+from zipfile import ZipFile
 
 import pytest
 
 from footfall.cli import main
 from footfall.lab.fingerprint import fingerprint, version_of
 from footfall.lab.ledger import Row, checkout_ledger, lines, read_ledger, record
+from footfall.lab.outcomes import read_outcomes
 from footfall.lab.pages import brief_cost, out_of_date, write_pages
 from footfall.lab.recipe import catalogue, find
 from footfall.types import Cost
@@ -126,6 +131,45 @@ def test_the_run_command_records_when_told_and_answers_wrong_use_in_one_line(
     assert main(["lab", "run", "no-such-thing"]) == 2
     assert main(["lab", "run", "math-shepherd", "--seeds", "0"]) == 2
     assert capsys.readouterr().err.count("\nfootfall: ") == 1
+
+
+def test_an_installed_package_shows_the_ledger_that_it_came_with_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = tmp_path / "ledger.json"
+    for module in ("footfall.commands.lab", "footfall.lab.ledger"):
+        monkeypatch.setattr(f"{module}.SHIPPED", shipped)
+        monkeypatch.setattr(f"{module}.checkout_ledger", lambda: None)
+    assert main(["lab", "ledger"]) == 2
+    record(shipped, [row()])
+    for words in ([], ["--check"]):
+        assert main(["lab", "ledger", "--json", *words]) == 0
+        assert "holds" in {shown["verdict"] for shown in json.loads(capsys.readouterr().out)}
+    assert main(["lab", "ledger", "--update"]) == 2
+    assert "the ledger of an installed package is for reading" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
+
+
+@pytest.mark.long
+def test_a_wheel_has_the_ledger_of_its_checkout(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    ledger = checkout_ledger()
+    if ledger is None:
+        pytest.skip("no checkout")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ledger.parents[1], check=True, capture_output=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "site")
+    shown = subprocess.run(
+        [sys.executable, "-m", "footfall.cli", "lab", "ledger", "--json"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    claims = [(r["name"], r["claim"], r["effect"], r["status"]) for r in json.loads(shown.stdout)]
+    assert claims == [
+        (line.entry.recipe.name, line.claim.claim, line.row and line.row["effect"], line.status)
+        for line in lines(catalogue(), read_ledger(ledger), read_outcomes(ledger))
+    ]
 
 
 def test_costs_are_told_briefly() -> None:

@@ -48,12 +48,26 @@ def test_a_recipe_runs_quickly_and_measures_both_sides_of_its_claims(
 
 
 def compare_with_the_recorded_outcome(entry: Entry, outcome: Outcome) -> None:
-    standing = compared(entry.recipe.name, outcome_hash(outcome), OUTCOMES.get(entry.recipe.name, {}))
+    kept = OUTCOMES.get(entry.recipe.name)
+    standing = compared(entry.recipe.name, outcome_hash(outcome), kept["environments"] if kept else {})
     if standing.status == "cannot tell":
         pytest.skip(f"it runs, but its figures are not compared; {standing.why}")
     assert standing.status == "current", (
         f"{standing.why}: if that is meant, `footfall lab ledger --update` decides what becomes of the row"
     )
+
+
+def test_on_a_machine_of_another_kind_figures_are_not_compared_and_the_suite_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = Outcome({"an arm": [0.123]})
+    monkeypatch.setattr("footfall.lab.check.environment", lambda: "vax, python 2.7")
+    with pytest.raises(pytest.skip.Exception, match="figures are not compared; cannot tell here: recorded on "):
+        compare_with_the_recorded_outcome(ENTRIES[0], other)
+    recorded = next(iter(OUTCOMES[ENTRIES[0].recipe.name]["environments"]))
+    monkeypatch.setattr("footfall.lab.check.environment", lambda: recorded)
+    with pytest.raises(AssertionError, match="its quick outcome differs from the recorded one: if that is meant"):
+        compare_with_the_recorded_outcome(ENTRIES[0], other)
 
 
 def _lines_of_claims(source: str) -> set[int]:

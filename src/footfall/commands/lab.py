@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,16 +19,16 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from footfall.commands._output import facts, note, spent
-from footfall.lab.check import Standing, check, record_run, update
-from footfall.lab.ledger import Line, Row, Status, checkout_ledger, lines, read_ledger
-from footfall.lab.outcomes import read_outcomes
+from footfall.lab.check import QUICK_SEED, Standing, check, merge, quick_folder, record_run, update
+from footfall.lab.ledger import SHIPPED, Line, Row, Status, checkout_ledger, lines, read_ledger, visible_ledger
+from footfall.lab.outcomes import read_kept, read_outcomes
 from footfall.lab.pages import effect_text, out_of_date, write_pages
-from footfall.lab.recipe import Entry, catalogue, find
-from footfall.lab.runner import Finding, run_recipe
+from footfall.lab.recipe import Entry, Outcome, catalogue, find
+from footfall.lab.runner import Finding, Unit, finish, log_seed, opened, spread, units_of
+from footfall.progress import Progress
+from footfall.store import Run
 
 RUNS = Path("runs") / "lab"
-RECORDED_FROM = 5
-"""Seeds below which a result goes into the ledger only if the user names one."""
 _STYLES = {"holds": "green", "too close": "yellow", "does not hold": "red", "not run": "dim"}
 _WIDE = 110
 """Columns from which claims have one of their own."""
@@ -34,35 +36,43 @@ _WIDE = 110
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Run a recipe: its method and its baseline on the same seeds and problems.
+    """Run recipes: method and baseline on the same seeds and problems.
 
         footfall lab run math-shepherd
         footfall lab run all --quick
+        footfall lab run all --workers 16 --minutes 10 --record
 
-    Prints effect (method − baseline), its 95% interval over seeds and problems, cost and verdict. Every finished seed is
-    kept: the same command goes on where it was stopped, and more seeds only add. In a checkout the result goes into
-    docs/ledger.json and the pages made from it, and hashes of the outcomes into docs/ledger_outcomes.json.
+    Prints effect (method − baseline), its 95% interval over seeds and problems, cost and verdict, and writes them into the
+    run directory. Every finished seed is kept: the same command goes on where it was stopped, and more seeds only add.
     """
 
-    name: Positional[str]
-    """A recipe of `footfall lab ledger`, or all."""
+    names: Positional[tuple[str, ...]]
+    """Recipes of `footfall lab ledger`, or all."""
     seeds: int | None = None
     """How many. None: 5, with --quick 2."""
     seed: int = 0
     """The first one."""
     quick: bool = False
-    """A smoke test in seconds; its figures mean nothing and are not recorded."""
+    """A smoke test in seconds; its figures mean nothing and cannot be recorded."""
+    workers: int = 1
+    """Processes that share the seeds, each on one thread; cheap recipes come first."""
+    minutes: float | None = None
+    """Begin nothing new after so many; what is done is shown and recorded. The first seed of every recipe comes before the
+    others. None: run to the end."""
     out: Path | None = None
-    """Run directory; with all, the folder of one a recipe. None: runs/lab/NAME."""
+    """Run directory; of several recipes, the folder of one each. None: runs/lab/NAME."""
+    record: bool = False
+    """Put hashes of the outcomes into docs/ledger_outcomes.json of the checkout. Rows of docs/ledger.json that are what the
+    code gives stay; those that are not, or are missing, are made anew."""
     ledger: Path | None = None
-    """Ledger to record in. None: docs/ledger.json of the checkout, for 5 seeds or more."""
+    """With --record: another ledger to record in."""
     json: bool = False
     """Print the ledger rows as JSON on standard output and nothing else there."""
 
 
 @dataclass(frozen=True)
 class LedgerConfig:
-    """Show every claim with its verdict, and write ledger.md and papers.md beside the ledger.
+    """Show every claim with its verdict; in a checkout, write ledger.md and papers.md beside the ledger.
 
         footfall lab ledger --check       is every row what the code gives now?
         footfall lab ledger --update      decide it with full seeds where need be, and make stale rows anew
@@ -72,14 +82,16 @@ class LedgerConfig:
     """
 
     ledger: Path | None = None
-    """None: docs/ledger.json of the checkout."""
+    """None: docs/ledger.json of the checkout, or the one that the installed package has."""
     json: bool = False
     """Print rows as JSON on standard output, with `status` and `stale` added, and claims that were not run."""
     check: bool = False
     """Write nothing here; run the quick outcomes of recipes whose code changed, and exit with 1 if one differs from the
-    recorded one or a page is not what the ledger and the recipes give."""
+    recorded one, a row was edited or is computed otherwise now, or a page is not what the ledger and the recipes give."""
     update: bool = False
     """As --check; where a quick outcome differs run a full seed, and where that differs too all seeds, and record."""
+    merge: Path | None = None
+    """Take up what `footfall lab run --record` recorded on another machine: its ledger_outcomes.json. Rows stay as they are."""
 
 
 def main(argv: list[str]) -> int:
@@ -99,59 +111,117 @@ def _run(config: RunConfig) -> int:
     seeds = config.seeds if config.seeds is not None else 2 if config.quick else 5
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one is needed")
-    if config.name == "all":
-        return _run_all(config, seeds)
-    rows = _run_one(config, find(config.name), seeds, config.out).rows
-    if config.json:
-        _print_json(rows)
-    return 0
+    if not config.names:
+        raise ValueError("name a recipe, several, or all; `footfall lab ledger` lists them")
+    ledger = _ledger_to_record_in(config)
+    entries = catalogue() if config.names == ("all",) else [find(name) for name in dict.fromkeys(config.names)]
+    with ExitStack() as held:
+        runs = {
+            entry.recipe.name: held.enter_context(opened(entry, _folder(config, entry, len(entries)), config.quick))
+            for entry in entries
+        }
+        return _measure_all(config, ledger, entries, runs, range(config.seed, config.seed + seeds))
 
 
-def _run_all(config: RunConfig, seeds: int) -> int:
-    rows: list[Row] = []
+def _ledger_to_record_in(config: RunConfig) -> Path | None:
+    if not config.record:
+        if config.ledger is not None:
+            raise ValueError("--ledger is where --record records: give both, or neither")
+        return None
+    if config.quick:
+        raise ValueError("the figures of --quick mean nothing and are not recorded: leave --quick or --record away")
+    ledger = config.ledger or checkout_ledger()
+    if ledger is None:
+        raise ValueError("there is no checkout of footfall to record in: pass --ledger FILE")
+    return ledger
+
+
+def _folder(config: RunConfig, entry: Entry, recipes: int) -> Path:
+    if config.out is not None:
+        return config.out if recipes == 1 else config.out / entry.recipe.name
+    return RUNS / (entry.recipe.name + ("-quick" if config.quick else ""))
+
+
+def _measure_all(
+    config: RunConfig, ledger: Path | None, entries: Sequence[Entry], runs: Mapping[str, Run], seeds: Sequence[int]
+) -> int:
+    """Every seed of every recipe; a recipe is shown and recorded with its last seed, or with what it has at the end."""
+    found: dict[str, dict[int, Outcome]] = {entry.recipe.name: {} for entry in entries}
     failed: list[str] = []
-    for entry in catalogue():
-        folder = None if config.out is None else config.out / entry.recipe.name
-        try:
-            rows += _run_one(config, entry, seeds, folder).rows
-        except Exception:  # noqa: BLE001 - one broken recipe must not cost the rest of a long run; it is shown and counted
-            traceback.print_exc()
-            failed.append(entry.recipe.name)
+    rows: list[Row] = []
+    waiting = _units(config, ledger is not None, entries, runs, seeds)
+    by_name = {entry.recipe.name: entry for entry in entries}
+    stored = {unit.path for unit in waiting if unit.path.exists()}
+    with Progress("seeds", len(waiting)) as progress:
+        for unit, outcome in spread(waiting, config.workers, config.minutes):
+            name = unit.entry.recipe.name
+            try:
+                measured = outcome()
+            except Exception:
+                if len(entries) == 1:
+                    raise
+                # One broken recipe must not cost the rest of a long run.
+                traceback.print_exc()
+                failed.append(name)
+                continue
+            progress.advance(1)
+            if unit.trial.quick != config.quick:
+                continue
+            if unit.path not in stored:
+                log_seed(runs[name], unit.trial.seed, measured)
+            found[name][unit.trial.seed] = measured
+            if len(found[name]) == len(seeds):
+                rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
+    for name, part in found.items():
+        if part and ledger is not None and name not in failed:
+            told = record_run(ledger, by_name[name], part, runs[name].folder.parent, len(seeds))
+            note(f"{name}: {len(part)} of {len(seeds)} seeds; {told}")
+    if ledger is not None:
+        write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
     if config.json:
         _print_json(rows)
     if failed:
-        note(f"{len(failed)} recipes failed: {', '.join(failed)}")
+        note(f"{len(set(failed))} recipes failed: {', '.join(sorted(set(failed)))}")
+    if len(found) > len(set(failed)):
+        note(f"{len(found)} of {len(entries)} recipes are not done; the same command goes on")
     return 1 if failed else 0
 
 
-def _run_one(config: RunConfig, entry: Entry, seeds: int, out: Path | None) -> Finding:
-    folder = out or RUNS / (entry.recipe.name + ("-quick" if config.quick else ""))
-    finding = run_recipe(entry, range(config.seed, config.seed + seeds), folder, config.quick)
+def _units(
+    config: RunConfig, recorded: bool, entries: Sequence[Entry], runs: Mapping[str, Run], seeds: Sequence[int]
+) -> list[Unit]:
+    """In the order they are begun: the quick outcomes that a record needs, then recipe by recipe, the cheapest first."""
+    rows = read_ledger(checkout) if (checkout := visible_ledger()) else []
+    seconds = {row["name"]: row["cost"]["seconds"] / row["seeds"] for row in rows}
+    ordered = sorted(entries, key=lambda entry: seconds.get(entry.recipe.name, math.inf))
+    full = [unit for entry in ordered for unit in units_of(entry, seeds, runs[entry.recipe.name].folder, config.quick)]
+    if config.minutes is not None:
+        full.sort(key=lambda unit: unit.trial.seed != seeds[0])
+    if not recorded:
+        return full
+    folders = [(entry, quick_folder(entry, runs[entry.recipe.name].folder.parent)) for entry in ordered]
+    return [unit for entry, folder in folders for unit in units_of(entry, [QUICK_SEED], folder, quick=True)] + full
+
+
+def _finish(config: RunConfig, ledger: Path | None, entry: Entry, run: Run, outcomes: dict[int, Outcome]) -> Finding:
+    finding = finish(run, entry, {seed: outcomes[seed] for seed in sorted(outcomes)}, config.quick)
     if not config.json:
         _show_finding(finding)
-    _record(config, entry, finding)
+    if ledger is not None:
+        note(f"{entry.recipe.name}: {record_run(ledger, entry, finding.outcomes, run.folder.parent)}")
     return finding
 
 
-def _record(config: RunConfig, entry: Entry, finding: Finding) -> None:
-    """Into the ledger that is named; into the checkout's if the result is worth it."""
-    ledger = config.ledger or checkout_ledger()
-    if config.quick or ledger is None:
-        return
-    if config.ledger is None and len(finding.outcomes) < RECORDED_FROM:
-        note(f"not recorded: fewer than {RECORDED_FROM} seeds; pass --ledger {ledger} to record it all the same")
-        return
-    record_run(ledger, entry, finding, finding.folder.parent)
-    write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
-    note(f"recorded in {ledger}")
-
-
 def _ledger(config: LedgerConfig) -> int:
-    ledger = config.ledger or checkout_ledger()
+    ledger = config.ledger or visible_ledger()
     if ledger is None:
         raise ValueError("there is no ledger here: run in a checkout of footfall, or pass --ledger FILE")
-    if config.check and config.update:
-        raise ValueError("--check writes nothing and --update does; give one of them")
+    if sum((config.check, config.update, config.merge is not None)) > 1:
+        raise ValueError("--check writes nothing, --update and --merge do; give one of them")
+    if ledger == SHIPPED and (config.update or config.merge):
+        raise ValueError("the ledger of an installed package is for reading: record in a checkout of footfall")
+    if config.merge is not None:
+        _merge(ledger, config.merge)
     found = _checked(config, ledger)
     shown = lines(catalogue(), read_ledger(ledger), read_outcomes(ledger), found)
     if config.json:
@@ -162,16 +232,27 @@ def _ledger(config: LedgerConfig) -> int:
     if unchecked:
         names = ", ".join(sorted(unchecked))
         note(f"code changed since the last check of {names}; compare with: footfall lab ledger --check")
+    stale = "stale" in found.values() or any(line.stale for line in shown)
     if not config.check:
-        write_pages(ledger, shown)
+        if ledger != SHIPPED:
+            write_pages(ledger, shown)
         return 0
-    wrong = out_of_date(ledger, shown)
+    wrong = [] if ledger == SHIPPED else out_of_date(ledger, shown)
     for page in wrong:
         note(f"{page} is not what {ledger.name} gives; write it with: footfall lab ledger")
-    stale = any(line.stale for line in shown)
     if stale:
         note("full seeds decide, and make stale rows anew: footfall lab ledger --update")
     return 1 if wrong or stale else 0
+
+
+def _merge(ledger: Path, given: Path) -> None:
+    entries = {entry.recipe.name: entry for entry in catalogue()}
+    for name, kept in read_kept(given).items():
+        if name not in entries:
+            note(f"{name}: nothing is merged, for there is no such recipe")
+            continue
+        for line in merge(ledger, entries[name], kept, RUNS):
+            note(line)
 
 
 def _checked(config: LedgerConfig, ledger: Path) -> dict[str, Status]:

@@ -4,23 +4,32 @@ A row is stale when the figures change, not when a file does. What can be said a
 
     current     the code is the one that gave the row, or one that was seen to give the same figures
     unchecked   it is another, and the quick outcome has yet to be compared (`footfall.lab.check`)
-    stale       the claim is stated otherwise, or the code changed and no outcome was recorded
+    stale       the row has a fault (its claim is stated otherwise, it was edited by hand, rows are computed otherwise
+                now), or the code changed and no outcome was recorded
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from footfall.formats import atomic_write
 from footfall.lab.fingerprint import fingerprint
-from footfall.lab.outcomes import Records, locked
-from footfall.lab.recipe import Claim, Entry
-from footfall.lab.statistics import Verdict
+from footfall.lab.outcomes import Kept, Records, figures_hash, locked
+from footfall.lab.recipe import Claim, Entry, Outcome, Recipe
+from footfall.lab.statistics import Verdict, decide, effect
+from footfall.types import Cost
 
+SHIPPED = Path(__file__).with_name("ledger.json")
+"""Where a wheel has the ledger."""
 Status: TypeAlias = Literal["current", "unchecked", "stale", "cannot tell"]
+
+_DIRECTIONS: tuple[Literal["higher", "lower"], ...] = ("higher", "lower")
 
 
 class Row(TypedDict):
@@ -63,6 +72,68 @@ class Line(NamedTuple):
         return self.status == "stale"
 
 
+def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: str) -> Row:
+    """The ledger's row of one claim."""
+    fixed = all(o.problems for o in outcomes)
+    found = effect([o.differences(claim) for o in outcomes], [o.problems for o in outcomes] if fixed else None)
+    shown = (claim.baseline, claim.method, *claim.beside)
+    means = ", ".join(f"{arm} {fmean(fmean(o.values(arm)) for o in outcomes):.4g}" for arm in shown)
+    return Row(
+        name=recipe.name,
+        claim=claim.claim,
+        world=recipe.world,
+        metric=metric_of(claim),
+        direction=claim.direction,
+        baseline=claim.baseline,
+        method=claim.method,
+        effect=round(found.value, 6),
+        ci95=[round(found.low, 6), round(found.high, 6)],
+        seeds=len(outcomes),
+        cost=Cost.total(o.cost for o in outcomes).to_dict(),
+        verdict=decide(found, claim.direction, claim.margin),
+        scale=f"{recipe.scale} Means: {means}.",
+        version=version,
+    )
+
+
+def row_hash(row: Row) -> str:
+    """What a row is known by: any edit of any field changes it."""
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def statistics_hash() -> str:
+    """A hash of the rows that made-up outcomes give: it changes when rows are computed otherwise, not when code is moved.
+
+    The outcomes have five seeds with problems of their own, of unequal number, five with the same problems, five with a
+    single figure and one seed alone; the claims go both ways, with and without a margin, and end in every verdict.
+    """
+
+    def outcome(seed: int, size: int, same: bool) -> Outcome:
+        base = [(7 * seed + 3 * p * p) % 11 / 10 for p in range(size)]
+        arms = {
+            name: [v + shift + (5 * seed + 2 * p) % 7 / 10 for p, v in enumerate(base)]
+            for name, shift in shifts.items()
+        }
+        cost = Cost(prompt_tokens=seed, generated_tokens=2 * size, flops=1.5 * seed, seconds=0.5, calls=size)
+        return Outcome({"base": base, **arms}, cost, tuple(f"p{k}" for k in range(size)) if same else ())
+
+    shifts = {"much less": -2.0, "like it": -0.3, "more": 0.4}
+    claims = tuple(
+        Claim("c", "m", direction, "base", method, margin=margin, beside=("more",))
+        for direction in _DIRECTIONS for method in shifts for margin in (0.0, -0.5, 0.5)
+    )  # fmt: skip
+    recipe = Recipe("made-up", "p", None, 2000, "s", "w", "Scale.", claims)
+    sizes: list[tuple[list[int], bool]] = [([4, 6, 5, 6, 4], False), ([6] * 5, True), ([1] * 5, False), ([8], False)]
+    trials = [[outcome(seed, size, same) for seed, size in enumerate(given)] for given, same in sizes]
+    return figures_hash([dict(row_of(recipe, claim, seeds, "")) for seeds in trials for claim in claims])
+
+
+def visible_ledger() -> Path | None:
+    """The checkout's ledger, or the one that came with the wheel."""
+    return checkout_ledger() or (SHIPPED if SHIPPED.exists() else None)
+
+
 def checkout_ledger() -> Path | None:
     """`docs/ledger.json` of the checkout that this package is run from; `None` if it is installed elsewhere."""
     root = Path(__file__).resolve().parents[3]
@@ -101,12 +172,12 @@ def record(path: Path, rows: Sequence[Row]) -> None:
 def lines(
     entries: Sequence[Entry],
     rows: Sequence[Row],
-    outcomes: Mapping[str, Records] | None = None,
+    outcomes: Mapping[str, Kept] | None = None,
     found: Mapping[str, Status] | None = None,
 ) -> list[Line]:
     """Every claim of every recipe with its row. A row whose recipe is gone is an error: it must go too.
 
-    `found` is what a check found of recipes, by name; the others are looked at with their recorded `outcomes`.
+    `found` is what a check found of recipes, by name; the others are looked at with what is remembered of their `outcomes`.
     """
     known = {entry.recipe.name for entry in entries}
     orphans = [row["name"] for row in rows if row["name"] not in known]
@@ -115,10 +186,11 @@ def lines(
     shown: list[Line] = []
     for entry in entries:
         name, code = entry.recipe.name, fingerprint(entry.path)
-        records, given = (outcomes or {}).get(name, {}), (found or {}).get(name)
+        kept, given = (outcomes or {}).get(name), (found or {}).get(name)
+        wrong = faults(entry, rows, kept)
         for claim, row in claims_with_rows(entry, rows):
-            status = status_at_sight(claim, row, code, records) if row and not given else given
-            shown.append(Line(entry, claim, row, status or "current"))
+            at_sight: Status = "stale" if claim.claim in wrong else status_of_code(row, code, kept)
+            shown.append(Line(entry, claim, row, given or at_sight))
     return shown
 
 
@@ -128,12 +200,33 @@ def claims_with_rows(entry: Entry, rows: Sequence[Row]) -> list[tuple[Claim, Row
     return [(claim, own.get(claim.claim)) for claim in entry.recipe.claims]
 
 
-def status_at_sight(claim: Claim, row: Row, code: str, records: Records) -> Status:
-    """What can be said of a row without running anything; `code` is the fingerprint of its recipe now."""
-    if is_restated(claim, row):
-        return "stale"
-    known = {row["version"].partition("+")[2], *(record["code"] for record in records.values())}
-    if code in known:
+def faults(entry: Entry, rows: Sequence[Row], kept: Kept | None) -> dict[str, str]:
+    """What is wrong with rows of a recipe whatever its code gives, by claim."""
+    name, own = entry.recipe.name, [row for row in rows if row["name"] == entry.recipe.name]
+    stated = {claim.claim: claim for claim in entry.recipe.claims}
+    found: dict[str, str] = {}
+    for row in own:
+        claim = row["claim"]
+        if claim not in stated:
+            found[claim] = (
+                f"no claim of the recipe has these words; make the rows anew: footfall lab run {name} --record"
+            )
+        elif is_restated(stated[claim], row):
+            found[claim] = "the recipe states it otherwise now: footfall lab ledger --update"
+        elif kept and row_hash(row) not in kept["rows"]:
+            found[claim] = f"edited by hand; take the edit back, or make it anew: footfall lab run {name} --record"
+        elif kept and kept["statistics"] != statistics_hash():
+            found[claim] = "rows are computed from outcomes otherwise now: footfall lab ledger --update"
+    if kept and len(own) < len(kept["rows"]):
+        gone = [claim for claim in stated if claim not in {row["claim"] for row in own}]
+        found |= dict.fromkeys(gone, f"its row was removed; make it anew: footfall lab run {name} --record")
+    return found
+
+
+def status_of_code(row: Row | None, code: str, kept: Kept | None) -> Status:
+    """What the code alone says of a row; `code` is the fingerprint of its recipe now."""
+    records: Records = kept["environments"] if kept else {}
+    if row is None or code in {row["version"].partition("+")[2], *(record["code"] for record in records.values())}:
         return "current"
     return "unchecked" if records else "stale"
 

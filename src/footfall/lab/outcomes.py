@@ -1,10 +1,10 @@
-"""What an outcome is remembered by: a hash of its figures, kept beside the environment that it was measured in.
+"""What the ledger remembers beside its rows: hashes of outcomes, by the environment they were measured in, and of the rows.
 
-    ledger_outcomes.json    recipe -> environment -> {code, quick, seeds: {"0": hash, …}}
+    ledger_outcomes.json    recipe -> {statistics, rows: [hash, …], environments: {name: {code, quick, seeds: {"0": hash, …}}}}
 
-The hash is made from the arms' figures, the problems and the cost but for its seconds. Floats count with 5 significant digits
-and down to the 9th decimal: so the last bits of a matrix product do not matter, and a change that could move a figure of the
-ledger does. Hashes of different environments are not comparable: other kernels round otherwise, and training makes that larger.
+An outcome's hash is made from the arms' figures, the problems and the cost but for its seconds. Floats count with 5 significant
+digits and down to the 9th decimal: so the last bits of a matrix product do not matter, and a change that could move a figure of
+the ledger does. Hashes of different environments cannot be compared: other kernels round otherwise, and training adds to it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,26 @@ Records: TypeAlias = Mapping[str, Record]
 """Those of one recipe, by environment."""
 
 
+class Kept(TypedDict):
+    """What is remembered of one recipe."""
+
+    statistics: str
+    """Hash of how its rows were computed from outcomes (`footfall.lab.ledger.statistics_hash`)."""
+    rows: list[str]
+    """Hashes of its rows as they were recorded."""
+    environments: Records
+
+
 def outcome_hash(outcome: Outcome) -> str:
     """16 hex digits from the figures; the order of the arms does not count."""
     given = outcome.to_dict()
     cost = {name: amount for name, amount in given["cost"].items() if name != "seconds"}
-    text = json.dumps(_rounded({**given, "cost": cost}), sort_keys=True, allow_nan=False)
+    return figures_hash({**given, "cost": cost})
+
+
+def figures_hash(value: Any) -> str:
+    """16 hex digits from JSON whose floats count with `DIGITS` digits."""
+    text = json.dumps(_rounded(value), sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -79,33 +94,44 @@ def outcomes_file(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.stem}_outcomes.json")
 
 
-def read_outcomes(ledger: Path) -> dict[str, Records]:
+def read_outcomes(ledger: Path) -> dict[str, Kept]:
     """What is remembered of each recipe; nothing if there is no file."""
     path = outcomes_file(ledger)
-    if not path.exists():
-        return {}
+    return read_kept(path) if path.exists() else {}
+
+
+def read_kept(path: Path) -> dict[str, Kept]:
+    """A file of that form; what is wrong in it is named."""
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected recipes by name, found {type(found).__name__}")
-    for name, records in found.items():
-        for where, record in records.items():
-            if record.keys() != Record.__annotations__.keys():
-                raise ValueError(
-                    f"{path}: {name!r} on {where!r} must have the fields {', '.join(Record.__annotations__)}"
-                )
+    for name, kept in found.items():
+        _demand_fields(kept, Kept, f"{path}: {name!r}")
+        if not isinstance(kept["environments"], dict):
+            raise ValueError(f"{path}: {name!r} has no environments by name")
+        for where, record in kept["environments"].items():
+            _demand_fields(record, Record, f"{path}: {name!r} on {where!r}")
+            if not isinstance(record["seeds"], dict) or not all(seed.isdigit() for seed in record["seeds"]):
+                raise ValueError(f"{path}: {name!r} on {where!r} has no hashes by seed")
     return found
 
 
-def record_outcomes(ledger: Path, name: str, records: Records) -> None:
-    """Put these in place of what is remembered of the recipe; none: forget it."""
+def _demand_fields(given: Any, kind: type, where: str) -> None:
+    if not isinstance(given, dict) or given.keys() != kind.__annotations__.keys():
+        raise ValueError(f"{where} must have the fields {', '.join(kind.__annotations__)}")
+
+
+def record_outcomes(ledger: Path, name: str, kept: Kept | None) -> None:
+    """Put this in place of what is remembered of the recipe; None: forget it."""
     with locked(ledger.parent):
-        merged = {**read_outcomes(ledger), name: records}
-        kept = {each: merged[each] for each in sorted(merged) if merged[each]}
+        merged = {each: known for each, known in read_outcomes(ledger).items() if each != name}
+        if kept is not None:
+            merged[name] = kept
         with atomic_write(outcomes_file(ledger)) as stream:
-            stream.write((json.dumps(kept, indent=1, allow_nan=False) + "\n").encode())
+            stream.write((json.dumps(dict(sorted(merged.items())), indent=1, allow_nan=False) + "\n").encode())
 
 
 @contextmanager

@@ -1,21 +1,28 @@
-"""Running a recipe: each seed is one unit, stored when it is done, so a killed run goes on where it stopped."""
+"""Running recipes: each seed of one is a unit, stored when it is done, so a killed run goes on where it stopped.
+
+Units need nothing from each other, so they spread over processes (`spread`): each works on one thread.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import multiprocessing
+import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from footfall.lab.fingerprint import version_of
-from footfall.lab.ledger import Row, metric_of
-from footfall.lab.outcomes import environment
-from footfall.lab.recipe import Claim, Entry, Outcome, Recipe, Trial, load_measure
-from footfall.lab.statistics import decide, effect
+from footfall.lab.ledger import Row, row_of
+from footfall.lab.outcomes import environment, locked
+from footfall.lab.recipe import Entry, Outcome, Trial, load_measure
 from footfall.progress import Progress
 from footfall.store import Run, write_json
 from footfall.types import Cost, content_key
@@ -31,92 +38,134 @@ class Finding(NamedTuple):
     outcomes: dict[int, Outcome]
 
 
+class Unit(NamedTuple):
+    """One seed of one recipe; its trial's folder is the run's."""
+
+    entry: Entry
+    trial: Trial
+    version: str
+
+    @property
+    def path(self) -> Path:
+        """The file of its outcome. Other code or another environment is another file."""
+        seed, quick = self.trial.seed, self.trial.quick
+        key = content_key(self.entry.recipe.name, self.version, seed, quick, environment())[:16]
+        return self.trial.folder / "seeds" / f"{seed:04d}-{key}.json"
+
+    def outcome(self) -> Outcome:
+        """What it gives, measured now if it is not stored."""
+        path = self.path
+        if not path.exists():
+            self._measure(path)
+        return Outcome.from_dict(json.loads(path.read_text(encoding="utf-8")))
+
+    def _measure(self, path: Path) -> None:
+        from footfall.loading import single_threaded
+
+        scratch = self.trial.folder / "work" / path.stem
+        for needed in (path.parent, scratch):
+            needed.mkdir(parents=True, exist_ok=True)
+        # A worker outlives a killed parent until its unit is done; whoever comes next waits for it.
+        with locked(scratch):
+            if path.exists():
+                return
+            begun = time.monotonic()
+            # Figures must not depend on how many cores a machine has.
+            with single_threaded():
+                outcome = load_measure(self.entry)(self.trial._replace(folder=scratch))
+            seconds = round(time.monotonic() - begun, 3)
+            outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
+            write_json(path, {"seed": self.trial.seed, "version": self.version, **outcome.to_dict()})
+            shutil.rmtree(scratch)
+
+
+def units_of(
+    entry: Entry, seeds: Sequence[int], folder: Path, quick: bool = False, shared: Path | None = None
+) -> list[Unit]:
+    """One a seed. What recipes have in common is kept in `shared`; None: in the folder "shared" beside the run."""
+    version, shared = version_of(entry.path), folder.parent / "shared" if shared is None else shared
+    return [Unit(entry, Trial(seed, quick, folder, shared), version) for seed in seeds]
+
+
 def run_recipe(
     entry: Entry, seeds: Sequence[int], folder: Path, quick: bool = False, shared: Path | None = None
 ) -> Finding:
-    """Measure on every seed that is not stored yet, then decide each claim.
-
-    What recipes have in common is kept in `shared`; None: in the folder "shared" beside the run.
-    """
-    recipe, version = entry.recipe, version_of(entry.path)
-    with _opened(entry, folder, quick) as run:
-        measured = _outcomes(run, entry, seeds, quick, shared)
-        outcomes = list(measured.values())
-        finding = Finding(
-            rows=[row_of(recipe, claim, outcomes, version) for claim in recipe.claims],
-            means={arm: fmean(fmean(o.values(arm)) for o in outcomes) for arm in outcomes[0].arms},
-            cost=Cost.total(o.cost for o in outcomes),
-            folder=folder,
-            outcomes=measured,
-        )
-        run.finish({"rows": finding.rows, "means": finding.means, "seeds": list(seeds), "quick": quick})
-    return finding
+    """Measure on every seed that is not stored yet, then decide each claim."""
+    with opened(entry, folder, quick) as run:
+        return finish(run, entry, _outcomes(run, entry, units_of(entry, seeds, folder, quick, shared)), quick)
 
 
 def measure_seed(entry: Entry, seed: int, folder: Path, quick: bool = False, shared: Path | None = None) -> Outcome:
     """What one seed gives, measured now if it is not stored."""
-    with _opened(entry, folder, quick) as run:
-        return _outcomes(run, entry, [seed], quick, shared)[seed]
+    with opened(entry, folder, quick) as run:
+        return _outcomes(run, entry, units_of(entry, [seed], folder, quick, shared))[seed]
 
 
-def _opened(entry: Entry, folder: Path, quick: bool) -> Run:
+def opened(entry: Entry, folder: Path, quick: bool) -> Run:
+    """The run directory of a recipe."""
     return Run(folder, "lab run", {"recipe": entry.recipe.name, "quick": quick})
 
 
-def _outcomes(run: Run, entry: Entry, seeds: Sequence[int], quick: bool, shared: Path | None) -> dict[int, Outcome]:
-    shared = run.folder.parent / "shared" if shared is None else shared
+def log_seed(run: Run, seed: int, outcome: Outcome) -> None:
+    """A line of the run's log for a seed that was measured just now."""
+    run.log("stage", stage=f"seed {seed}", seconds=outcome.cost.seconds, cost=outcome.cost.to_dict())
+
+
+def finish(run: Run, entry: Entry, outcomes: Mapping[int, Outcome], quick: bool) -> Finding:
+    """Decide each claim, and write the run's result."""
+    found = list(outcomes.values())
+    finding = Finding(
+        rows=[row_of(entry.recipe, claim, found, version_of(entry.path)) for claim in entry.recipe.claims],
+        means={arm: fmean(fmean(o.values(arm)) for o in found) for arm in found[0].arms},
+        cost=Cost.total(o.cost for o in found),
+        folder=run.folder,
+        outcomes=dict(outcomes),
+    )
+    run.finish({"rows": finding.rows, "means": finding.means, "seeds": list(outcomes), "quick": quick})
+    return finding
+
+
+def spread(
+    units: Sequence[Unit], workers: int = 1, minutes: float | None = None
+) -> Iterator[tuple[Unit, Callable[[], Outcome]]]:
+    """Each unit and what gives its outcome, or raises what went wrong, as they are done by so many processes.
+
+    After `minutes` nothing new is begun. One worker is this process: the unit is done when its outcome is asked for.
+    """
+    if workers < 1:
+        raise ValueError(f"workers={workers}: one at least has to work")
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    waiting = deque(units)
+    if workers == 1:
+        while waiting and time.monotonic() < until:
+            unit = waiting.popleft()
+            yield unit, unit.outcome
+        return
+    # Read by the numerical libraries of the workers when they are loaded: sixteen teams of sixteen threads would wait.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Not forked: a copy of a process that has threads may hang.
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    running: dict[Future[Outcome], Unit] = {}
+    try:
+        while True:
+            while waiting and len(running) < workers and time.monotonic() < until:
+                unit = waiting.popleft()
+                running[executor.submit(unit.outcome)] = unit
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _outcomes(run: Run, entry: Entry, units: Sequence[Unit]) -> dict[int, Outcome]:
     found: dict[int, Outcome] = {}
-    with Progress(entry.recipe.name, len(seeds)) as progress:
-        for seed in seeds:
-            path = _measured(run, entry, Trial(seed, quick, run.folder, shared))
-            found[seed] = Outcome.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    with Progress(entry.recipe.name, len(units)) as progress:
+        for unit in units:
+            seed, stored = unit.trial.seed, unit.path.exists()
+            found[seed] = unit.outcome()
+            if not stored:
+                log_seed(run, seed, found[seed])
             progress.advance(1)
     return found
-
-
-def _measured(run: Run, entry: Entry, trial: Trial) -> Path:
-    """The file of a seed's outcome, made now if it is not there. Other code or another environment is another file."""
-    seed, version = trial.seed, version_of(entry.path)
-    key = content_key(entry.recipe.name, version, seed, trial.quick, environment())[:16]
-    path = run.folder / "seeds" / f"{seed:04d}-{key}.json"
-    if path.exists():
-        return path
-    from footfall.loading import single_threaded
-
-    scratch = run.folder / "work" / path.stem
-    for needed in (path.parent, scratch):
-        needed.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
-    # Figures must not depend on how many cores a machine has.
-    with single_threaded():
-        outcome = load_measure(entry)(trial._replace(folder=scratch))
-    seconds = round(time.monotonic() - begun, 3)
-    outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
-    write_json(path, {"seed": seed, "version": version, **outcome.to_dict()})
-    run.log("stage", stage=f"seed {seed}", seconds=seconds, cost=outcome.cost.to_dict())
-    shutil.rmtree(scratch)
-    return path
-
-
-def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: str) -> Row:
-    """The ledger's row of one claim."""
-    fixed = all(o.problems for o in outcomes)
-    found = effect([o.differences(claim) for o in outcomes], [o.problems for o in outcomes] if fixed else None)
-    shown = (claim.baseline, claim.method, *claim.beside)
-    means = ", ".join(f"{arm} {fmean(fmean(o.values(arm)) for o in outcomes):.4g}" for arm in shown)
-    return Row(
-        name=recipe.name,
-        claim=claim.claim,
-        world=recipe.world,
-        metric=metric_of(claim),
-        direction=claim.direction,
-        baseline=claim.baseline,
-        method=claim.method,
-        effect=round(found.value, 6),
-        ci95=[round(found.low, 6), round(found.high, 6)],
-        seeds=len(outcomes),
-        cost=Cost.total(o.cost for o in outcomes).to_dict(),
-        verdict=decide(found, claim.direction, claim.margin),
-        scale=f"{recipe.scale} Means: {means}.",
-        version=version,
-    )
