@@ -112,6 +112,32 @@ def test_an_own_trace_is_scored_by_the_trained_model(here: Path, capsys: pytest.
     assert "read with '\\n' after each step" in shown.err
 
 
+def test_every_run_has_a_page_that_names_the_judge_as_it_was_typed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "search",
+        "--problems",
+        "world:arithmetic:4",
+        "--policy",
+        "scripted-arithmetic",
+        "--judge",
+        "t",
+        "--n",
+        "2",
+    ]
+    assert cli.main([*words, "--out", "p"]) == 0
+    shown = capsys.readouterr().out
+    assert "page       p/report.html" in shown and "judge      t (step-head@" in shown
+    pages = {run: (here / run / "report.html").read_text("utf-8") for run in ("l", "t", "p")}
+    assert " labels by monte-carlo</h1>" in pages["l"]
+    assert "<h1>A PRM on embedded" in pages["t"] and "Held-out traces, step by step" in pages["t"]
+    assert "<dd>t (step-head@" in pages["p"] and "Chosen solutions, step by step" in pages["p"]
+    rows = read(here / "t" / "held_out.parquet")
+    labels = {row.trajectory.id: row.judgement and row.judgement.values for row in read(here / "l" / "judged.parquet")}
+    assert rows and all(r.judgement and r.judgement.aspects["label"] == labels[r.trajectory.id] for r in rows)
+
+
 @pytest.mark.parametrize("method", ["best-of-n", "weighted-vote"])
 def test_search_with_the_trained_model(method: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["search", "--problems", "world:arithmetic:10", "--policy", "scripted-arithmetic", "--judge", "t"]

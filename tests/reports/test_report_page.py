@@ -16,14 +16,12 @@ from footfall.reports.demo_page import (
     Comparison,
     DemoReport,
     LabelPair,
-    StepView,
-    TraceView,
     report_html,
-    trace_verdict,
     verdict,
     write_report,
 )
 from footfall.reports.pages import CostRow, Section, cost_table, figure, page, table
+from footfall.reports.traces import StepView, TraceView, trace_verdict
 from footfall.types import Cost
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>\"&</style></title>\x00\ud800"

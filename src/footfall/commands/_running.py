@@ -24,6 +24,8 @@ _NOT_SETTINGS = ("out", "fresh", "json", "store", "skip_bad", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit")
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
+REPORT = "report.html"
+"""The page of a run, in its folder."""
 _MARK = ".again"
 _POLICIES = ("policy", "helper", "prover")
 """Options that hold policies in words; what these say of the place does not count either."""

@@ -18,6 +18,9 @@ from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
 from footfall.commands._sources import limited_in_words
 from footfall.formats import atomic_write
+from footfall.reports.pages import Named, write_page
+from footfall.reports.search_page import ACCURACIES
+from footfall.reports.tree_page import tree_page
 from footfall.types import Cost, SearchResult, Trajectory, content_key
 
 if TYPE_CHECKING:
@@ -161,13 +164,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
 def show(console: Console, result: dict[str, Any], cost: str, most: int) -> None:
     """Answers, accuracies, facts, and how to see the search of one problem: a wrong one if there is one."""
     _show_answers(console, result["answers"], most)
-    names = {
-        "single": "one sample",
-        "chosen": f"{result['method']} of {result['n']}" if result["n"] else result["method"],
-        "oracle": "oracle (best possible)",
-        "candidates_mean": "mean of its candidates",
-        "candidates_any": "any of its candidates",
-    }
+    names = {**ACCURACIES, "chosen": f"{result['method']} of {result['n']}" if result["n"] else result["method"]}
     rows = [
         [names[name], f"{a['value']:.1%}", f"[{a['ci95'][0]:.1%}, {a['ci95'][1]:.1%}]"]
         for name, a in result["accuracy"].items()
@@ -181,13 +178,14 @@ def show(console: Console, result: dict[str, Any], cost: str, most: int) -> None
         "failed": _listed(result["failed"], "not counted; the same command line tries again"),
         "lossy": f"{lossy} answered although a call failed" if lossy else "",
         "stopped": ", ".join(f"{n} by the budget of {limit}" for limit, n in result["stopped"].items()),
-        "judge": result["judge"],
+        "judge": result["judge"] and Named(result["judge_given"], result["judge"]),
         **{kind: ", ".join(f"{role}: {name}" for role, name in result.get(kind, {}).items()) for kind in ("helpers", "judges")},
         "aggregate": result["aggregate"],
         "cost": cost,
         "store": found_in_words(result["store"]),
         "answers": result["to"],
         "file": result["file"],
+        "page": result["page"],
     })  # fmt: skip
     of = next((row for row in result["answers"] if row["correct"] is False), result["answers"][0])
     next_command(console, "search", "--out", Path(result["file"]).parent, "--explain", of["id"])
@@ -195,9 +193,6 @@ def show(console: Console, result: dict[str, Any], cost: str, most: int) -> None
 
 def explain(folder: Path, problem: str) -> dict[str, Any]:
     """Write the page of a problem beside the run's results; what it is and where."""
-    from footfall.reports.pages import write_page
-    from footfall.reports.tree_page import tree_page
-
     result = find_result(folder, problem)
     name = re.sub(r"[^\w.-]+", "-", problem)[:60]
     if name != problem:

@@ -30,7 +30,15 @@ from footfall.commands._options import (
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, StandIns, found_in_words, make_part, open_policy, settings
-from footfall.commands._running import begin_edition, edition_of, end_edition, open_run, run_folder
+from footfall.commands._running import (
+    REPORT,
+    begin_edition,
+    edition_of,
+    end_edition,
+    open_run,
+    run_folder,
+    run_settings,
+)
 from footfall.commands._sources import limited_in_words, read_traces
 from footfall.drive.rollouts import ungradable
 from footfall.drive.trees import Harvest, TreeLabeller
@@ -39,6 +47,8 @@ from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import System, declared, parts, systems
+from footfall.reports.label_page import label_page
+from footfall.reports.pages import Named, write_page
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Problem, Trajectory
 
@@ -72,9 +82,9 @@ class LabelConfig:
     The truth itself, where the problems are of the arithmetic world:
         footfall label --data runs/sample-…/trajectories.parquet --method truth-arithmetic
 
-    The run directory holds the rows in judged.parquet; `footfall train` reads it. A step that could not be judged has
-    no label, and the summary says why; if no step has one, or every rollout failed, the exit code is 1. Rollouts are kept in
-    a store, so that no other method or run pays for them again.
+    The run directory holds the rows in judged.parquet, which `footfall train` reads, and a page, report.html. A step
+    that could not be judged has no label, and the summary says why; if no step has one, or every rollout failed, the
+    exit code is 1. Rollouts are kept in a store, so that no other method or run pays for them again.
     """
 
     data: str
@@ -136,12 +146,15 @@ def main(config: LabelConfig) -> int:
         end_edition(run.folder)
         file = run.folder / "judged.parquet"
         write_parquet(file, found.rows, "judged")
-        result = {**_summary(found), **given.limited, "judge": method.name, "file": str(file), "cost": run.cost.to_dict(),
-                  "seconds": run.seconds()}  # fmt: skip
+        result = {**_summary(found), **given.limited, "judge": method.name, "judge_given": config.method,
+                  "file": str(file), "cost": run.cost.to_dict(), "seconds": run.seconds(),
+                  "page": str(run.folder / REPORT)}  # fmt: skip
         result |= _one_sided(found.rows)
         if config.trees is not None:
             result["problems_without_answer"] = _without_answer(trajectories)
             result["problems_without_tree"] = counted((reason, problem) for problem, reason in found.barren)
+        who, settled = Named(config.method, method.name), run_settings(config, _FOR_SHOW)
+        write_page(run.folder / REPORT, label_page(found.rows, result, who, seed=config.run.seed, config=settled))
         run.finish(result)
         shown = {**result, "store": opener.found()}
         run.log("store", found=shown["store"])
@@ -318,7 +331,7 @@ def _of_use(result: dict[str, Any]) -> bool:
 def _show(console: Console, result: dict[str, Any], cost: str) -> None:
     mean = result["mean_label"]
     facts(console, {
-        "judge": result["judge"],
+        "judge": Named(result["judge_given"], result["judge"]),
         "limit": limited_in_words(result, "traces"),
         "labelled": f"{result['labelled']} of {result['steps']} steps in {result['traces']} traces"
         + (f", mean label {mean:.3f}" if mean is not None else ""),
@@ -334,6 +347,7 @@ def _show(console: Console, result: dict[str, Any], cost: str) -> None:
         "cost": cost,
         "store": found_in_words(result["store"]),
         "file": result["file"],
+        "page": result["page"],
     })  # fmt: skip
     if _of_use(result) and "one_sided" not in result:
         next_command(console, "train", "--data", result["file"])

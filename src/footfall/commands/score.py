@@ -17,6 +17,7 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run
 from footfall.commands._sources import limited_in_words, read_traces
+from footfall.reports.pages import Named
 from footfall.search.votes import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
 
@@ -77,6 +78,7 @@ def main(config: ScoreConfig) -> int:
         _write(config.to, judged)
         result = {
             "judge": judge.name,
+            "judge_given": judge_name(config.judge),
             "aggregate": config.aggregate,
             "threshold": config.threshold,
             **rows.limited,
@@ -131,7 +133,7 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], resul
     facts(console, {
         "traces": (limited_in_words(result, "traces") or f"{len(judged)}")
         + (f", the first {config.show} shown" if len(judged) > config.show else ""),
-        "judge": result["judge"],
+        "judge": Named(result["judge_given"], result["judge"]),
         "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
         "file": config.to,
     })  # fmt: skip

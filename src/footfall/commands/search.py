@@ -23,7 +23,15 @@ from footfall.commands._options import (
 )
 from footfall.commands._output import NOTHING, emit, facts, note, spent
 from footfall.commands._parts import Opener, make_part, separator_of, settings
-from footfall.commands._running import begin_edition, edition_of, end_edition, open_run, run_folder
+from footfall.commands._running import (
+    REPORT,
+    begin_edition,
+    edition_of,
+    end_edition,
+    open_run,
+    run_folder,
+    run_settings,
+)
 from footfall.commands._search_report import (
     answers,
     call_failed,
@@ -37,6 +45,8 @@ from footfall.commands._sources import read_source
 from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load
+from footfall.reports.pages import Named, write_page
+from footfall.reports.search_page import search_page
 from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of
 from footfall.search.votes import Aggregation
@@ -71,10 +81,10 @@ class SearchConfig:
     It prints the first answers; --json has all of them, and --to writes them with the solutions they come from:
         footfall search --problems world:arithmetic:100 --method majority --to answers.jsonl
 
-    The run directory holds every candidate with its judgement, the tree and all decisions in results.parquet. Problems
-    that failed are listed; the same command line again tries them again. If all of them failed, the exit code is 1. What
-    servers wrote is kept in the store that `footfall label` has too, so that no other method or run pays for it again; the
-    reported cost and the budget are those of a search that finds nothing there.
+    The run directory holds every candidate with its judgement, the tree and all decisions in results.parquet, and a
+    page, report.html. Problems that failed are listed; the same command line again tries them again. If all of them
+    failed, the exit code is 1. What servers wrote is kept in the store that `footfall label` has too, so that no other
+    method or run pays for it again; the reported cost and the budget are those of a search that finds nothing there.
 
     One problem of a finished run as a page, with its tree, what was pruned, what each node cost and why:
         footfall search --out runs/search-… --explain arithmetic-bd1ef437f5abbf59
@@ -146,13 +156,21 @@ def main(config: SearchConfig) -> int:
         end_edition(run.folder)
         file = run.folder / _RESULTS
         write_parquet(file, results, "search-result")
+        names = _names(searcher)
+        judge = None if names["judge"] is None else Named(judge_name(config.judge), names["judge"])
         result = {
             "method": config.method, "n": getattr(method, "n", None),
             "aggregate": getattr(method, "aggregation", None), "settings": method.name,
-            "budget": config.budget.limits(), **_names(searcher),
+            "budget": config.budget.limits(), **names, "judge_given": judge and judge.given,
             **summary(results, config.run.seed, draws_independently(method)), **problems.limited, "file": str(file),
             "cost": run.cost.to_dict(), "seconds": run.seconds(), "answers": answers(results),
+            "page": str(run.folder / REPORT),
         }  # fmt: skip
+        page = search_page(
+            results, result, judge, independent=draws_independently(method), seed=config.run.seed,
+            config=run_settings(config, _FOR_SHOW),
+        )  # fmt: skip
+        write_page(run.folder / REPORT, page)
         run.finish(result)
         if config.to is not None:
             write_answers(config.to, results)

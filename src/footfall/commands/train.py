@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
@@ -12,11 +13,14 @@ from rich.console import Console
 from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import settings
-from footfall.commands._running import open_run
+from footfall.commands._running import REPORT, open_run, run_settings
 from footfall.commands._sources import limited_in_words, read_source, read_traces, world_source
 from footfall.commands._values import check_values
+from footfall.formats import read_parquet
 from footfall.progress import Progress
 from footfall.registry import load
+from footfall.reports.pages import write_page
+from footfall.reports.train_page import train_page
 from footfall.train.config import TrainConfig as Settings
 from footfall.types import Problem
 
@@ -41,7 +45,8 @@ class TrainConfig:
     A published PRM of a known family, fine-tuned with its own layout, head and read-out:
         footfall train --data judged.parquet --backbone Qwen/Qwen2.5-Math-PRM-7B --objective ce --lora-rank 16
 
-    The run directory holds the PRM in model/; `footfall score`, `search` and `bench` take it as --judge.
+    The run directory holds the PRM in model/ (`footfall score`, `search` and `bench` take it as --judge) and a page,
+    report.html.
     """
 
     data: str
@@ -99,6 +104,7 @@ def main(config: TrainConfig) -> int:
     from footfall.policy.embedded import EMBEDDED
     from footfall.train import train_prm
     from footfall.train.data import data_key
+    from footfall.train.prm import HELD_OUT
 
     rows = read_traces(config.data, config.format, config.reading)
     unjudged = sum(row.judgement is None for row in rows)
@@ -112,9 +118,10 @@ def main(config: TrainConfig) -> int:
             progress=_reporter(stack),
         )  # fmt: skip
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
+        page = write_page(run.folder / REPORT, _page(config, trained, run.folder / HELD_OUT))
     # train_prm writes result.json itself, with more than is printed here.
-    result = {**_summary(trained), **rows.limited}
-    emit(result, config.run.json, lambda console: _show(console, trained, limited_in_words(result, "traces")))
+    result = {**_summary(trained), **rows.limited, "page": str(page)}
+    emit(result, config.run.json, lambda console: _show(console, trained, result))
     return 0
 
 
@@ -152,10 +159,16 @@ def _summary(trained: TrainResult) -> dict[str, Any]:
     return {"model": str(trained.folder), **{name: stored[name] for name in kept}, "cost": trained.cost.to_dict()}
 
 
-def _show(console: Console, trained: TrainResult, limited: str | None) -> None:
+def _page(config: TrainConfig, trained: TrainResult, held_out: Path) -> str:
+    """The run as a page; a run that an earlier version finished has no held-out traces."""
+    rows = read_parquet(held_out, "judged") if held_out.is_file() else []
+    return train_page(trained, rows, config.backbone, seed=config.run.seed, config=run_settings(config, _FOR_SHOW))
+
+
+def _show(console: Console, trained: TrainResult, result: dict[str, Any]) -> None:
     report = trained.train
     facts(console, {
-        "limit": limited,
+        "limit": limited_in_words(result, "traces"),
         "trained on": f"{report.used} of {report.rows} traces, {report.steps - report.unlabelled} labelled steps, "
         f"{trained.updates} updates",
         "left out": "; ".join(f"{count}: {reason}" for reason, count in report.dropped.items()),
@@ -163,5 +176,6 @@ def _show(console: Console, trained: TrainResult, limited: str | None) -> None:
         "held out": ", ".join(f"{name} {value:.3g}" for name, value in trained.metrics.items()),
         "cost": spent(trained.cost, trained.cost.seconds),
         "model": trained.folder,
+        "page": result["page"],
     })  # fmt: skip
     next_command(console, "score", "--judge", trained.folder, "traces.jsonl")

@@ -14,20 +14,13 @@ from footfall.demo.loop import Findings
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.metrics.pools import sizes_up_to
 from footfall.metrics.steps import FirstError, brier, calibration_error, first_error_f1, reliability
-from footfall.reports.charts import Bin, Point
-from footfall.reports.demo_page import Comparison, DemoReport, LabelPair, StepView, TraceView, accuracy_svg
+from footfall.reports.accuracy import RULE_NAMES, accuracy_points, accuracy_svg
+from footfall.reports.charts import Bin
+from footfall.reports.demo_page import Comparison, DemoReport, LabelPair
 from footfall.reports.pages import CostRow
+from footfall.reports.traces import TraceView, view_of
 from footfall.search import Curve, curve
-from footfall.types import Cost, Judgement, Trajectory
-
-NAMES = {
-    "single": "single",
-    "majority": "majority",
-    "best": "best_of_n",
-    "weighted": "weighted_vote",
-    "oracle": "oracle",
-}
-"""The rules of `search.curve` by their names in the report."""
+from footfall.types import Cost
 
 _SHOWN_TRACES = 10
 
@@ -45,7 +38,7 @@ def report_numbers(findings: Findings, accuracy: Curve) -> dict[str, Any]:
     errors = _first_errors(findings)
     return {
         "accuracy": {
-            name: bootstrap_mean(accuracy.correct[rule][-1], seed).to_dict() for rule, name in NAMES.items()
+            name: bootstrap_mean(accuracy.correct[rule][-1], seed).to_dict() for rule, name in RULE_NAMES.items()
         },
         "n": findings.settings.n,
         "problems": len(findings.results),
@@ -67,10 +60,6 @@ def report_numbers(findings: Findings, accuracy: Curve) -> dict[str, Any]:
 def report_page(findings: Findings, accuracy: Curve, numbers: dict[str, Any]) -> DemoReport:
     """The same as a page for people, with ten traces to look at."""
     seed = findings.seed
-    points = {
-        name: [Point(n, *bootstrap_mean(row, seed)) for n, row in zip(accuracy.ns, accuracy.correct[rule], strict=True)]
-        for rule, name in NAMES.items()
-    }
     low, high = numbers["weighted_vote_minus_majority"]["ci95"]
     return DemoReport(
         seed=seed,
@@ -81,7 +70,7 @@ def report_page(findings: Findings, accuracy: Curve, numbers: dict[str, Any]) ->
             "weighted vote", "majority vote", findings.settings.n,
             numbers["accuracy"]["weighted_vote"]["value"], numbers["accuracy"]["majority"]["value"], low, high,
         ),
-        accuracy_curves=points,
+        accuracy_curves=accuracy_points(accuracy, seed),
         reliability=[Bin(b.predicted, b.observed, b.count) for b in reliability(*_step_outcomes(findings))],
         label_pairs=[LabelPair(e, v) for e, v in zip(findings.quality.exact, findings.quality.labels, strict=True)],
         cost=[CostRow(stage, cost) for stage, cost in findings.cost.items()],
@@ -122,26 +111,13 @@ def _traces(findings: Findings) -> list[TraceView]:
     ]
     wrong, right = [r for r in rows if r[1] >= 0], [r for r in rows if r[1] < 0]
     shown = _evenly(wrong, _SHOWN_TRACES // 2) + _evenly(right, _SHOWN_TRACES - _SHOWN_TRACES // 2)
-    return [_view(trace, judgement, error, findings.threshold) for (trace, judgement), error in shown if judgement]
+    return [view_of(row, true_first_error=error, threshold=findings.threshold) for row, error in shown if row.judgement]
 
 
 def _evenly(rows: Sequence[Any], n: int) -> list[Any]:
     if len(rows) <= n:
         return list(rows)
     return [rows[int(i)] for i in np.linspace(0, len(rows) - 1, n)]
-
-
-def _view(trace: Trajectory, judgement: Judgement, error: int, threshold: float) -> TraceView:
-    return TraceView(
-        problem_id=trace.problem.id,
-        problem=trace.problem.text,
-        steps=[StepView(step.text, value) for step, value in zip(trace.steps, judgement.values, strict=True)],
-        answer=trace.answer,
-        reference=trace.problem.answer,
-        correct=trace.correct,
-        true_first_error=error,
-        predicted_first_error=judgement.first_below(threshold),
-    )
 
 
 def write_picture(path: Path, page: DemoReport) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,26 +9,23 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from footfall.reports.charts import Bin, Point, Series, calibration_plot, line_chart, mean_absolute_error, scatter
+from footfall.reports.accuracy import accuracy_blocks, curve_name, percentage
+from footfall.reports.charts import Bin, Point, calibration_plot, mean_absolute_error, scatter
 from footfall.reports.pages import (
     CostRow,
     Section,
     cost_table,
-    details,
     figure,
+    footer,
     note,
     page,
     render,
-    responsive,
-    table,
     tiles,
     write_page,
 )
 from footfall.reports.svg import finite
+from footfall.reports.traces import TraceView, traces_section
 from footfall.types import Json
-
-_SHADES = 5
-"""Colours of values, from poor to good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +56,6 @@ class LabelPair(NamedTuple):
 
     exact: float
     label: float
-
-
-@dataclass(frozen=True, slots=True)
-class StepView:
-    """A step as it is shown: its text, the judge's value (`None`: not judged) and, where known, the exact one."""
-
-    text: str
-    value: float | None
-    exact: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TraceView:
-    """A trace as it is shown. First errors are 0-based; -1 says there is none, `None` that nobody knows."""
-
-    problem_id: str
-    problem: str
-    steps: Sequence[StepView]
-    answer: str | None
-    reference: str | None
-    correct: bool | None
-    true_first_error: int | None
-    predicted_first_error: int | None
-
-    def __post_init__(self) -> None:
-        where = f"trace of problem {self.problem_id!r}"
-        for i, step in enumerate(self.steps, 1):
-            for name in ("value", "exact"):
-                value = getattr(step, name)
-                if value is not None and not 0 <= finite(value, f"{where}, step {i}: {name}") <= 1:
-                    raise ValueError(f"{where}, step {i}: {name} is {value}; the report shows values from 0 to 1")
-        for name in ("true_first_error", "predicted_first_error"):
-            at = getattr(self, name)
-            if at is not None and not -1 <= at < len(self.steps):
-                raise ValueError(f"{where}: {name} is {at}, but there are {len(self.steps)} steps (-1: no error)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,46 +95,6 @@ class DemoReport:
                 finite(value, f"report: {name}")
 
 
-_KNOWN = {
-    # key: (name, colour slot, emphasis, dashed); a method keeps its colour from one report to the next.
-    "oracle": ("oracle", 3, False, True),
-    "weighted_vote": ("weighted vote", 0, True, False),
-    "best_of_n": ("best-of-N", 2, False, False),
-    "majority": ("majority", 1, False, False),
-    "single": ("single", 4, False, False),
-}
-
-
-def curve_name(key: str) -> str:
-    """What a reader calls a method: `best_of_n` is best-of-N."""
-    return _KNOWN[key][0] if key in _KNOWN else key.replace("_", " ")
-
-
-def accuracy_svg(
-    curves: Mapping[str, Sequence[Point]],
-    *,
-    title: str = "",
-    subtitle: str = "",
-    x_label: str = "N, samples per problem",
-    y_label: str = "problems solved",
-    width: float = 760,
-    height: float = 420,
-) -> Markup:
-    """Accuracy against N, one line a method, with 95% bands; each point's x is N."""
-    series = [_series(key, points, i) for i, (key, points) in enumerate(curves.items())]
-    ends = ", ".join(f"{s.name} {100 * s.points[-1].y:.1f}%" for s in series if s.points)
-    return line_chart(
-        series, label=f"Accuracy against the number of samples. At the largest N: {ends}", title=title,
-        subtitle=subtitle, x_label=x_label, y_label=y_label, x_scale="log2", width=width, height=height,
-    )  # fmt: skip
-
-
-def _series(key: str, points: Sequence[Point], place: int) -> Series:
-    """A known method in its own colour; the others start at the one that no known method has."""
-    name, slot, emphasis, dashed = _KNOWN.get(key, (curve_name(key), 5 + place, False, False))
-    return Series(name, points, emphasis, dashed, slot)
-
-
 def write_report(path: str | Path, report: DemoReport) -> Path:
     """Write the demo's report. The same report gives the same bytes."""
     return write_page(path, report_html(report))
@@ -182,24 +103,19 @@ def write_report(path: str | Path, report: DemoReport) -> Path:
 def report_html(report: DemoReport) -> str:
     """The demo's page as text."""
     sections = [_accuracy(report), *_calibration(report), *_labels(report), *_cost(report), *_traces(report)]
-    return page(report.title, _header(report), *(s.markup() for s in sections), _footer(report))
+    return page(report.title, _header(report), *(s.markup() for s in sections), footer(report.config, report.version))
 
 
 def verdict(c: Comparison) -> str:
     """`weighted vote 71.3% vs majority 64.0% at N=16: +7.3 [4.1, 10.6]`, the difference in percentage points."""
     return (
         f"{curve_name(c.method)} {100 * c.method_accuracy:.1f}% vs {curve_name(c.baseline)} "
-        f"{100 * c.baseline_accuracy:.1f}% at N={c.n}: {_signed(c.difference)} [{_points(c.low)}, {_points(c.high)}]"
+        f"{100 * c.baseline_accuracy:.1f}% at N={c.n}: {_signed(c.difference)} [{percentage(c.low)}, {percentage(c.high)}]"
     )
 
 
-def _points(fraction: float) -> str:
-    text = f"{100 * fraction:.1f}"
-    return "0.0" if text == "-0.0" else text.replace("-", "−")
-
-
 def _signed(fraction: float) -> str:
-    text = _points(fraction)
+    text = percentage(fraction)
     return text if text[0] == "−" or text == "0.0" else f"+{text}"
 
 
@@ -230,7 +146,7 @@ def _header(report: DemoReport) -> Markup:
 
 def _key_numbers(report: DemoReport) -> Markup:
     c = report.comparison
-    interval = f"95% interval {_points(c.low)} to {_points(c.high)}"
+    interval = f"95% interval {percentage(c.low)} to {percentage(c.high)}"
     numbers = [(f"gain over {curve_name(c.baseline)}", f"{_signed(c.difference)} pts", interval)]
     if report.label_pairs:
         mae = mean_absolute_error(report.label_pairs)
@@ -256,30 +172,8 @@ def _how_to_read(report: DemoReport) -> Markup:
 
 
 def _accuracy(report: DemoReport) -> Section:
-    chart = responsive(
-        lambda width: accuracy_svg(report.accuracy_curves, width=width, height=420 if width > 500 else 340)
-    )
     caption = "Share of held-out problems solved, by how the answer is chosen among N samples. Shaded: 95% intervals."
-    numbers = details("The numbers behind the figure", _accuracy_table(report))
-    return Section("Accuracy against the number of samples", [figure(chart, caption), numbers])
-
-
-def _accuracy_table(report: DemoReport) -> Markup:
-    curves = {key: {p.x: p for p in points} for key, points in report.accuracy_curves.items()}
-    rows = [
-        [f"{n:g}", *(_interval(points.get(n)) for points in curves.values())]
-        for n in sorted({n for points in curves.values() for n in points})
-    ]
-    return table(["N", *map(curve_name, curves)], rows, caption="Percent of problems solved, with 95% intervals")
-
-
-def _interval(point: Point | None) -> str:
-    if point is None:
-        return "–"
-    bounds = (
-        f" [{_points(point.low)}, {_points(point.high)}]" if point.low is not None and point.high is not None else ""
-    )
-    return f"{100 * point.y:.1f}{bounds}"
+    return Section("Accuracy against the number of samples", accuracy_blocks(report.accuracy_curves, caption))
 
 
 def _calibration(report: DemoReport) -> list[Section]:
@@ -320,44 +214,9 @@ def _traces(report: DemoReport) -> list[Section]:
     if not report.traces:
         return []
     count = len(report.traces)
-    exact = any(step.exact is not None for trace in report.traces for step in trace.steps)
     lead = f"{count} {'solution' if count == 1 else 'solutions'} to held-out problems, each step with the PRM’s value."
-    key = render("traces", "key", threshold=f"{report.threshold:g}", exact=exact)
-    blocks = [key, *(_trace(trace, report.threshold) for trace in report.traces)]
-    return [Section("Traces, step by step", blocks, lead)]
+    return [traces_section("Traces, step by step", lead, report.traces, report.threshold)]
 
 
 def _cost(report: DemoReport) -> list[Section]:
     return [Section("What it cost", [cost_table(report.cost)])] if report.cost else []
-
-
-def _footer(report: DemoReport) -> Markup:
-    try:
-        config = json.dumps(report.config, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"report: config is not plain JSON ({error}); write it with strings and finite numbers"
-        ) from error
-    return render("demo", "footer", config=config, version=report.version)
-
-
-def trace_verdict(trace: TraceView) -> str:
-    """What the judge made of the trace, in words."""
-    true, predicted = trace.true_first_error, trace.predicted_first_error
-    if true is None or predicted is None:
-        return "truth not known" if true is None else "not fully judged"
-    if true == predicted:
-        return "no error, none predicted" if true < 0 else "first error found"
-    if true < 0:
-        return "false alarm"
-    if predicted < 0:
-        return "error missed"
-    apart = abs(predicted - true)
-    return f"off by {apart} step{'s' if apart > 1 else ''}, {'late' if predicted > true else 'early'}"
-
-
-def _trace(trace: TraceView, threshold: float) -> Markup:
-    """One trace: problem behind a line that opens it, steps in order, then the answer against the reference."""
-    values = [step.value for step in trace.steps]
-    shades = ["unjudged" if value is None else f"v{min(int(value * _SHADES), _SHADES - 1)}" for value in values]
-    return render("traces", "trace", trace=trace, shades=shades, verdict=trace_verdict(trace), threshold=threshold)

@@ -5,11 +5,13 @@ write_page("runs/x/report.html", page("Title", Section("…", [figure(chart, "�
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
@@ -17,7 +19,7 @@ from markupsafe import Markup
 
 from footfall import __version__
 from footfall.reports.svg import escape, number, stylesheet
-from footfall.types import Cost
+from footfall.types import Cost, Json
 
 # No script can run and nothing can be loaded, even if a trace found a way around the escaping.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -49,6 +51,17 @@ def render(template: str, block: str, **given: object) -> Markup:
     """One block (a macro) of a template."""
     macro: Callable[..., str] = getattr(_environment().get_template(f"{template}.html").module, block)
     return Markup(macro(**given))
+
+
+class Named(NamedTuple):
+    """Who judged: as the user typed it, which titles and tables show, and by content."""
+
+    given: str
+    name: str
+
+    def __str__(self) -> str:
+        """`runs/prm (step-head@1f2e…)`."""
+        return self.given if self.given == self.name else f"{self.given} ({self.name})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +161,31 @@ def facts_list(facts: Mapping[str, str]) -> Markup:
     return render("blocks", "facts", facts={name: said for name, said in facts.items() if said})
 
 
-def report(title: str, kicker: str, heading: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
-    """A page with the usual top (kicker, heading, facts) and foot."""
-    top = render("blocks", "header", kicker=kicker, heading=heading, facts=facts_list(facts))
-    foot = render("blocks", "footer", version=__version__)
-    return page(title, top, *(section.markup() for section in sections), foot)
+def footer(config: Mapping[str, Json] | None = None, version: str = __version__) -> Markup:
+    """The foot of a page: all settings, behind a line that opens them, and the version."""
+    try:
+        text = json.dumps(config or {}, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"report: config is not plain JSON ({error}); write it with strings and finite numbers"
+        ) from error
+    return render("blocks", "footer", config=text if config is not None else "", version=version)
+
+
+def report(
+    title: str,
+    kicker: str,
+    heading: str,
+    facts: Mapping[str, str],
+    sections: Sequence[Section],
+    *,
+    numbers: Sequence[tuple[str, str, str]] = (),
+    config: Mapping[str, Json] | None = None,
+) -> str:
+    """A page with the usual top (kicker, heading, facts, key numbers as in `tiles`) and foot."""
+    shown = tiles(numbers) if numbers else Markup()
+    top = render("blocks", "header", kicker=kicker, heading=heading, facts=facts_list(facts), numbers=shown)
+    return page(title, top, *(section.markup() for section in sections), footer(config))
 
 
 def page(title: str, *blocks: Markup) -> str:

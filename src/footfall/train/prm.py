@@ -3,6 +3,7 @@
     train.json    the plan: data, backbone, settings
     checkpoints/  while the run goes on
     model/        the finished model with its canary
+    held_out.parquet  traces that were held out, with the model's values and their labels
     result.json   how training went
 
 A second call with the same folder refuses another plan, reads a finished run back and goes on with an unfinished one. Plan,
@@ -26,6 +27,7 @@ import numpy as np
 import torch
 
 import footfall
+from footfall.formats import write_parquet
 from footfall.loading import pick_device, quiet
 from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.checkpoint import to_train
@@ -37,11 +39,14 @@ from footfall.train.data import DataReport, Example, data_key, make_examples, sp
 from footfall.train.decontaminate import find_overlaps, normalise
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.trainer import Progress, StepTrainer, callbacks_for, evaluate, training_arguments
-from footfall.types import Cost, Judged, Problem
+from footfall.types import Cost, Judged, Judgement, Problem
 
 CANARY_FROM = 64
 """Examples among which the canary's pair is looked for."""
 PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkpoints"
+HELD_OUT = "held_out.parquet"
+HELD_OUT_ROWS = 2000
+"""Held-out traces that are kept with what the model says of them."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,7 @@ def train_prm(
         held_out_curve=_curve(trainer, "eval_loss"),
     )
     with full_disk_told(out):
+        write_parquet(out / HELD_OUT, _told(model, held, objective), "judged")
         _close_run(out, model, _find_canary(model, held + train, objective), config, result.to_dict())
     return result
 
@@ -166,7 +172,7 @@ def _open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any
     if out.exists() and not resume:
         for name in (MODEL, CHECKPOINTS, f"{MODEL}.partial"):
             shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, RESULT):
+        for name in (PLAN, RESULT, HELD_OUT):
             (out / name).unlink(missing_ok=True)
     stored = out / PLAN
     if stored.is_file():
@@ -234,6 +240,21 @@ def _find_canary(model: PRM, examples: Sequence[Example], objective: Objective) 
     pair = Place(0, good[1].step), Place(1, bad[1].step)
     in_order = canary.value(pair[0]) > canary.value(pair[1])
     return replace(canary, good=pair[0], bad=pair[1]) if in_order else canary
+
+
+def _told(model: PRM, held: Sequence[Example], objective: Objective) -> list[Judged]:
+    """Held-out traces, evenly chosen, with the model's values; their labels, and whether these are good, as aspects."""
+    shown = held[:: math.ceil(len(held) / HELD_OUT_ROWS) or 1]
+    rows = []
+    for example, said in zip(shown, model.score([e.reading for e in shown]), strict=True):
+        # An example that is one prefix of a trace has the value of its last step alone.
+        blank = (None,) * (len(example.trajectory.steps) - len(example.mask))
+        labels = [label if m else None for label, m in zip(example.labels, example.mask, strict=True)]
+        good = [None if label is None else float(objective.is_good(label)) for label in labels]
+        aspects = {"label": (*blank, *labels), "good": (*blank, *good)}
+        values = (*blank, *said)
+        rows.append(Judged(example.trajectory, Judgement(example.trajectory.id, values, MODEL, aspects=aspects)))
+    return rows
 
 
 def _curve(trainer: StepTrainer, name: str) -> tuple[tuple[int, float], ...]:

@@ -1,0 +1,134 @@
+"""The page of a search run: accuracies with intervals, accuracy against N, what it cost, and the choices it was surest of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from footfall.metrics.pools import sizes_up_to
+from footfall.reports.accuracy import accuracy_blocks, accuracy_points, percentage
+from footfall.reports.charts import Bar, BarGroup, bar_chart
+from footfall.reports.pages import CostRow, Named, Section, cost_table, facts_list, figure, report, responsive
+from footfall.reports.traces import TraceView, extremes, scale_of, traces_section, view_of
+from footfall.search.votes import curve
+from footfall.types import Cost, Json, Judged, SearchResult
+
+_SHOWN = 10
+_NAMED = 10
+"""Traces, and problems without an answer, that are shown."""
+ACCURACIES = {
+    "single": "one sample",
+    "chosen": "chosen",
+    "oracle": "oracle (best possible)",
+    "candidates_mean": "mean of its candidates",
+    "candidates_any": "any of its candidates",
+}
+"""The accuracies of a search by their names for people."""
+
+
+def search_page(
+    results: Sequence[SearchResult],
+    found: Mapping[str, Any],
+    judge: Named | None,
+    *,
+    independent: bool,
+    seed: int,
+    config: Mapping[str, Json],
+) -> str:
+    """One run. `found` is its result.json, candidates that are `independent` give a curve."""
+    method = f"{found['method']} of {found['n']}" if found["n"] else found["method"]
+    chosen = found["accuracy"].get("chosen")
+    reached = f"{percentage(chosen['value'])}% right" if chosen else "no problem has a reference answer"
+    costs = [CostRow(who, Cost(**found[f"{who}_cost"])) for who in ("policy", "judge")]
+    sections = [
+        *_accuracy(found, method),
+        *(_curve(results, seed) if independent and chosen else ()),
+        *_without_answer(found),
+        *_traces(results),
+        Section("What it cost", [cost_table(costs)]),
+    ]
+    facts = {
+        "method": str(found["settings"]), "policy": str(found["policy"]), "judge": str(judge or ""),
+        "aggregate": str(found["aggregate"] or ""), "problems": f"{found['problems']:,}, accuracy over {found['decided']:,}",
+        "budget": ", ".join(f"{limit:g} {name}" for name, limit in found["budget"].items() if limit is not None),
+        "seed": str(seed),
+    }  # fmt: skip
+    numbers = [
+        (ACCURACIES[name], f"{percentage(a['value'])}%", "95% interval {} to {}".format(*map(percentage, a["ci95"])))
+        for name, a in found["accuracy"].items()
+    ]
+    return report(
+        f"Search: {method}", "Footfall search", f"{method}: {reached}", facts, sections, numbers=numbers, config=config
+    )
+
+
+def _accuracy(found: Mapping[str, Any], method: str) -> list[Section]:
+    bars = [(ACCURACIES[name], a["value"], *a["ci95"]) for name, a in found["accuracy"].items()]
+    if not bars:
+        return []
+    groups = [BarGroup(name, [Bar(method, *numbers)]) for name, *numbers in bars]
+    said = ", ".join(f"{name} {100 * value:.1f}%" for name, value, *_ in bars)
+    chart = responsive(lambda w: bar_chart(groups, label=f"Accuracy: {said}", x_label="problems solved", width=w))
+    return [Section("Accuracy", [figure(chart, "Whiskers are 95% intervals over problems.")])]
+
+
+def _curve(results: Sequence[SearchResult], seed: int) -> list[Section]:
+    """The first n candidates of each problem, chosen from in every way; problems that lost a candidate are left out."""
+    whole = [
+        r for r in results
+        if r.problem.answer is not None and r.candidates and not any("error" in t.meta for t, _ in r.candidates)
+    ]  # fmt: skip
+    most = min((len(r.candidates) for r in whole), default=0)
+    if most < 2:
+        return []
+    scored = all(any(score is not None for score in r.scores) for r in whole)
+    rules = ("single", "majority", *(("best", "weighted") if scored else ()), "oracle")
+    points = accuracy_points(curve(whole, sizes_up_to(most), rules), seed)
+    caption = f"The first N candidates of each of {len(whole):,} problems, by how one is chosen. Shaded: 95% intervals."
+    return [Section("Accuracy against the number of samples", accuracy_blocks(points, caption))]
+
+
+def _without_answer(found: Mapping[str, Any]) -> list[Section]:
+    made = []
+    for title, problems, how in (
+        ("No answer", found["unanswered"], "counted as wrong"),
+        ("Failed", found["failed"], "not counted; the same command line tries them again"),
+    ):
+        if problems:
+            shown = {name[:80]: str(why) for name, why in list(problems.items())[:_NAMED]}
+            lead = f"{len(problems):,} problems, {how}; the first {len(shown)}:"
+            made.append(Section(title, [facts_list(shown)], lead))
+    return made
+
+
+def _traces(results: Sequence[SearchResult]) -> list[Section]:
+    """What was chosen: wrong answers with the highest score first, right ones last."""
+    chosen = [row for row in map(_chosen, results) if row is not None]
+    scores = {id(row): score for row, score in chosen}
+    scale = scale_of([v for row, _ in chosen if row.judgement for v in row.judgement.values])
+
+    def worth(row: Judged) -> float:
+        score, right = scores[id(row)], row.trajectory.correct
+        return score if right is None else (1 + abs(score)) * (1 if right else -1)
+
+    def view(row: Judged) -> TraceView:
+        return view_of(row, scale=scale, said=f"score {scores[id(row)]:.3f}" if row.judgement else "not judged")
+
+    shown = extremes([row for row, _ in chosen], worth, _SHOWN)
+    if not shown:
+        return []
+    lead = (
+        f"{len(shown)} of {len(chosen):,} chosen solutions: wrong ones that were scored highest, then right ones. "
+        "footfall search --out RUN --explain ID makes the page of one problem’s whole search."
+    )
+    return [traces_section("Chosen solutions, step by step", lead, list(map(view, shown)), judge="the judge")]
+
+
+def _chosen(result: SearchResult) -> tuple[Judged, float] | None:
+    """What was chosen with its judgement and score, 0 without one."""
+    if result.chosen is None:
+        return None
+    for row, score in zip(result.candidates, result.scores, strict=True):
+        if row.trajectory.id == result.chosen.id:
+            return row, score or 0.0
+    return Judged(result.chosen, None), 0.0
