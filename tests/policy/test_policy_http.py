@@ -169,6 +169,24 @@ def test_chat_sends_messages_and_goes_on_with_an_unfinished_turn(loopback: Loopb
     assert fresh.finish == longer.finish == "end" and fresh.steps[0].logprobs is not None
 
 
+def test_in_chat_observations_may_be_turns_of_their_own(loopback: Loopback) -> None:
+    looked = Trajectory("t", Problem("p", "Q"), (Step("look", "go()", "seen"), Step("so")))
+    for role in ("user", "tool"):
+        policy = loopback.policy(mode="chat", observations=role)
+        policy.sample([looked.prefix(1), looked])
+        took = [entry["request"] for entry in loopback.entries("took")[-2:]]
+        waiting, going_on = sorted(took, key=lambda request: len(request["messages"]))
+        assert [m["role"] for m in waiting["messages"]] == ["user", "assistant", role]
+        assert "continue_final_message" not in waiting, "a new turn is opened"
+        assert going_on["messages"][2:] == [
+            {"role": role, "content": "seen"},
+            {"role": "assistant", "content": "so\n\n"},
+        ]
+        assert policy.name != loopback.policy(mode="chat").name, "it writes otherwise, so it has another name"
+    with pytest.raises(ValueError, match="need mode='chat'"):
+        loopback.policy(observations="tool")
+
+
 def test_in_chat_a_separator_that_the_template_dropped_is_not_made_part_of_the_step(loopback: Loopback) -> None:
     loopback.behave(text="\n\nso two")
     ((written,),) = loopback.policy(mode="chat").sample([prefix("Q", "a")])

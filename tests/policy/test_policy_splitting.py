@@ -201,6 +201,29 @@ def test_other_ends_can_be_named_and_a_completion_may_be_empty() -> None:
     assert trajectory.steps == () and ends == () and trajectory.id == "p"
 
 
+def test_what_the_environment_put_between_is_the_observation_of_the_step_before() -> None:
+    a, b, stop, tool = (WORDS.index(text) for text in ("a", "b c", ".\n\n", "x="))
+    ids, mask = [a, stop, b, END, tool, tool, a, END, 0], [True] * 4 + [False] * 2 + [True] * 2 + [False]
+    logprobs = [-float(i) for i in range(len(ids))]
+    trajectory, ends = sampled(ids, logprobs=logprobs, policy_mask=mask, end_ids=[END, 0])
+    assert [(step.text, step.observation) for step in trajectory.steps] == [("a.", None), ("b c", "x=x="), ("a", None)]
+    assert [step.token_ids for step in trajectory.steps] == [(a, stop), (b, END), (a,)]
+    assert [step.observation_ids for step in trajectory.steps] == [None, (tool, tool), None]
+    assert [step.logprobs for step in trajectory.steps] == [(-0.0, -1.0), (-2.0, -3.0), (-6.0,)]
+    assert ends == (1, 3, 6), "a reward belongs to a token that the policy wrote"
+    assert trajectory.meta == {}
+
+
+def test_a_policy_that_was_cut_or_waits_for_its_tool_has_not_ended() -> None:
+    a, tool = WORDS.index("a"), WORDS.index("x=")
+    for ids, mask in (([a, END, tool], [True, True, False]), ([a, tool, a, END], [True, False, True, False])):
+        assert sampled(ids, policy_mask=mask).trajectory.meta == {"finish": "length"}
+    (first, second), ends = sampled([tool, a, END], policy_mask=[False, True, True])[0].steps, (0, 1)
+    assert (first.author, second.author) == ("environment", "policy") and ends == (0, 1)
+    with pytest.raises(ValueError, match=r"2 ids but 1 entries of policy_mask"):
+        sampled([a, END], policy_mask=[True])
+
+
 def test_logprobs_that_do_not_fit_the_ids_are_refused() -> None:
     with pytest.raises(ValueError, match=r"'p': 2 ids but 1 logprobs"):
         sampled([3, 4], logprobs=[-1.0])

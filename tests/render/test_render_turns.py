@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from footfall.hashing import vocabulary_fingerprint
+from footfall.policy.splitting import trajectory_from_ids
 from footfall.render import Template, Writer, dialogue_text, encode, messages, read_traces, solution_text
 from footfall.types import Message, Problem, Step, Trajectory
 from tests.render.test_render_trace import CHAT, byte_level
@@ -57,6 +58,46 @@ def test_observations_may_be_turns_of_their_own(role: Any) -> None:
     assert text(tokenizer, own) == "look\ngo()\nso 7\n", "neither the template nor the environment is the policy"
     ends = [text(tokenizer, found.ids[: end + 1]) for end in found.step_ends]
     assert [end.rpartition("]")[2] for end in ends] == ["look\ngo()\n", "so 7\n"]
+
+
+ENDED = CLOSED.replace("[/]", "</s>")
+
+
+def own_words(tokenizer: Any, trace: Trajectory, template: Template) -> str:
+    found = encode(tokenizer, trace, template)
+    return text(tokenizer, [i for i, mine in zip(found.ids, found.policy_mask, strict=True) if mine])
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_the_policy_writes_the_token_that_ends_its_own_turns_and_no_others(role: Any) -> None:
+    tokenizer, template = byte_level(chat=ENDED), Template("chat", observations=role)
+    assert own_words(tokenizer, TRACE, template) == "look\ngo()\n</s>so 7\n"
+    waiting = TRACE.prefix(1)
+    assert own_words(tokenizer, waiting, template) == "look\ngo()\n</s>", "it has handed over, and is asked again"
+    asked = (Message("user", "Q?"), Message("assistant", "Which?"), Message("user", "This."))
+    assert own_words(tokenizer, replace(TRACE, problem=Problem("p", asked)), template) == "look\ngo()\n</s>so 7\n"
+    for author in ("agent", "person", "environment"):
+        other = replace(TRACE, steps=(replace(STEPS[0], author=author), STEPS[1]))
+        assert own_words(tokenizer, other, template) == "so 7\n", "somebody else ended that turn"
+    assert own_words(byte_level(chat=CHAT), TRACE, template) == "look\ngo()\nso 7\n", "this template ends no turn"
+
+
+def test_sampled_ids_with_tools_are_read_back_with_the_mask_they_were_sampled_with() -> None:
+    tokenizer, template = byte_level(chat=ENDED), Template("chat", observations="tool")
+    read = encode(tokenizer, TRACE, template)
+    start = read.prompt_length
+    ids, mask = (*read.ids[start:], tokenizer.eos_token_id), (*read.policy_mask[start:], True)
+    padded = (*ids, tokenizer.eos_token_id, tokenizer.eos_token_id), (*mask, False, False)
+    for given, own in ((ids, mask), padded):
+        trace, ends = trajectory_from_ids(PROBLEM, given, tokenizer, "\n", policy_mask=own)
+        first, *_, last = trace.steps
+        assert (first.text, last.text) == ("look", "so 7") and trace.meta == {}
+        called = trace.steps[1]
+        assert called.text == "go()" and called.observation == "[tool]seen[assistant]"
+        assert [part.author for part in called.parts] == ["policy", "environment"]
+        assert [text(tokenizer, [given[end]]) for end in ends] == ["\n", "</s>", "\n"]
+        again = encode(tokenizer, trace, template)
+        assert again.ids == read.ids and again.policy_mask == read.policy_mask
 
 
 def test_a_marker_is_nobodys_word() -> None:

@@ -89,6 +89,9 @@ class PolicyOptions:
     """How that server is asked. None: completions."""
     system: str | None = None
     """A system message for that server, in chat mode."""
+    observations: Literal["inline", "user", "tool"] | None = None
+    """Where that server gets what tools and environments answered, in chat mode: in the assistant's own turn (inline), or in
+    turns of this role. None: inline."""
     template: str | None = None
     """What that server is sent in completions mode: a text with {prompt} in it and {steps} at its end."""
     tokenizer: str | None = None

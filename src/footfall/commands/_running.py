@@ -22,7 +22,9 @@ from footfall.types import content_key
 
 _NOT_SETTINGS = ("out", "fresh", "json", "store", "skip_bad", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
-_LATER = ("system", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit")
+_LATER = (
+    "system", "observations", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit",
+)  # fmt: skip
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 REPORT = "report.html"
 """The page of a run, in its folder."""

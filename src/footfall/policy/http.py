@@ -37,7 +37,7 @@ from footfall.policy.http_wire import (
 )
 from footfall.policy.protocol import Completion, Run, SamplingParams, sample_seed
 from footfall.registry import register
-from footfall.render import Template, Tokenizer, check_round_trip, encode, messages, solution_text
+from footfall.render import Observations, Template, Tokenizer, check_round_trip, encode, messages, solution_text
 from footfall.types import Cost, Json, Step, Trajectory, content_key
 
 T = TypeVar("T")
@@ -91,6 +91,8 @@ class HttpPolicy:
     """Further fields of every request, e.g. `{"chat_template_kwargs": {"enable_thinking": False}}`."""
     bos: bool = True
     """Whether the tokenizer's bos stands before prompts that go as ids; a rendered dialogue holds its own."""
+    observations: Observations = "inline"
+    """Of chat mode: where observations stand, in the assistant's turn or in turns of this role (`Template.observations`)."""
     counts_flops = False
     """What the server computes it does not say, so a budget of FLOPs is refused."""
     _accepted: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -104,6 +106,8 @@ class HttpPolicy:
             raise ValueError(f"template={self.template!r} must hold {{prompt}} once and end with {{steps}}")
         if self.mode == "completions" and self.system is not None:
             raise ValueError("completions mode has no system message; write it into the template (--template)")
+        if self.mode == "completions" and self.observations != "inline":
+            raise ValueError("completions have no turns; observations of their own role need mode='chat' (--mode chat)")
         if self.mode == "chat" and self.tokenizer is not None:
             raise ValueError("chat mode sends text; use mode='completions' (--mode completions) to send token ids")
         if clash := _OWN_FIELDS & set(self.extra):
@@ -118,7 +122,8 @@ class HttpPolicy:
     def name(self) -> str:
         """Model and prompt format. Not the address: a server that moved to another port still writes the same."""
         form = [self.template if self.mode == "completions" else self.system, self.vocabulary]
-        form_key = content_key(form, self.neutral, self.batch_n, dict(self.extra))
+        placed = [] if self.observations == "inline" else [self.observations]  # as names of old have it
+        form_key = content_key(form, self.neutral, self.batch_n, dict(self.extra), *placed)
         return f"http:{self.served_model}:{self.mode}:{form_key[:8]}"
 
     @cached_property
@@ -267,7 +272,7 @@ class HttpPolicy:
     def _prompt(self, prefix: Trajectory, begun: Step | None) -> dict[str, Json]:
         """A fragment is the last thing in the prompt: nothing comes between it and what is written next."""
         if self.mode == "chat":
-            return messages(prefix, Template("chat", self.system), begun is not None)
+            return messages(prefix, Template("chat", self.system, observations=self.observations), begun is not None)
         before, after = self.template.removesuffix("{steps}").split("{prompt}")
         prompt = before + prefix.problem.text + after
         if self.tokenizer is None:
@@ -300,7 +305,8 @@ class HttpPolicy:
         from there, as a model in this process does.
         """
         cost = _cost(outcome)
-        turn = solution_text(job.prefix, job.begun is not None) if self.mode == "chat" else ""
+        begun = job.begun is not None
+        turn = solution_text(job.prefix, begun, self.observations) if self.mode == "chat" else ""
         keep_ids = self.tokenizer is not None
         cutter = Cutter(job.prefix.separator, params.until, self.step_stop, turn, keep_ids, job.begun)
         for k, index in enumerate(job.indices):
@@ -399,6 +405,7 @@ def http_policy(
     step_stop: StepStop = "reported",
     batch_n: bool = False,
     tokenizer: str | None = None,
+    observations: Observations = "inline",
 ) -> HttpPolicy:
     """Any OpenAI-compatible server (vLLM, SGLang, llama.cpp) by its URL.
 
@@ -412,7 +419,9 @@ def http_policy(
     timeouts = (connect_timeout, read_timeout, total_timeout)
     server = Server(url, api_key, concurrency, *timeouts, retries, first_wait, longest_wait)
     loaded = None if tokenizer is None else _load_tokenizer(tokenizer)
-    return HttpPolicy(server, model, mode, template, system, logprobs, neutral, step_stop, batch_n, loaded)
+    return HttpPolicy(
+        server, model, mode, template, system, logprobs, neutral, step_stop, batch_n, loaded, observations=observations
+    )
 
 
 def _load_tokenizer(folder: str) -> Tokenizer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from footfall.hashing import vocabulary_fingerprint
@@ -89,7 +89,7 @@ class SampledTrajectory(NamedTuple):
 
     trajectory: Trajectory
     step_ends: tuple[int, ...]
-    """Index of each step's last token within the completion's ids: where a reward for that step belongs."""
+    """Index of each step's last token that its author wrote, within the completion's ids: where a reward for it belongs."""
 
 
 def trajectory_from_ids(
@@ -100,6 +100,7 @@ def trajectory_from_ids(
     *,
     logprobs: Sequence[float] | None = None,
     end_ids: Collection[int] | None = None,
+    policy_mask: Sequence[bool] | None = None,
     id: str | None = None,
     author: str | None = None,
 ) -> SampledTrajectory:
@@ -107,23 +108,55 @@ def trajectory_from_ids(
 
     The text ends before the first of `end_ids` (the tokenizer's eos if `None`); that token and padding after it are in no step,
     as with a model in this process. Without an end the trace says so (`meta["finish"]`). `logprobs` are one for each id.
+
+    `policy_mask` is true at the ids that the policy wrote (as `Reading.policy_mask`), false at those that tools and templates
+    put between: the observation of the step before them, with its ids. The tokens by which the policy ended a turn stay the
+    step's own, and the text ends where it ended its last one.
     """
     ids = [int(token) for token in ids]  # of a tensor or an array too
-    logprobs = None if logprobs is None else [float(logprob) for logprob in logprobs]
-    if logprobs is not None and len(logprobs) != len(ids):
-        raise ValueError(f"problem {problem.id!r}: {len(ids)} ids but {len(logprobs)} logprobs; give one for each id")
+    given = [0.0] * len(ids) if logprobs is None else [float(logprob) for logprob in logprobs]
+    own = [True] * len(ids) if policy_mask is None else [bool(each) for each in policy_mask]
+    for what, count in (("logprobs", len(given)), ("entries of policy_mask", len(own))):
+        if count != len(ids):
+            raise ValueError(f"problem {problem.id!r}: {len(ids)} ids but {count} {what}; give one for each id")
     ends = {tokenizer.eos_token_id} if end_ids is None else set(end_ids)
-    length = next((at for at, token in enumerate(ids) if token in ends), len(ids))
+    if policy_mask is None:
+        length = next((at for at, token in enumerate(ids) if token in ends), len(ids))
+    else:
+        padding = ends | {getattr(tokenizer, "pad_token_id", None)}
+        length = max((at + 1 for at in range(len(ids)) if own[at] or ids[at] not in padding), default=0)
+        length -= bool(length and own[length - 1] and ids[length - 1] in ends)
     splitter = splitter_for(tokenizer, separator)
-    steps = splitter.split(ids[:length], [0.0] * length if logprobs is None else logprobs[:length])
+    steps: list[Step] = []
+    step_ends: list[int] = []
+    at = 0
+    for mine, run in groupby(own[:length]):
+        start, at = at, at + len(list(run))
+        if not mine:
+            heard = _heard(tokenizer, ids[start:at])
+            if steps:
+                steps[-1] = replace(steps[-1], observation=heard, observation_ids=tuple(ids[start:at]))
+            else:  # nobody has spoken before
+                steps, step_ends = [Step(heard, token_ids=tuple(ids[:at]), author="environment")], [at - 1]
+            continue
+        last = next((i + 1 for i in range(at - 1, start - 1, -1) if ids[i] not in ends), start)
+        written = list(splitter.split(ids[start:last], given[start:last])) or [_step("", (), ())]
+        written[-1] = _joined(written[-1], "", ids[last:at], given[last:at])
+        step_ends += [start + end - 1 for end in accumulate(len(step.token_ids or ()) for step in written)]
+        steps += written
     if logprobs is None:
-        steps = tuple(replace(step, logprobs=None) for step in steps)
+        steps = [replace(step, logprobs=None) for step in steps]
     trajectory = Trajectory(
-        id or problem.id, problem, steps, author=author, separator=separator, tokenizer=vocabulary_fingerprint(tokenizer),
-        meta={} if length < len(ids) else {"finish": "length"},
+        id or problem.id, problem, tuple(steps), author=author, separator=separator,
+        tokenizer=vocabulary_fingerprint(tokenizer),
+        meta={} if length < len(ids) and own[length] and ids[length] in ends else {"finish": "length"},
     )  # fmt: skip
-    step_ends = (end - 1 for end in accumulate(len(step.token_ids or ()) for step in steps))
     return SampledTrajectory(trajectory, tuple(step_ends))
+
+
+def _heard(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """What the environment said, without the special tokens around it."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)).strip()
 
 
 def in_lines(trajectory: Trajectory, tokenizer: Tokenizer, separator: str = "\n") -> Trajectory:

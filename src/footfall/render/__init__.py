@@ -2,6 +2,7 @@
 
 from footfall.render.pieces import BOS, CUT, Ids, Piece, Reading, Text, Token, Writer
 from footfall.render.trace import (
+    Observations,
     Template,
     Tokenizer,
     Turn,
@@ -18,7 +19,7 @@ from footfall.render.trace import (
 )
 
 __all__ = [
-    "BOS", "CUT", "Ids", "Piece", "Reading", "Template", "Text", "Token", "Tokenizer", "Turn", "Writer", "check_round_trip",
-    "dialogue_text", "encode", "messages", "prompt_ids", "prompt_turns", "read_traces", "solution_text", "solution_turns",
-    "template_for",
+    "BOS", "CUT", "Ids", "Observations", "Piece", "Reading", "Template", "Text", "Token", "Tokenizer", "Turn", "Writer",
+    "check_round_trip", "dialogue_text", "encode", "messages", "prompt_ids", "prompt_turns", "read_traces", "solution_text",
+    "solution_turns", "template_for",
 ]  # fmt: skip

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -307,28 +307,46 @@ class Writer:
         open_turn: bool = False,
         author: Author = "policy",
         open_end: bool = False,
+        closed: Collection[int] = (),
     ) -> list[Piece]:
         """The tokenizer's chat template around contents that stay plain text; a content may be pieces itself.
 
         `messages` are (role, content). With `open_turn` the assistant's next turn is opened; with `open_end` a last turn of
-        the assistant is left open, to be gone on with. `author` is who wrote what the template puts in. The template is
-        rendered around place holders, so nothing that a user wrote is ever parsed as a special token; a template that
-        trims contents trims these too.
+        the assistant is left open, to be gone on with. `author` is who wrote what the template puts in; but the policy itself
+        wrote the token that ends the messages `closed`, to hand over. The template is rendered around place holders, so nothing
+        that a user wrote is ever parsed as a special token; a template that trims contents trims these too.
         """
         holders = [f"\ue000{n}\ue001" for n in range(len(messages))]
         padded = [{"role": role, "content": f" {h} "} for (role, _), h in zip(messages, holders, strict=True)]
         rendered: str = self.tokenizer.apply_chat_template(padded, tokenize=False, add_generation_prompt=open_turn)
         pieces: list[Piece] = []
         rest = rendered
-        for holder, (_, content) in zip(holders, messages, strict=True):
+        for n, (holder, (_, content)) in enumerate(zip(holders, messages, strict=True)):
             kept = f" {holder} "
             trimmed = kept not in rest
             before, found, rest = rest.partition(holder if trimmed else kept)
             if not found:
                 raise ValueError(f"the chat template of {self.source} leaves out a message")
-            pieces += self.template(before, author)
+            pieces += self._after(n - 1 in closed, self.template(before, author))
             pieces += _contents(content, trimmed)
-        return pieces if open_end and messages[-1][0] == "assistant" else pieces + self.template(rest, author)
+        if open_end and messages[-1][0] == "assistant":
+            return pieces
+        return pieces + self._after(len(messages) - 1 in closed, self.template(rest, author))
+
+    def _after(self, closed: bool, put_in: list[Piece]) -> list[Piece]:
+        """What the template puts after a message; the token that ends a turn is the policy's if it `closed` this one."""
+        first = put_in[0] if closed and put_in else None
+        if isinstance(first, Token) and first.text == self.turn_end:
+            return [replace(first, author="policy"), *put_in[1:]]
+        return put_in
+
+    @cached_property
+    def turn_end(self) -> str | None:
+        """The special token right after an assistant's turn, by which the model ends it; `None` if the template has none."""
+        said = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "\ue000"}]
+        rendered: str = self.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=False)
+        after = self.template(rendered.partition("\ue000")[2])
+        return after[0].text if after and isinstance(after[0], Token) else None
 
     def template(self, text: str, author: Author = "policy") -> list[Piece]:
         """A text of ours, in which special tokens are meant as such."""

@@ -15,10 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from footfall.render.pieces import CUT, Ids, Piece, Reading, Text, Token, Writer
-from footfall.types import Json, Message, Problem, Step, Trajectory
+from footfall.types import Author, Json, Message, Problem, Step, Trajectory
+
+Observations: TypeAlias = Literal["inline", "user", "tool"]
 
 
 class Tokenizer(Protocol):
@@ -69,7 +71,7 @@ class Template:
     prompt is the whole dialogue as text already, special tokens meant as such."""
     system: str | None = None
     prompt_end: str = "\n"
-    observations: Literal["inline", "user", "tool"] = "inline"
+    observations: Observations = "inline"
     """Where an observation stands in a chat: in the solver's own turn, or in a turn of this role after it. One whose ids are
     known stands where these put it: they hold all that is around it."""
 
@@ -90,6 +92,8 @@ class Turn(NamedTuple):
 
     role: str
     pieces: tuple[Piece, ...]
+    author: Author = "environment"
+    """Who wrote its last step, and so ended it."""
 
     @property
     def text(self) -> str:
@@ -115,7 +119,7 @@ def prompt_turns(problem: Problem, system: str | None = None) -> list[Turn]:
 def solution_turns(
     trajectory: Trajectory,
     vocabulary: str | None = None,
-    observations: Literal["inline", "user", "tool"] = "inline",
+    observations: Observations = "inline",
     marker: int | None = None,
 ) -> list[Turn]:
     """The steps as turns of the assistant, each step read at its end (at the `marker` after it, if there is one).
@@ -131,7 +135,7 @@ def solution_turns(
         inside, heard = _step_pieces(step, trajectory.separator, own_ids, observations == "inline", where)
         spoken += _read_at_end(inside) if marker is None else [*inside, Ids((marker,), read=0, author="environment")]
         if heard is not None:
-            turns += [Turn("assistant", tuple(spoken)), Turn(observations, (heard,))]
+            turns += [Turn("assistant", tuple(spoken), step.author), Turn(observations, (heard,))]
             spoken = []
     return [*turns, Turn("assistant", tuple(spoken))] if spoken else turns
 
@@ -228,7 +232,10 @@ def _laid_out(
     ]
     said: list[tuple[str, str | Sequence[Piece]]] = [(turn.role, turn.pieces) for turn in turns]
     asked = writer.chat(before, open_turn=True, author="environment")
-    whole = writer.chat(before + said, open_turn=said[-1][0] != "assistant", author="environment", open_end=True)
+    ended = {len(before) + n for n, turn in enumerate(turns) if turn.author == "policy"}
+    whole = writer.chat(
+        before + said, open_turn=said[-1][0] != "assistant", author="environment", open_end=True, closed=ended
+    )
     if whole[: len(asked)] != asked:
         raise ValueError(f"the chat template of {writer.source} writes a prompt otherwise once it is answered")
     return _Layout(asked, whole[len(asked) :])
@@ -260,14 +267,18 @@ def messages(prefix: Trajectory, template: Template, fragment: bool = False) -> 
     turns = prompt_turns(prefix.problem, template.system) + solution_turns(prefix, None, template.observations)
     if not prefix.steps or turns[-1].role != "assistant":
         return {"messages": _json(turns)}
-    said = turns[-1].text.removesuffix(prefix.separator) if fragment else turns[-1].text
+    said = solution_text(prefix, fragment, template.observations)
     whole: list[Json] = [*_json(turns[:-1]), {"role": "assistant", "content": said}]
     return {"messages": whole, "add_generation_prompt": False, "continue_final_message": True}
 
 
-def solution_text(prefix: Trajectory, fragment: bool = False) -> str:
-    """The steps as one text, observations in it; a last step that is a `fragment` is not ended."""
-    said = "".join(turn.text for turn in solution_turns(prefix))
+def solution_text(prefix: Trajectory, fragment: bool = False, observations: Observations = "inline") -> str:
+    """The turn that is gone on with as text, all steps of it and the observations in it; none if the environment spoke last.
+
+    A last step that is a `fragment` is not ended.
+    """
+    turns = solution_turns(prefix, None, observations)
+    said = turns[-1].text if turns and turns[-1].role == "assistant" else ""
     return said.removesuffix(prefix.separator) if fragment else said
 
 
