@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from footfall import __version__, registry
+from footfall.terminal import visible
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -45,6 +46,7 @@ COMMANDS = {
     "bench": Command("footfall.commands.bench", "BenchConfig", "how good a judge is, with 95% intervals"),
     "lab": Command("footfall.commands.lab", None, "run a published system's claim; show the ledger"),
     "list": Command("footfall.commands.listing", None, "all parts that can be named, one line each"),
+    "show": Command("footfall.commands.show", "ShowConfig", "traces, labels and judgements, to read in the terminal"),
     "info": Command("footfall.commands.info", "InfoConfig", "this installation, or what a run, model or file is"),
 }
 
@@ -173,7 +175,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _fail(message: str) -> int:
-    sys.stderr.write(f"footfall: {message}\n")
+    sys.stderr.write(f"footfall: {visible(message)}\n")
     return 2
 
 

@@ -57,7 +57,7 @@ def test_the_help_of_a_command_explains_it_and_shows_a_call(name: str, capsys: p
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"    footfall {name}" in shown or f"| footfall {name}" in shown
-    flags = ["--json"] if name == "info" else ["--seed", "--out", "--fresh", "--json"]
+    flags = ["--json"] if name in ("info", "show") else ["--seed", "--out", "--fresh", "--json"]
     assert all(flag in shown for flag in flags)
 
 

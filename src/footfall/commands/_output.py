@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from footfall.terminal import json_text, visible
 from footfall.types import Cost
 
 NOTHING = 1
@@ -20,14 +20,28 @@ NOTHING = 1
 def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[Console], None]) -> None:
     """The result as JSON, or as `show` writes it."""
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+        sys.stdout.write(json_text(result) + "\n")
     else:
-        show(Console(markup=False, highlight=False, soft_wrap=True))
+        show(SafeConsole(markup=False, highlight=False, soft_wrap=True))
+
+
+class SafeConsole(Console):
+    """A console on which text from data can do nothing but stand there."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*map(_safe, objects), **how)
+
+
+def _safe(shown: Any) -> Any:
+    if isinstance(shown, Text):
+        shown = shown.copy()
+        shown.plain = visible(shown.plain)  # one sign a character, so that styles stay where they are
+    return visible(shown) if isinstance(shown, str) else shown
 
 
 def note(text: str) -> None:
     """A remark for people, on standard error."""
-    sys.stderr.write(f"footfall: {text}\n")
+    sys.stderr.write(f"footfall: {visible(text)}\n")
 
 
 def facts(console: Console, pairs: Mapping[str, object]) -> None:

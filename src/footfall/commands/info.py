@@ -156,7 +156,7 @@ def _rows(path: Path, bad: Skipped | None, solutions: Solutions, names: Mapping[
 
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
-    form, unread = ("parquet", []) if path.suffix == ".parquet" else _format(path, bad, names)
+    form, unread = ("parquet", []) if path.suffix == ".parquet" else format_of(path, bad, names)
     kind = parquet_kind(path) if form == "parquet" else "problem" if form == "problems" else "trajectory"
     about = {"kind": f"data: {kind}", "path": str(path), "format": form}
     if kind not in ("trajectory", "judged"):
@@ -175,7 +175,7 @@ def _rows(path: Path, bad: Skipped | None, solutions: Solutions, names: Mapping[
     }
 
 
-def _format(path: Path, bad: Skipped | None, names: Mapping[str, str]) -> tuple[str, list[str]]:
+def format_of(path: Path, bad: Skipped | None, names: Mapping[str, str]) -> tuple[str, list[str]]:
     """The format that knows the first record, and what looks like steps there but is not read as such.
 
     With `bad`, it is the first record that can be read. `jsonl` is forgiving and asked late, `problems` last.

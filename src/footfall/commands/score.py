@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 from tyro.conf import Positional
 
 from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
@@ -17,6 +16,7 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run
 from footfall.commands._sources import limited_in_words, read_traces
+from footfall.commands.show import print_trace
 from footfall.reports.pages import Named
 from footfall.search.votes import Aggregation, aggregate
 from footfall.types import Cost, Judged, Judgement
@@ -119,16 +119,10 @@ def _row(judgement: Judgement, config: ScoreConfig) -> dict[str, Any]:
 
 
 def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], result: dict[str, Any]) -> None:
-    for trajectory, judgement in judged[: config.show]:
-        assert judgement is not None
-        row = _row(judgement, config)
-        console.print(Text(trajectory.id, style="bold"), Text(_shortened(trajectory.problem.text, 90), style="dim"))
-        for k, (step, value) in enumerate(zip(trajectory.steps, judgement.values, strict=True)):
-            mark = f"  <- first below {config.threshold:g}" if k == row["first_error"] else ""
-            why = judgement.failure(k) if value is None else None
-            console.print(f"{k + 1:>4} ", _coloured(value), f"  {_shortened(step.written, 90)}",
-                          Text(mark or (f"  ({why})" if why else ""), style="bold"), sep="")  # fmt: skip
-        whole = row["aggregate"]
+    for row in judged[: config.show]:
+        assert row.judgement is not None
+        print_trace(console, row, result["threshold"], 90)
+        whole = aggregate(row.judgement.values, config.aggregate)
         console.print(f"     {config.aggregate} {'–' if whole is None else f'{whole:.3f}'}\n")
     facts(console, {
         "traces": (limited_in_words(result, "traces") or f"{len(judged)}")
@@ -137,14 +131,3 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], resul
         "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
         "file": config.to,
     })  # fmt: skip
-
-
-def _coloured(value: float | None) -> Text:
-    if value is None:
-        return Text("    –")
-    return Text(f"{value:.3f}", style="green" if value >= 0.75 else "yellow" if value >= 0.4 else "red")
-
-
-def _shortened(text: str, width: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"

@@ -16,6 +16,7 @@ from footfall.formats.files import (
     refuse_lfs_pointer,
 )
 from footfall.formats.jsonl import unread_steps
+from footfall.formats.math_aps import tree_rows
 from footfall.formats.parquet import parquet_kind, read_parquet, write_parquet
 from footfall.formats.reading import format_named, iter_read, read, read_problems, read_record, read_trees
 from footfall.formats.records import Fields, FormatError
@@ -28,5 +29,5 @@ __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "Fields", "Format", "FormatError", "Solutions", "Source", "Written",
     "atomic_write", "check_names", "format_named", "iter_fields", "iter_read", "parquet_kind", "problem_id", "read",
     "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer", "renamed", "split_solution",
-    "trajectory_id", "unread_steps", "unwritable", "write", "write_parquet", "write_trees",
+    "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write", "write_parquet", "write_trees",
 ]  # fmt: skip
