@@ -21,7 +21,7 @@ import numpy as np
 
 from footfall.benchmarks.best_of_n import Pool, read_pools
 from footfall.metrics.intervals import bootstrap_mean
-from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
+from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
 from footfall.search.votes import AGGREGATIONS, aggregate, frequency, hybrid, pass_at_k
 
 PAIRS = (

@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.formats import write_parquet
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
 from footfall.registry import create

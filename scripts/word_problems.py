@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from footfall.benchmarks.processbench import processbench
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import BinarySearch

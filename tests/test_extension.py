@@ -21,7 +21,7 @@ from footfall.drive.requests import ROOT
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, Paper, register
 from footfall.search.state import Choice, Course, SearchState, described
-from footfall.study_rows import label_row
+from footfall.registry import label_row
 from footfall.types import Cost, Judgement, Trajectory
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from footfall import formats
-from footfall.images import MOST_BYTES, pinned
+from footfall.hashing import MOST_BYTES, pinned
 from footfall.types import Judged, Problem, Trajectory, image_name
 
 PIXELS = b"\x89PNG pixels"

@@ -66,7 +66,7 @@ class Problem:
     answer: str | None = None
     domain: str = "math"
     images: tuple[str, ...] = ()
-    """References (paths or URLs), never pixels; `footfall.images.pinned` adds the content's hash, which then is the name."""
+    """References (paths or URLs), never pixels; `footfall.hashing.pinned` adds the content's hash, which then is the name."""
     tools: tuple[Mapping[str, Json], ...] = ()
     tables: tuple[Mapping[str, Json], ...] = ()
     documents: tuple[str, ...] = ()

@@ -14,8 +14,7 @@ from footfall.benchmarks.agent_process_bench import PUBLISHED, SPLITS, agent_pro
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
 from footfall.formats import FormatError
-from footfall.metrics.cases import Case
-from footfall.metrics.sanity import LengthJudge, always_right, always_wrong
+from footfall.metrics.cases import Case, LengthJudge, always_right, always_wrong
 from footfall.types import Json, Judgement, Problem, Step, Trajectory
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "agentprocessbench"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from footfall.benchmarks.best_of_n import best_of_n_pool, read_pools
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
-from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
-from footfall.metrics.sanity import LengthJudge, Oracle, RandomJudge, always_right
+from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_right
+from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
 from footfall.search.votes import best, leader, pass_at_k, tally
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "best_of_n"

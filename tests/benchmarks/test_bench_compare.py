@@ -15,9 +15,8 @@ from footfall.benchmarks.compare import RESAMPLES_FILE, Kept, case_hash, compare
 from footfall.benchmarks.processbench import measure
 from footfall.benchmarks.runner import Benchmark, Tuned, measured
 from footfall.benchmarks.scores import Scores
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Oracle, RandomJudge, always_right, always_wrong
 from footfall.metrics.intervals import paired_resamples
-from footfall.metrics.sanity import Oracle, RandomJudge, always_right, always_wrong
 from footfall.reports.bench_page import comparison_page, comparison_tables
 from footfall.types import Judge, Judgement, Problem, Step, Trajectory
 

@@ -13,7 +13,7 @@ from footfall.benchmarks.eic_math import SOURCES, TYPES, eic_math
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
 from footfall.formats import FormatError
-from footfall.metrics.sanity import LengthJudge, always_right, always_wrong
+from footfall.metrics.cases import LengthJudge, always_right, always_wrong
 from footfall.types import Json
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "eic_math"

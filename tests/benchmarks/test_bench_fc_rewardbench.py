@@ -10,7 +10,7 @@ import pytest
 
 from footfall.benchmarks.fc_rewardbench import ERROR_TYPES, fc_rewardbench
 from footfall.benchmarks.runner import run
-from footfall.metrics.sanity import LengthJudge, Oracle, RandomJudge, always_wrong
+from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_wrong
 from footfall.types import Message
 
 

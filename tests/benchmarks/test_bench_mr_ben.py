@@ -16,7 +16,7 @@ from footfall.benchmarks.mr_ben import matthews, merged_steps, mr_ben
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
 from footfall.formats import FormatError
-from footfall.metrics.sanity import LengthJudge, always_right, always_wrong
+from footfall.metrics.cases import LengthJudge, always_right, always_wrong
 from footfall.types import Json, Judgement, Trajectory
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "mr_ben"

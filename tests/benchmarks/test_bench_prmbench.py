@@ -16,7 +16,7 @@ from footfall.benchmarks.prmbench import CATEGORIES, CLASSES, prmbench
 from footfall.benchmarks.runner import Benchmark, run
 from footfall.benchmarks.scores import Scores
 from footfall.formats import FormatError
-from footfall.metrics.sanity import LengthJudge, RandomJudge, always_right, always_wrong
+from footfall.metrics.cases import LengthJudge, RandomJudge, always_right, always_wrong
 from footfall.types import Json, Judgement, Trajectory
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "prmbench"

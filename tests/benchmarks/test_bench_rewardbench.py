@@ -12,8 +12,8 @@ import pytest
 from footfall.benchmarks.rewardbench import PAIRS, SECTIONS, WEIGHTS, rewardbench, sections
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
+from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_right
 from footfall.metrics.preferences import Compared
-from footfall.metrics.sanity import LengthJudge, Oracle, RandomJudge, always_right
 
 
 def row(i: int, subset: str, chosen: str = "short", rejected: str = "much longer") -> dict[str, Any]:

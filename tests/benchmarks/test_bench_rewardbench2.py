@@ -13,7 +13,7 @@ import pytest
 from footfall.benchmarks.rewardbench2 import PROMPTS, rewardbench2, spread, ties_score
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
-from footfall.metrics.sanity import LengthJudge, Oracle, always_right
+from footfall.metrics.cases import LengthJudge, Oracle, always_right
 
 REF = {"1": ([5.0], [1.0, 0.5]), "2": ([2.0], [1.8, 3.0])}
 TIED = {"1": ([4.0, 3.5, 3.8], [1.0, 2.0]), "2": ([3.0, 1.0], [0.5, 0.2])}

@@ -12,7 +12,7 @@ from footfall.benchmarks.rm_bench import rm_bench, style_matrix
 from footfall.benchmarks.rmb import rmb
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
-from footfall.metrics.sanity import LengthJudge, Oracle, RandomJudge, always_right
+from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_right
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "domains" / "reward"
 

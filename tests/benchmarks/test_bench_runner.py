@@ -16,8 +16,7 @@ from footfall.benchmarks.runner import Benchmark, Tuned, content_revision, run
 from footfall.benchmarks.scores import Scores
 from footfall.benchmarks.steps import steps
 from footfall.formats import FormatError
-from footfall.metrics.cases import Case
-from footfall.metrics.sanity import LengthJudge, RandomJudge, always_right, always_wrong
+from footfall.metrics.cases import Case, LengthJudge, RandomJudge, always_right, always_wrong
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"

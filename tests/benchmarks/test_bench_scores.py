@@ -15,9 +15,8 @@ from footfall.benchmarks.processbench import measure
 from footfall.benchmarks.runner import Benchmark, measured, run
 from footfall.benchmarks.scores import Scores
 from footfall.judging import Traits
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Oracle, always_right
 from footfall.metrics.intervals import Floats
-from footfall.metrics.sanity import Oracle, always_right
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from footfall import registry
+from footfall.benchmarks.prmbench import PATTERNS, socratic_prmbench
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
-from footfall.benchmarks.socratic_prmbench import PATTERNS, socratic_prmbench
 from footfall.formats import FormatError
-from footfall.metrics.sanity import RandomJudge, always_right, always_wrong
+from footfall.metrics.cases import RandomJudge, always_right, always_wrong
 from footfall.metrics.steps import macro_f1
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "socratic_prmbench"

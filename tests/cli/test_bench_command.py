@@ -12,7 +12,7 @@ import pytest
 from footfall import cli
 from footfall.commands.bench import find_data
 from footfall.judging import Traits
-from footfall.metrics.sanity import Constant
+from footfall.metrics.cases import Constant
 from tests.cli.telling import told
 
 LABELS = {"gsm8k": (1, -1, 0, -1), "math": (2, -1)}
@@ -168,7 +168,7 @@ def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(
     def again(*_: object) -> None:
         raise AssertionError("what was judged is judged again")
 
-    monkeypatch.setattr("footfall.metrics.sanity.RandomJudge.judge", again)
+    monkeypatch.setattr("footfall.metrics.cases.RandomJudge.judge", again)
     assert told(capsys, *words) == found
     assert told(capsys, "bench", "compare", "all/processbench", "alone")["benchmark"] == "processbench"
 

@@ -15,9 +15,9 @@ from footfall.label.hrm_hnc import FullTrees
 from footfall.label.pav import explore
 from footfall.policy.protocol import Completion, Run, SamplingParams
 from footfall.search import SelfCheck
-from footfall.simulate.word_writer import WordWriter
 from footfall.types import Cost, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from footfall.worlds.word_writer import WordWriter
 
 PROBLEMS = [Problem("p", "What is 3 + 4?", "7"), Problem("q", "What is 1 + 1?", "2")]
 STARTS = [Trajectory(problem.id, problem) for problem in PROBLEMS]

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.drive.rollout_store import RolloutStore, prefix_address
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import RolloutStore, StoredPolicy, prefix_address
 from footfall.formats import FormatError
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import Completion, Policy, SamplingParams, can_choose

@@ -13,17 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from footfall.benchmarks import processbench
-from footfall.benchmarks.prmbench import CATEGORIES
-from footfall.benchmarks.socratic_prmbench import PATTERNS
+from footfall.benchmarks.prmbench import CATEGORIES, PATTERNS
 from footfall.lab.fingerprint import modules_of
 from footfall.lab.recipe import Trial, catalogue, find, load_measure
 from footfall.lab.runner import run_recipe
 from footfall.lab.shared import prms
-from footfall.lab.shared.cases import credits, figures, judged_once, response_cases, step_cases
+from footfall.lab.shared.cases import NoisyTruth, Said, credits, figures, judged_once, response_cases, step_cases
 from footfall.lab.shared.flaws import CAREFUL, FLAWS, flawed_cases, offline_pairs, online_pairs, right_traces
-from footfall.lab.shared.simulated import NoisyTruth, Said
+from footfall.metrics.cases import Oracle, always_right
 from footfall.metrics.preferences import last_step_score, measure_by, strict_credit
-from footfall.metrics.sanity import Oracle, always_right
 from footfall.train import TrainConfig
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import pytest
 
 from footfall.metrics.steps import auc
-from footfall.simulate.blurred import Blurred, blurred_value
+from footfall.simulate import Blurred, blurred_value
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge
 
 TRACES = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 400, seed=2)]

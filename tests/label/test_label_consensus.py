@@ -24,12 +24,11 @@ from footfall.label.consensus import (
     first_error,
     verdicts,
 )
-from footfall.label.er_prm import EntropyRegularised
-from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.monte_carlo import EntropyRegularised, MonteCarlo
 from footfall.label.pav import pav
 from footfall.metrics.cases import Case
 from footfall.search.votes import aggregate
-from footfall.simulate.noisy import Noisy, noisy
+from footfall.simulate import Noisy, noisy
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.label.scripted_policy import successes, trace

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.drive.rollouts import Estimate, Plan, Probe, Rollout, RolloutCache, graded, run_plans
-from footfall.drive.stored_policy import StoredPolicy
 from footfall.drive.trees import leaf_rows, node_rows, tree_of, trees_of, value_trees
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from footfall.label.symbolic_mc import (
+from footfall.label.monte_carlo import (
     fit_for_sft,
     parse_verdict,
     preference_pairs,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.label.er_prm import EntropyRegularised, entropy_regularised, er_prm, log_mean_exp
-from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.monte_carlo import EntropyRegularised, MonteCarlo, entropy_regularised, er_prm, log_mean_exp
 from footfall.label.pav import StepAdvantage, advantages, best_of_k, effective_reward, improvement, pav
 from footfall.label.relative_progress import (
     RelativeProgress,

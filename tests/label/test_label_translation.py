@@ -7,11 +7,11 @@ from statistics import fmean
 
 import pytest
 
-from footfall.label.translation import is_faithful, translate_rows
 from footfall.train.data import data_key
 from footfall.types import Judged, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from footfall.worlds.multilingual import LANGUAGES, language_of
+from footfall.worlds.multilingual.world import is_faithful, translate_rows
 from tests.label.scripted_policy import trace
 
 TRACES = [t for _, t in ArithmeticWorld().traces(ArithmeticPolicy(), 14, 0)]

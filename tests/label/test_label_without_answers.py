@@ -14,16 +14,14 @@ from footfall.drive.rollouts import RolloutCache
 from footfall.drive.trees import tree_of, value_trees
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.counting import Rehearsal
-from footfall.label.er_prm import er_prm
 from footfall.label.estimate import planned
 from footfall.label.grounded import Grounded, GroundedTrees
 from footfall.label.hrm_hnc import FullTrees
-from footfall.label.monte_carlo import MonteCarlo
+from footfall.label.monte_carlo import MonteCarlo, er_prm, symbolic_mc
 from footfall.label.omegaprm import BinarySearch, OmegaPRM
 from footfall.label.pav import StepAdvantage
 from footfall.label.relative_progress import RelativeProgress
 from footfall.label.scan import SelfDenoising
-from footfall.label.symbolic_mc import symbolic_mc
 from footfall.label.unprm import Uncertain
 from footfall.types import Cost, Judge, Judged, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld

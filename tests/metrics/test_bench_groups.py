@@ -11,7 +11,7 @@ import pytest
 from footfall.benchmarks.records import Names, data_files, records
 from footfall.benchmarks.runner import Benchmark, run
 from footfall.benchmarks.scores import Scores
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, LengthJudge, Oracle, always_right, always_wrong
 from footfall.metrics.preferences import (
     compare,
     comparison,
@@ -25,7 +25,6 @@ from footfall.metrics.preferences import (
     swapped_score,
     tie_credit,
 )
-from footfall.metrics.sanity import LengthJudge, Oracle, always_right, always_wrong
 from footfall.types import Judgement, Problem, Step
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from footfall.drive.rollout_store import RolloutStore, prefix_address
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import RolloutStore, StoredPolicy, prefix_address
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.resuming import InWords, can_resume, resuming, unfinished
 from footfall.types import Cost, Problem, Step, Trajectory

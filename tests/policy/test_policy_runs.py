@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.policy.embedded import embedded
 from footfall.policy.protocol import Completion, Run, SamplingParams, runs_of, sample_runs
 from footfall.types import Trajectory

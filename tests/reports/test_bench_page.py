@@ -10,9 +10,8 @@ import pytest
 
 from footfall.benchmarks.processbench import measure
 from footfall.benchmarks.runner import Benchmark, Report, measured
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, RandomJudge
 from footfall.metrics.diagnostics import diagnose
-from footfall.metrics.sanity import RandomJudge
 from footfall.reports.bench_page import BenchView, bench_page, suite_page
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from footfall.drive.budget import GROWTH, Pace
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_client import Server
 from footfall.policy.protocol import Completion, SamplingParams

@@ -8,7 +8,7 @@ from footfall.policy.protocol import SamplingParams
 from footfall.search import BeamSearch, BestOf, Budget, ComputeOptimal, Searcher, SelfConsistency, best_by_difficulty
 from footfall.search.compute_optimal import method_of
 from footfall.search.state import Method
-from footfall.simulate.blurred import Blurred
+from footfall.simulate import Blurred
 from footfall.types import SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates
 from tests.search.coins import Coins, SeesCoins, problems

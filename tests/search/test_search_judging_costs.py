@@ -17,8 +17,7 @@ from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
 from footfall.search.decisions import replay
 from footfall.search.state import Choice, Course, SearchState
-from footfall.simulate.noisy import Noisy
-from footfall.simulate.priced import Priced, Reader
+from footfall.simulate import Noisy, Priced, Reader
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from tests.search.coins import Coins, SeesCoins, problems

@@ -8,7 +8,7 @@ import pytest
 
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Searcher, curve
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.types import Problem, Step, Trajectory
 from tests.search.coins import Coins, SeesCoins, problems
 

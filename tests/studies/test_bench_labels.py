@@ -17,8 +17,8 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.prompted import Critiqued, asked, cut_after_error, in_turn
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.policy.protocol import SamplingParams
-from footfall.registry import create
-from footfall.simulate.noisy import noisy
+from footfall.registry import StudyRow, create
+from footfall.simulate import noisy
 from footfall.store import Run
 from footfall.studies import labels
 from footfall.studies.frontier import clearly_better, frontier, picks_of
@@ -26,7 +26,6 @@ from footfall.studies.frontier import measured as measured_points
 from footfall.studies.label_report import LABELS, LEVELS, advice, better_critics, chart, checkers
 from footfall.studies.label_setting import OwnTraces, ReadOnce, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.labels import FIGURES, Known, LabelCosts, Plan, Point, World, measure, measure_own, per_1000
-from footfall.study_rows import StudyRow
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from footfall.worlds.world import StepTruth

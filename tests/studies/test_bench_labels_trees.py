@@ -12,7 +12,6 @@ from footfall.label.edu_prm import EntropyTrees, TokenWriter, by_lines, whole_tr
 from footfall.label.omegaprm import by_segments
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
-from footfall.simulate.word_writer import WordWriter
 from footfall.store import Run
 from footfall.studies.label_report import LABELS
 from footfall.studies.label_setting import OwnTraces, Setting, label_rows, make_labeller
@@ -20,6 +19,7 @@ from footfall.studies.labels import Known, Plan, measure_own
 from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.scripted import next_steps, word_logprobs
+from footfall.worlds.word_writer import WordWriter
 
 PROBLEM = Problem("p", "?", "1")
 IN_WORDS = ("arithmetic", "logic", "algebra")

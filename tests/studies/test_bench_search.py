@@ -14,9 +14,9 @@ from footfall.cli import main
 from footfall.metrics.intervals import wilson
 from footfall.policy.protocol import SamplingParams
 from footfall.recipes import early_rejection
-from footfall.registry import create, declared, parts
+from footfall.registry import StudyRow, create, declared, parts
 from footfall.search import BestOf, Searcher
-from footfall.simulate.priced import Priced, Reader, tokens_of_text
+from footfall.simulate import Priced, Reader, tokens_of_text
 from footfall.store import Run
 from footfall.studies import search_judges
 from footfall.studies.frontier import cheapest_as_good, frontier
@@ -33,7 +33,6 @@ from footfall.studies.search import (
 )
 from footfall.studies.search_judges import NOISE, WAYS, Finished, PrmSetting, exact, noisy, solution_auc, step_auc
 from footfall.studies.search_report import LEVELS, SEARCH, advice, chart, pick_rows, prm_rows
-from footfall.study_rows import StudyRow
 from footfall.types import Judgement, Problem, Step, Trajectory
 from footfall.worlds import (
     ArithmeticPolicy,

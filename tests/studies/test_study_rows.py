@@ -9,9 +9,8 @@ from types import ModuleType
 import pytest
 
 from footfall import registry
-from footfall.registry import Declared, register
-from footfall.studies.rows import rows_of
-from footfall.study_rows import StudyRow, search_row
+from footfall.registry import Declared, StudyRow, register, search_row
+from footfall.studies.study import rows_of
 
 
 def plain(n: int = 1) -> int:

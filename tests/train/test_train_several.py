@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from footfall.label.beside import Beside
+from footfall.label.consensus import Beside
 from footfall.label.counting import Rehearsal
 from footfall.label.estimate import planned
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.reward.prm import PRM
 from footfall.search import BiRM, Searcher
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import data_key
 from footfall.train.objectives import make_objective, pinball_loss, value_and_reward_loss

@@ -13,8 +13,8 @@ from footfall.policy.protocol import Policy
 from footfall.registry import create
 from footfall.types import Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, StepTruth
-from footfall.worlds.algebra.policy import Work
 from footfall.worlds.algebra.reading import State, read_step
+from footfall.worlds.algebra.world import Work
 
 WORLD = AlgebraWorld()
 POLICY = AlgebraPolicy()

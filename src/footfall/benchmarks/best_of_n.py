@@ -7,7 +7,7 @@ A pool is JSON lines, one problem a line, in either schema (a folder may hold se
 
 Text is cut at blank lines. A scores file names a candidate "{problem id}#{index}", counted from 0. For N = 1, 2, 4, … up to
 the (smallest) pool: best-of-N by each aggregation, weighted vote, majority vote, pass@N and the accuracy of one sample,
-each the expected value over random subsets of N (`footfall.metrics.pools`); at the pool's size it is the pool itself.
+each the expected value over random subsets of N (`footfall.metrics.preferences`); at the pool's size it is the pool itself.
 
 Votes count a candidate's own answer: that of the first schema's field, else what its text states, else (second schema) the
 released field. `answer_regraded` of the second schema is never read: it was found with the reference answer in hand.
@@ -39,8 +39,7 @@ from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case, Measure, Rows, by_group
 from footfall.metrics.intervals import Floats
-from footfall.metrics.pools import best_of, sizes_up_to, subsets, vote_of
-from footfall.metrics.preferences import accuracy
+from footfall.metrics.preferences import accuracy, best_of, sizes_up_to, subsets, vote_of
 from footfall.registry import register
 from footfall.search.votes import AGGREGATIONS, Aggregation, aggregate, group, pass_at_k
 from footfall.types import Judgement, Problem, Step, Trajectory

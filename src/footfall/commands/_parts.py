@@ -13,8 +13,7 @@ from typing import Any, Literal
 import footfall
 from footfall.commands._options import Drawing, PolicyOptions, given, name_and_settings
 from footfall.commands._values import check_values
-from footfall.drive.rollout_store import RolloutStore
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import NOTHING, declared, load, no_file_part, parts

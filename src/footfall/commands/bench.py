@@ -24,8 +24,8 @@ from footfall.commands._output import emit, facts, figures, note, spent
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_traces, world_rows, world_source
+from footfall.metrics.cases import Oracle
 from footfall.metrics.diagnostics import diagnose
-from footfall.metrics.sanity import Oracle
 from footfall.registry import load, parts
 from footfall.reports.bench_page import BenchView, bench_page, comparison_page, comparison_tables, suite_page
 from footfall.reports.pages import write_page

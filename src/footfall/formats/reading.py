@@ -16,7 +16,7 @@ from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatErro
 from footfall.formats.renaming import check_names, keeping, renamed, suggestion
 from footfall.formats.rows import Format
 from footfall.formats.solutions import Solutions
-from footfall.images import pinned
+from footfall.hashing import pinned
 from footfall.registry import create, parts
 from footfall.types import Judged, Problem, Trajectory, Tree, image_name
 

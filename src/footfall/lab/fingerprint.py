@@ -19,9 +19,7 @@ from footfall import __version__
 from footfall.registry import KINDS, parts
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_NO_PARTS = {
-    f"footfall.{name}" for name in ("registry", "study_rows", "store", "progress", "cli", "commands", "lab", "recipes")
-}
+_NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "cli", "commands", "lab", "recipes")}
 """What finds, runs, shows and stores, but decides no figure."""
 _SHARED = "footfall.lab.shared"
 """The one part of the lab that does: models and cases that several recipes use."""

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.drive.rollouts import unlabelled
-from footfall.drive.stored_policy import StoredPolicy
 from footfall.hashing import vocabulary_fingerprint
 from footfall.judging import Traits
 from footfall.label.counting import CountingPolicy

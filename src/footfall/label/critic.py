@@ -23,7 +23,7 @@ from typing import NamedTuple
 from footfall.answers import grade
 from footfall.label.prompted import NO_REFERENCE, cut_after_error, read_first_error, read_verdict, read_verdicts
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.simulate.noisy import chance
+from footfall.simulate import chance
 from footfall.types import Cost, Judge, Step, Trajectory, content_key
 from footfall.worlds import TruthJudge
 

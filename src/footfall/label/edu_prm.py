@@ -28,11 +28,10 @@ from footfall.label.counting import CountingPolicy, CountingTokens
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_tokens import HttpTokens, served_tokenizer
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import Declared, register
+from footfall.registry import NEVER, Declared, StudyRow, label_row, register
 from footfall.segment.tokens import is_symbol
-from footfall.simulate.word_writer import WordWriter
-from footfall.study_rows import NEVER, StudyRow, label_row
 from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
+from footfall.worlds.word_writer import WordWriter
 
 if TYPE_CHECKING:
     from footfall.policy.torch_policy import TorchPolicy

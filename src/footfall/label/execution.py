@@ -32,8 +32,7 @@ from typing import Literal, NamedTuple
 
 from footfall.drive.rollouts import unlabelled
 from footfall.label.mutation import Variant, VariantKind, normal, variants
-from footfall.registry import Declared, register
-from footfall.study_rows import StudyRow
+from footfall.registry import Declared, StudyRow, register
 from footfall.tools import Sandbox
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
 from footfall.worlds import CodeWorld

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from footfall.formal import verdicts
-from footfall.registry import Declared, register
-from footfall.simulate.noisy import chance
-from footfall.study_rows import StudyRow
+from footfall.registry import Declared, StudyRow, register
+from footfall.simulate import chance
 from footfall.tools import Sandbox
 from footfall.types import Judged, Judgement, Reason, Trajectory, Unjudged, failures_of
 

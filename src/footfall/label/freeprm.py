@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from footfall.answers import grade
 from footfall.drive.rollouts import unlabelled
-from footfall.registry import Declared, register
-from footfall.study_rows import StudyRow
+from footfall.registry import Declared, StudyRow, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 

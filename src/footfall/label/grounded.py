@@ -54,9 +54,8 @@ from footfall.drive.rollouts import (
 from footfall.drive.trees import Harvest, RolledOutTree, top_of
 from footfall.label.formal import Formal
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.simulate.noisy import chance
-from footfall.study_rows import label_row
+from footfall.registry import Declared, label_row, register
+from footfall.simulate import chance
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Reason, Trajectory, Tree, Unjudged, failures_of
 
 

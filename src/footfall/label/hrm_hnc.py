@@ -25,8 +25,7 @@ from footfall.drive.requests import ROOT, Write
 from footfall.drive.rollouts import drawn, ungradable
 from footfall.drive.trees import ELSEWHERE, Harvest, charged, leaf_rows, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.study_rows import NEVER, label_row
+from footfall.registry import NEVER, Declared, label_row, register
 from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged, content_key
 
 

@@ -42,8 +42,7 @@ from footfall.drive.rollouts import (
 )
 from footfall.drive.trees import Harvest, RolledOutTree, leaf_rows, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.study_rows import NEVER, label_row
+from footfall.registry import NEVER, Declared, label_row, register
 from footfall.types import (
     AFTER_ERROR,
     Cost,

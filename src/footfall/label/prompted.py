@@ -24,8 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.study_rows import VOTES, StudyRow, label_row
+from footfall.registry import VOTES, Declared, StudyRow, label_row, register
 from footfall.types import (
     AFTER_ERROR,
     Cost,

@@ -18,8 +18,7 @@ from typing import Literal
 from footfall.drive.courses import Done
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.study_rows import label_row
+from footfall.registry import Declared, label_row, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 
 

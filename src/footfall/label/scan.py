@@ -20,8 +20,7 @@ from typing import NamedTuple
 from footfall.drive.courses import Done
 from footfall.drive.rollouts import Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.study_rows import ROLLOUTS, label_row
+from footfall.registry import ROLLOUTS, Declared, label_row, register
 from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key
 
 

@@ -25,8 +25,7 @@ from footfall.drive.rollouts import Plan, Probe, Rollout, RolloutCache, drawn, f
 from footfall.judging import Traits
 from footfall.label.omegaprm import bisect
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import Declared, register
-from footfall.study_rows import label_row
+from footfall.registry import Declared, label_row, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 Measure = Literal["entropy", "log-sum"]

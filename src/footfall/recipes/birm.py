@@ -18,7 +18,7 @@ from footfall.lab.shared import searches
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BiRM, Searcher, choose
 from footfall.search.birm import both_ways
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.types import Cost, SearchResult, Trajectory
 from footfall.worlds import ArithmeticPolicy, ExactValueJudge, OpRates, TruthJudge
 

@@ -25,7 +25,7 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
 from footfall.reward.calibrated import fit
 from footfall.search import AdaptiveBeam, AdaptiveBestOf, BeamSearch, BestOf, Method, Searcher, curve
-from footfall.simulate.blurred import Blurred
+from footfall.simulate import Blurred
 from footfall.types import Cost, Judge, Judged, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, OpRates
 

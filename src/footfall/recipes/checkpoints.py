@@ -18,9 +18,8 @@ from dataclasses import replace
 
 from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import figures, step_cases
+from footfall.lab.shared.cases import Said, figures, step_cases
 from footfall.lab.shared.prms import judged_pool, pool, prm, spent
-from footfall.lab.shared.simulated import Said
 from footfall.render import Reading
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM

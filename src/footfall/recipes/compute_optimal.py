@@ -19,7 +19,7 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import searches
 from footfall.search import BestOf, ComputeOptimal, best_by_difficulty, curve
 from footfall.search.compute_optimal import method_of
-from footfall.simulate.blurred import Blurred
+from footfall.simulate import Blurred
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticWorld
 

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced, with_first_error
-from footfall.lab.shared.simulated import Said
+from footfall.lab.shared.cases import Said, best_of_n, first_error_f1, misplaced, with_first_error
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.types import Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, TruthJudge
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.cases import best_of_n
-from footfall.lab.shared.simulated import Said
-from footfall.label.er_prm import EntropyRegularised
+from footfall.lab.shared.cases import Said, best_of_n
+from footfall.label.monte_carlo import EntropyRegularised
 from footfall.types import Judged
 
 RECIPE = Recipe(

@@ -22,7 +22,7 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import hits, known, spent
 from footfall.label.relative_progress import RelativeProgress
 from footfall.policy.protocol import SamplingParams
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.types import Cost
 
 RECIPE = Recipe(

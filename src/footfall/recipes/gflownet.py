@@ -25,7 +25,7 @@ from footfall.lab.shared.known import WORLDS, WritesWell
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Method, Searcher
 from footfall.search.gflownet import GFlowNet
-from footfall.simulate.blurred import Blurred
+from footfall.simulate import Blurred
 from footfall.types import Cost, SearchResult, Trajectory
 
 RECIPE = Recipe(

@@ -17,7 +17,7 @@ from footfall.drive.budget import tokens_of
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.search import HGS, BestOf, Budget, Searcher
-from footfall.simulate.blurred import Blurred
+from footfall.simulate import Blurred
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, CodePolicy, CodeWorld, TruthJudge
 

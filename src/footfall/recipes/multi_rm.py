@@ -20,8 +20,8 @@ from statistics import fmean
 from typing import Any
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
+from footfall.lab.shared.cases import simulated
 from footfall.lab.shared.searches import drawn, single
-from footfall.lab.shared.simulated import simulated
 from footfall.policy.protocol import Policy
 from footfall.search import best, majority, weighted
 from footfall.types import Cost

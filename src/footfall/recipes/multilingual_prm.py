@@ -17,7 +17,6 @@ from __future__ import annotations
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.translation import translate_rows
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.reward.judge import step_head
 from footfall.search import aggregate, best
@@ -25,6 +24,7 @@ from footfall.train.config import TrainConfig
 from footfall.types import Cost, Judged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.multilingual import LANGUAGES, translate
+from footfall.worlds.multilingual.world import translate_rows
 
 RECIPE = Recipe(
     name="multilingual-prm",

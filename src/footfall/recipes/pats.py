@@ -13,7 +13,7 @@ from __future__ import annotations
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.policy.protocol import SamplingParams
 from footfall.search import PATS, Searcher
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.types import Cost
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 

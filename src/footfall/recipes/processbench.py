@@ -15,10 +15,9 @@ from __future__ import annotations
 from footfall.benchmarks import processbench
 from footfall.benchmarks.runner import Tuned, measured
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import benchmark_of, figures, step_cases
+from footfall.lab.shared.cases import Said, benchmark_of, figures, step_cases
 from footfall.lab.shared.prms import Labels, judged_pool, pool, spent
-from footfall.lab.shared.simulated import Said
-from footfall.metrics.sanity import always_right, always_wrong
+from footfall.metrics.cases import always_right, always_wrong
 
 RECIPE = Recipe(
     name="processbench",

@@ -21,7 +21,7 @@ from footfall.lab.shared.searches import right, tokens
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Budget, Searcher, choose
 from footfall.search.refined_bon import RefinedBestOf, Reviser, critique_score
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy, OpRates
 

@@ -11,11 +11,10 @@ seed is the baseline.
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import credits, response_cases
+from footfall.lab.shared.cases import Said, credits, response_cases
 from footfall.lab.shared.prms import judged_pool, pool, right_and_wrong, spent
-from footfall.lab.shared.simulated import Said
+from footfall.metrics.cases import RandomJudge, always_right
 from footfall.metrics.preferences import strict_credit
-from footfall.metrics.sanity import RandomJudge, always_right
 from footfall.types import Judge, Judgement
 
 RECIPE = Recipe(

@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import credits, response_cases
+from footfall.lab.shared.cases import NoisyTruth, Said, credits, response_cases
 from footfall.lab.shared.prms import POOL, judged_pool, pool, right_and_wrong, spent
-from footfall.lab.shared.simulated import NoisyTruth, Said
 from footfall.metrics.cases import Case
 from footfall.metrics.preferences import strict_credit
 from footfall.types import Trajectory

@@ -13,8 +13,7 @@ built on a flaw are not counted, and each flaw comes with the unmodified solutio
 
 from __future__ import annotations
 
-from footfall.benchmarks.prmbench import Categories
-from footfall.benchmarks.socratic_prmbench import PATTERNS
+from footfall.benchmarks.prmbench import PATTERNS, Categories
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, judged_once
 from footfall.lab.shared.flaws import flawed_cases, right_traces

@@ -19,7 +19,7 @@ from footfall.lab.shared.searches import right
 from footfall.policy.protocol import SamplingParams
 from footfall.search import BestOf, Method, Searcher
 from footfall.search.speculative import Speculative
-from footfall.simulate.blurred import Blurred
+from footfall.simulate import Blurred
 from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 

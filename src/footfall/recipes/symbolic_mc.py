@@ -15,7 +15,7 @@ from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.known import WORLDS
-from footfall.label.symbolic_mc import fit_for_sft, preference_pairs, symbolic_mc, trajectory_score
+from footfall.label.monte_carlo import fit_for_sft, preference_pairs, symbolic_mc, trajectory_score
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Cost, Judged
 from footfall.worlds import StepTruth

@@ -16,10 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import credits, figures, response_cases
+from footfall.lab.shared.cases import NoisyTruth, credits, figures, response_cases
 from footfall.lab.shared.flaws import offline_pairs, online_pairs
 from footfall.lab.shared.prms import POOL, Labels, judge, judged_pool, pool, spent
-from footfall.lab.shared.simulated import NoisyTruth
 from footfall.metrics.preferences import last_step_score, measure_by
 from footfall.types import Judge
 

@@ -18,7 +18,7 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.known import error_auc, known
 from footfall.reward.judge import step_head
-from footfall.simulate.noisy import Noisy
+from footfall.simulate import Noisy
 from footfall.train.active import until_first_error
 from footfall.train.config import TrainConfig
 from footfall.types import Judged

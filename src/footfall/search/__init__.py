@@ -4,7 +4,7 @@ from footfall.drive.budget import Budget
 from footfall.drive.requests import ROOT, BudgetSpent, Score, Write
 from footfall.search.adaptive import AdaptiveBeam, AdaptiveBestOf
 from footfall.search.beam import DVTS, BeamSearch
-from footfall.search.best_of_n import BestOf, BestOfN
+from footfall.search.best_of_n import BestOf, BestOfN, FrequencyVote, HybridVote
 from footfall.search.birm import BiRM
 from footfall.search.compute_optimal import ComputeOptimal, best_by_difficulty
 from footfall.search.early_rejection import EarlyRejection
@@ -20,7 +20,6 @@ from footfall.search.self_prm import SelfCheck, SelfPRM
 from footfall.search.self_regulation import SelfRegulation
 from footfall.search.speculative import Speculative
 from footfall.search.state import Choice, Course, Method, Requests, SearchState, described
-from footfall.search.unprm import FrequencyVote, HybridVote
 from footfall.search.vgs import ValueGuided
 from footfall.search.votes import (
     AGGREGATIONS,

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.beam import best_indices
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import Aggregation, Rule, check_rule
-from footfall.study_rows import search_row
 
 _EDGE = 1e-4
 

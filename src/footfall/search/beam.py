@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Aggregation, Rule, best, check_rule
-from footfall.study_rows import search_row
 
 
 @register(

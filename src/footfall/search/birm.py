@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from footfall.drive.requests import BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.state import Course, Requests, Roles, SearchState, described
 from footfall.search.votes import Aggregation, aggregate, check_rule
-from footfall.study_rows import search_row
 
 
 def both_ways(

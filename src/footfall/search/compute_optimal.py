@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, load, register
+from footfall.registry import Declared, load, register, search_row
 from footfall.search.state import Choice, Course, Method, Roles, SearchState, described, roles_of
 from footfall.search.votes import Aggregation, Rule, check_rule, majority
-from footfall.study_rows import search_row
 
 
 def method_of(text: str) -> Method:

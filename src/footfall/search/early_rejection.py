@@ -21,11 +21,10 @@ import numpy as np
 
 from footfall.drive.requests import BudgetSpent
 from footfall.policy.resuming import unfinished
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.beam import keep_best, rounds, spread
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import Aggregation, Rule, check_rule
-from footfall.study_rows import search_row
 
 _RESUMING = "resuming"
 """The searcher's own policy as one that can go on in mid-step."""

@@ -20,10 +20,9 @@ from typing import ClassVar
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import Aggregation, Rule, check_rule
-from footfall.study_rows import search_row
 
 
 def proportions(rewards: Sequence[float], temperature: float = 1.0, floor: float = 1e-6) -> list[float]:

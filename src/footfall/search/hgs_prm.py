@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import best
-from footfall.study_rows import search_row
 from footfall.types import Judgement
 
 StepClass = Literal["positive", "neutral", "negative"]

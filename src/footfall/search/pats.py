@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from footfall.drive.requests import ROOT
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import best
-from footfall.study_rows import search_row
 
 
 class Mode(NamedTuple):

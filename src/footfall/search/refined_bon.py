@@ -20,10 +20,9 @@ from typing import ClassVar
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, Requests, Roles, SearchState, described
 from footfall.search.votes import Rule, check_rule
-from footfall.study_rows import search_row
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 NEUTRAL = 0.5

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.mcts import Schedule, Visits, scheduled
 from footfall.search.state import Course, Requests, Roles, SearchState, described
 from footfall.search.votes import Rule, check_rule, group
-from footfall.study_rows import search_row
 
 Action = Literal["step", "rest", "subquestion", "reanswer", "rephrase"]
 ACTIONS = ("step", "rest", "subquestion", "reanswer", "rephrase")

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import group, tally
-from footfall.study_rows import search_row
 
 Stop = Literal["certain", "beta", "window"]
 

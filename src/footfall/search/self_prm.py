@@ -19,10 +19,9 @@ from footfall.drive.courses import write
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Choice, Course, SearchState, described
 from footfall.search.votes import Vote, majority
-from footfall.study_rows import search_row
 from footfall.types import Cost, Judgement, Trajectory
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

@@ -19,10 +19,9 @@ from graphlib import TopologicalSorter
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, Requests, Roles, SearchState
 from footfall.search.votes import best
-from footfall.study_rows import search_row
 from footfall.types import SearchResult, content_key
 
 State: TypeAlias = Hashable

@@ -23,11 +23,10 @@ from typing import ClassVar
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.beam import keep_best
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import Aggregation, Rule, check_rule
-from footfall.study_rows import search_row
 
 
 def normalised(weights: Sequence[float]) -> list[float]:

@@ -25,11 +25,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from footfall.drive.requests import ROOT, BudgetSpent
-from footfall.registry import Declared, register
+from footfall.registry import Declared, register, search_row
 from footfall.search.beam import best_indices
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
-from footfall.study_rows import search_row
 
 
 def survivors(scores: Sequence[Sequence[float | None]], slots: int) -> list[int]:

@@ -4,8 +4,20 @@ A segmenter gives exact character spans that make up the whole text again; `spli
 `token_spans` says which tokens they hold.
 """
 
-from footfall.segment.spans import Segmenter, Span, Token, split_steps, token_spans
-from footfall.segment.text import blank_lines, lines, marked_steps, numbered, sentences, step_markers, thoughts
+from footfall.segment.text import (
+    Segmenter,
+    Span,
+    Token,
+    blank_lines,
+    lines,
+    marked_steps,
+    numbered,
+    sentences,
+    split_steps,
+    step_markers,
+    thoughts,
+    token_spans,
+)
 from footfall.segment.tokens import confidence, confidence_threshold, entropy, entropy_of, recut
 
 __all__ = [

@@ -20,7 +20,7 @@ from typing import Literal
 
 from footfall.registry import register
 from footfall.render import Tokenizer
-from footfall.segment.spans import Segmenter, Span, Token, cut, token_spans
+from footfall.segment.text import Segmenter, Span, Token, cut, token_spans
 from footfall.types import Step, Trajectory
 
 _SYMBOLS = ("P", "Z", "C", "Sm", "Sc", "Sk")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
-from footfall.study_rows import Kind
+from footfall.registry import Kind
 
 DIGITS = 6
 """Figures are rounded before they are compared: what is stored is what was compared."""

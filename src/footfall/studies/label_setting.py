@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from footfall.label.consensus import Consensus
 from footfall.label.critic import ScriptedCritic
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import create, declared, load
-from footfall.simulate.noisy import Noisy
-from footfall.studies.rows import Rows, rows_of
-from footfall.study_rows import StudyRow, label_row
+from footfall.registry import StudyRow, create, declared, label_row, load
+from footfall.simulate import Noisy
+from footfall.studies.study import Rows, rows_of
 from footfall.types import Cost, Judge, Judged, Judgement, Problem, Trajectory
 from footfall.worlds.judges import Checker, TruthJudge
 from footfall.worlds.scripted import WithLogprobs, has_likelihood, with_logprobs

@@ -16,11 +16,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from footfall.drive.stored_policy import StoredPolicy
+from footfall.drive.rollout_store import StoredPolicy
 from footfall.metrics.intervals import Interval
 from footfall.metrics.steps import brier, calibration_error
 from footfall.policy.protocol import SamplingParams
-from footfall.registry import create, load
+from footfall.registry import Kind, StudyRow, create, load
 from footfall.studies.frontier import DIGITS, frontier
 from footfall.studies.label_setting import OwnTraces, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.study import (
@@ -38,7 +38,6 @@ from footfall.studies.study import (
     over_seeds,
     plan_fields,
 )
-from footfall.study_rows import Kind, StudyRow
 from footfall.types import Judgement, Trajectory, content_key
 from footfall.worlds.judges import Valued
 from footfall.worlds.world import StepTruth

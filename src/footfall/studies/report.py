@@ -17,12 +17,12 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 from markupsafe import Markup
 
 from footfall.metrics.intervals import Interval
+from footfall.registry import FREE, Kind
 from footfall.reports.charts import Point as Mark
 from footfall.reports.pages import Section, figure, paragraph, report, table
 from footfall.store import Run
 from footfall.studies.frontier import Placed, Point, ties
 from footfall.studies.study import Costs, Measured, Site, measure_all
-from footfall.study_rows import FREE, Kind
 
 C = TypeVar("C", bound=Costs[Any])
 

@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 from footfall.drive.budget import tokens_of
 from footfall.metrics.intervals import Interval, mean_of_seeds, wilson
 from footfall.policy.protocol import SamplingParams
-from footfall.registry import create, load
+from footfall.registry import Kind, StudyRow, create, load, search_row
 from footfall.search.refined_bon import Reviser
 from footfall.search.searcher import Searcher
 from footfall.search.state import Method
-from footfall.simulate.priced import Priced, Reader
+from footfall.simulate import Priced, Reader
 from footfall.studies.frontier import DIGITS, frontier
-from footfall.studies.rows import Rows, rows_of
 from footfall.studies.search_judges import AGGREGATIONS, QUALITIES, TRACES, PrmSetting, exact, noisy, quality, trained
 from footfall.studies.study import (
     DEFAULT_WORLDS,
@@ -32,14 +31,15 @@ from footfall.studies.study import (
     Figures,
     Measured,
     Place,
+    Rows,
     Site,
     Unit,
     check_worlds,
     interval_json,
     kept,
     plan_fields,
+    rows_of,
 )
-from footfall.study_rows import Kind, StudyRow, search_row
 from footfall.types import Problem, SearchResult, content_key
 
 SINGLE = "single"

@@ -1,6 +1,6 @@
 """Judges of three qualities for `footfall bench search`: exact, noisy, and a PRM for each world and seed, trained here.
 
-What their reading costs is in `footfall.simulate.priced`. The PRM's backbone is the embedded model of 1.1M parameters, made for
+What their reading costs is in `footfall.simulate`. The PRM's backbone is the embedded model of 1.1M parameters, made for
 arithmetic; it reads text of other worlds almost letter by letter, so its PRMs are good on one world and poor on others: how
 good is stated beside what they are used for. Training problems are of the train split; how good a PRM is, is measured on test
 problems that no search is measured on.
@@ -20,8 +20,7 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import auc
 from footfall.policy.protocol import Policy, SamplingParams, draw_traces
 from footfall.policy.resuming import InWords, Resuming, unfinished
-from footfall.simulate.noisy import Noisy
-from footfall.simulate.priced import Reader
+from footfall.simulate import Noisy, Reader
 from footfall.studies.frontier import DIGITS
 from footfall.studies.study import kept
 from footfall.train.config import TrainConfig

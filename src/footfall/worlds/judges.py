@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from footfall.judging import Traits
-from footfall.registry import Declared, create, register
-from footfall.study_rows import StudyRow
+from footfall.registry import Declared, StudyRow, create, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
 from footfall.worlds.arithmetic import ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.logic import LogicPolicy

@@ -22,8 +22,7 @@ from footfall.lab.recipe import Trial
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.search import Aggregation, BestOf, Method, Searcher, aggregate, choose
 from footfall.search.votes import Rule
-from footfall.simulate.noisy import Noisy
-from footfall.simulate.priced import Priced, Reader
+from footfall.simulate import Noisy, Priced, Reader
 from footfall.types import Cost, Judge, Judged, Problem, SearchResult
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates, TruthJudge
 

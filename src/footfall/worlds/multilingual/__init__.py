@@ -9,9 +9,10 @@ from footfall.worlds.multilingual.world import (
     same_numbers,
     translate,
     translate_problem,
+    translate_rows,
 )
 
 __all__ = [
     "LANGUAGES", "MultilingualArithmetic", "MultilingualPolicy", "canonical", "language_of", "same_numbers",
-    "translate", "translate_problem",
+    "translate", "translate_problem", "translate_rows",
 ]  # fmt: skip

@@ -6,6 +6,9 @@ A language has as many wordings as English of each kind, in the same order: a pr
 another by taking the wording at the same place. Each language but English is a file of `languages/`; a new file there is a
 new language. A text that no wording gives (a language model wrote it) is read for its answer only: equations are the same in
 all languages.
+
+Step-labelled rows go with them: questions and steps are translated one by one, the labels are copied.
+A translation with another number of steps, or with other numbers in a step or in the question, is none: the row is dropped.
 """
 
 from __future__ import annotations
@@ -13,16 +16,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.registry import Declared, register
-from footfall.types import Problem, Step, Trajectory
+from footfall.types import Judged, Problem, Step, Trajectory
 from footfall.worlds.arithmetic import problem as english
 from footfall.worlds.arithmetic.policy import ArithmeticPolicy
 from footfall.worlds.arithmetic.problem import Scene, Symbol, program_of, scene_of
@@ -388,3 +391,28 @@ class MultilingualPolicy:
 def _translated(completion: Completion, problem: Problem) -> Completion:
     language = language_of(problem)
     return replace(completion, steps=tuple(in_language(problem, step, language) for step in completion.steps))
+
+
+Translator: TypeAlias = Callable[[Trajectory, str], Trajectory]
+"""A trace and a language to the trace in that language."""
+
+
+def translate_rows(
+    rows: Sequence[Judged], languages: Sequence[str], translator: Translator = translate
+) -> list[Judged]:
+    """The rows, each in one of the languages by turns, so that their number stays the same but for what is dropped."""
+    if not languages:
+        raise ValueError("no language is given to translate into")
+    found = []
+    for i, (trajectory, judgement) in enumerate(rows):
+        new = translator(trajectory, languages[i % len(languages)])
+        if is_faithful(trajectory, new):
+            found.append(Judged(new, None if judgement is None else replace(judgement, trajectory_id=new.id)))
+    return found
+
+
+def is_faithful(source: Trajectory, target: Trajectory) -> bool:
+    """As many steps, and in the question and in each step the same numbers, whatever separates their decimals."""
+    pairs = [(source.problem.text, target.problem.text)]
+    pairs += [(old.text, new.text) for old, new in zip(source.steps, target.steps, strict=False)]
+    return len(source.steps) == len(target.steps) and all(same_numbers(old, new) for old, new in pairs)
