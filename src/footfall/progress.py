@@ -11,8 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-__all__ = ["Progress"]
-
 _LINE_EVERY_SECONDS = 10.0
 
 

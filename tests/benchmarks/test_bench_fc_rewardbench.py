@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from footfall.benchmarks.fc_rewardbench import ERROR_TYPES, fc_rewardbench
 from footfall.benchmarks.runner import run
+from footfall.benchmarks.tool_pairs import ERROR_TYPES, fc_rewardbench
 from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_wrong
 from footfall.types import Message
 

@@ -10,7 +10,7 @@ import pytest
 
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
-from footfall.benchmarks.toolcomp import toolcomp
+from footfall.benchmarks.tool_pairs import toolcomp
 from footfall.metrics.cases import LengthJudge, Oracle, always_right
 from footfall.search import aggregate
 

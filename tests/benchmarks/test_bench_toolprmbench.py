@@ -10,7 +10,7 @@ import pytest
 
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
-from footfall.benchmarks.toolprmbench import PUBLISHED, SUBSETS, both_orders, toolprmbench
+from footfall.benchmarks.tool_pairs import PUBLISHED, SUBSETS, both_orders, toolprmbench
 from footfall.metrics.cases import LengthJudge, Oracle, always_right
 from footfall.types import Message
 

@@ -9,7 +9,7 @@ from footfall.label.critic import ScriptedCritic
 from footfall.label.estimate import planned
 from footfall.label.prompted import FIRST_ERROR, prompted
 from footfall.registry import systems
-from footfall.reward.generative.first_error import read_index
+from footfall.reward.generative.whole_trace import read_index
 from footfall.search.votes import best, majority, weighted
 from footfall.train.active import until_first_error
 from footfall.types import Judgement, Problem, Step, Trajectory

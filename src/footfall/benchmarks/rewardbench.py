@@ -1,17 +1,21 @@
-"""RewardBench: is the chosen response scored above the rejected one? (card: rewardbench)
+"""RewardBench and RMB: is the chosen response scored above the rejected one? (card: rewardbench)
 
     pair = 1 if s_chosen > s_rejected else 0 (a tie is wrong; a constant judge gets 0, not 50)
     section = Σ accuracy · weight / Σ weight over its subsets,  overall = plain mean of the sections
 
 The weight of a subset is its published size, except math-prm: 447 pairs that weigh 984, as much as all code together.
 Responses are cut at blank lines into steps; a judge of whole responses is compared by its own value.
+
+RMB has helpfulness and harmlessness preferences, as pairs and as one best response against several losers. A pair counts 1 if
+the chosen response scores strictly above the rejected one; a best-of-n set counts 1 if the best scores strictly above every
+loser. Rows: each category, then `pairwise` and `best-of-n` over all their comparisons.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from footfall.benchmarks.records import Names, load_cases, name_of, response_steps
+from footfall.benchmarks.records import Names, load_cases, messages, name_of, response_steps
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import Fields
 from footfall.metrics.cases import Case, Rows
@@ -93,3 +97,39 @@ def sections(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
             unscored = {k: v for k, v in pooled_row(compared, weights_RN, list(inside)).items() if k == "unscored"}
             found[section] = {**mean_row(inside, subsets), **unscored}
     return {**found, "overall": mean_row(found)}
+
+
+KINDS = ("pairwise", "best-of-n")
+
+
+@register("benchmark", "rmb")
+def rmb(data: str | Path, aggregation: Aggregation = "min") -> Benchmark:
+    """RMB: preference pairs and best-of-n sets by category; `data` is its folder or one of its files."""
+    cases, revision = load_cases(data, _comparison, "comparison")
+    return Benchmark(
+        name="rmb",
+        cases=cases,
+        measure=measure_by(lambda judgement: response_score(judgement, aggregation), summary=_by_kind),
+        protocol=f"every chosen response strictly above every other by the {score_rule(aggregation)}",
+        objective="accuracy",
+        revision=revision,
+    )
+
+
+def _comparison(fields: Fields, _path: Path, names: Names) -> list[Case]:
+    pairwise = "pair_uid" in fields
+    kind = KINDS[0] if pairwise else KINDS[1]
+    category = "/".join([kind, *fields.text("category_path").split("/")[1:]])
+    name = names.unique(f"{kind}-{name_of(fields, 'pair_uid' if pairwise else 'bon_uid')}")
+    problem = Problem(name, messages(fields, "conversation_input"), domain="chat")
+    chosen = fields.record("chosen" if pairwise else "bon_best")
+    others = [fields.record("reject")] if pairwise else fields.records("loser_list")
+    if not others:
+        raise fields.wrong("loser_list", "at least one response")
+    wrong = {f"rejected-{i}": response_steps(given.text("answer")) for i, given in enumerate(others)}
+    return comparison(category, problem, {"chosen": response_steps(chosen.text("answer"))}, wrong)
+
+
+def _by_kind(rows: Rows, compared: Compared, weights_RN: Floats) -> Rows:
+    splits = {kind: [name for name in rows if name.startswith(f"{kind}/")] for kind in KINDS}
+    return {kind: pooled_row(compared, weights_RN, inside) for kind, inside in splits.items() if inside}

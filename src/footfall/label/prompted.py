@@ -322,7 +322,7 @@ def _filled(text: str, trajectory: Trajectory, k: int, reference: bool, critique
 
 def read_first_error(text: str, steps: int) -> tuple[int, ...] | str:
     """The index in the last box as verdicts, 0 from that step on and all 1 for -1; a reason if it names no step."""
-    from footfall.reward.generative.first_error import read_index
+    from footfall.reward.generative.whole_trace import read_index
 
     index = read_index(text, steps)
     return index if isinstance(index, str) else tuple(int(index < 0 or k < index) for k in range(steps))

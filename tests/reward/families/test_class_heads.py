@@ -10,8 +10,8 @@ import torch
 
 from footfall.judging import traits
 from footfall.reward.checkpoint import checkpoint
-from footfall.reward.families.pure import pure
 from footfall.reward.families.reasoneval import READOUT
+from footfall.reward.families.trl import pure
 from tests.reward.families.head_checkpoints import (
     Made,
     actprm,

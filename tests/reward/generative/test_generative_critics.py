@@ -8,8 +8,7 @@ import pytest
 
 from footfall.registry import create
 from footfall.reward.generative.critic import Opinion, settle, share_of_yes
-from footfall.reward.generative.first_error import majority, read_index
-from footfall.reward.generative.prmbench_critic import read_scores
+from footfall.reward.generative.whole_trace import majority, read_index, read_scores
 from footfall.types import Judge, Judgement, Reason, Unjudged
 from tests.reward.generative.scripted import BROKEN, CUT, THREE, Scripted, trace
 

@@ -1,7 +1,11 @@
-"""PRMs trained with TRL: token classification, two labels, read at the last token of the separator after each step.
+"""PRMs trained with TRL, and PURE: token classification, two labels, read at the last token of the separator after each step.
 
 Prompt, steps and separator are tokenised apart, as the trainer does it. The separator is not stored with the model:
 TRL's own is a newline; HuggingFaceH4's PRM-0.2 checkpoints have a blank line.
+
+PURE-PRM-7B and jinachris/Qwen2.5-Math-7B-PRM800K: two labels at the separator, read as p(good) − p(bad).
+From outside it is a TRL checkpoint; only the name tells that values run from −1 to 1 and that a newline ends a step.
+(The PRMBench port puts a blank line instead; the authors' model card and RL code have the newline.)
 """
 
 from __future__ import annotations
@@ -58,3 +62,21 @@ def trl_blank_line() -> Family:
     published = ("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2")
     names = ("prm-0.2", "huggingfaceh4/")
     return _family("trl-blank-line", "\n\n", "Apache-2.0 (see the model card)", published, names)
+
+
+@register("family", "pure")
+def pure(separator: str = "\n") -> Family:
+    """jinachris/PURE-PRM-7B and jinachris/Qwen2.5-Math-7B-PRM800K."""
+    return Family(
+        name="pure",
+        published=("jinachris/PURE-PRM-7B", "jinachris/Qwen2.5-Math-7B-PRM800K"),
+        licence="see the model card; the base Qwen2.5-Math-7B is Apache-2.0",
+        match=Match(
+            architectures=("Qwen2ForTokenClassification",), rows={"score.weight": 2},
+            names=("pure-prm", "jinachris", "qwen2.5-math-7b-prm800k"), named=True,
+        ),
+        layout=separated(separator, bos=False),
+        head=LinearHead("score"),
+        readout=Readout("margin", ("bad", "good"), ("good",)),
+        threshold=0.0,
+    )  # fmt: skip
