@@ -12,7 +12,7 @@ import numpy as np
 from footfall import __version__
 from footfall.demo.loop import Findings
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
-from footfall.metrics.pools import sizes_up_to
+from footfall.metrics.preferences import sizes_up_to
 from footfall.metrics.steps import FirstError, brier, calibration_error, first_error_f1, reliability
 from footfall.reports.accuracy import RULE_NAMES, accuracy_points, accuracy_svg
 from footfall.reports.charts import Bin

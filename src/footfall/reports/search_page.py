@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from footfall.metrics.pools import sizes_up_to
+from footfall.metrics.preferences import sizes_up_to
 from footfall.reports.accuracy import accuracy_blocks, accuracy_points, percentage
 from footfall.reports.charts import Bar, BarGroup, bar_chart
 from footfall.reports.pages import CostRow, Named, Section, cost_table, facts_list, figure, report, responsive

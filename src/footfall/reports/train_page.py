@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
+from footfall.metrics.cases import Constant, LengthJudge, RandomJudge
 from footfall.metrics.intervals import Floats, Interval, case_weights, from_resamples
-from footfall.metrics.sanity import Constant, LengthJudge, RandomJudge
 from footfall.metrics.steps import KnownSteps, brier, case_auc, in_chunks, known_steps
 from footfall.reports.charts import Point, Series, line_chart
 from footfall.reports.pages import CostRow, Section, cost_table, figure, report, responsive, table
