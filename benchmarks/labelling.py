@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.answers import grade
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
-from footfall.policy.gguf import load_gguf
+from footfall.loading import load_model
+from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import Completion, SamplingParams, draw_traces
 from footfall.policy.splitting import splitter_for
-from footfall.policy.torch_policy import TorchPolicy, load_model
+from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, encode
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticWorld
@@ -54,12 +53,6 @@ def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - start, time.process_time() - cpu, result
-
-
-def the_model(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    if args.model.suffix == ".gguf":
-        return load_gguf(args.model, end_of_turn=SMOLLM2_END, device=args.device)
-    return load_model(args.model, args.device)
 
 
 def the_traces(policy: TorchPolicy, args: argparse.Namespace) -> list[Trajectory]:
@@ -155,7 +148,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2, help="of ours; the fastest counts")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    model, tokenizer = the_model(args)
+    model, tokenizer = load_model(args.model, args.device)
     plain = copy.deepcopy(model)
     template = Template("plain", prompt_end="\n") if args.plain else None
     policy = TorchPolicy(

@@ -28,12 +28,12 @@ import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.formats import read_problems
-from footfall.policy.embedded import EMBEDDED, SMOLLM2_END
-from footfall.policy.gguf import load_gguf
+from footfall.loading import load_model
+from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, sample_runs, sample_seed
 from footfall.policy.sampling import draw, uniform
 from footfall.policy.splitting import splitter_for
-from footfall.policy.torch_policy import TorchPolicy, load_model
+from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, encode
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
@@ -172,11 +172,7 @@ class Rereading:
 
 
 def the_model(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    if args.model.suffix == ".gguf":
-        model, tokenizer = load_gguf(args.model, end_of_turn=SMOLLM2_END, device=args.device)
-    else:
-        model, tokenizer = load_model(args.model, args.device)
-    return model.to(getattr(torch, args.dtype)), tokenizer
+    return load_model(args.model, args.device, getattr(torch, args.dtype))
 
 
 def the_problems(args: argparse.Namespace) -> list[Problem]:

@@ -29,12 +29,11 @@ import torch
 
 from footfall.benchmarks.processbench import measure as first_error_figures
 from footfall.benchmarks.runner import Benchmark
-from footfall.loading import pick_device
+from footfall.loading import load_model, pick_device
 from footfall.metrics.cases import Case
 from footfall.metrics.intervals import Floats, case_weights
 from footfall.metrics.steps import auc
-from footfall.policy.embedded import SMOLLM2_END, smollm2_file
-from footfall.policy.gguf import load_gguf
+from footfall.policy.embedded import smollm2_file
 from footfall.registry import create
 from footfall.render import Template
 from footfall.reward.judge import PRMJudge
@@ -112,7 +111,7 @@ def hold_out(sources: Sources, names: Sequence[str], share: float, seed: int) ->
 
 def fresh_model(file: Path, config: TrainConfig) -> PRM:
     """The base from its GGUF file; frozen weights are bfloat16 on CUDA, trained ones float32 everywhere."""
-    base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    base, tokenizer = load_model(file, "cpu")
     if config.lora_rank is not None and pick_device(config.device).type == "cuda":
         cast_weights(base, torch.bfloat16)
     model = PRM.from_backbone(
@@ -201,7 +200,7 @@ def _number(value: float) -> float | None:
 
 def trained_model(result: TrainResult, file: Path, args: argparse.Namespace) -> tuple[PRM, float]:
     """The finished model in float32, from the files that ship, and the share of the training that they keep."""
-    base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    base, tokenizer = load_model(file, "cpu")
     folder, kept = args.out / "smol", 1.0
     if args.full:
         tuned = PRM.load(result.folder, device="cpu", dtype=torch.float32, check=False)

@@ -33,10 +33,9 @@ from footfall.drive.rollout_store import StoredPolicy
 from footfall.formats import read_parquet, write_parquet
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import BinarySearch
-from footfall.loading import pick_device
+from footfall.loading import load_model, pick_device
 from footfall.metrics.intervals import bootstrap_mean, paired_difference
-from footfall.policy.embedded import SMOLLM2_END, smollm2_file
-from footfall.policy.gguf import load_gguf
+from footfall.policy.embedded import smollm2_file
 from footfall.policy.protocol import draw_traces
 from footfall.reward.judge import PRMJudge
 from footfall.search import BestOfN, curve
@@ -76,7 +75,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def make_policy(args: argparse.Namespace, parts: Parts) -> Facts:
     """Two rounds of imitation; before the second, one right sample for each MAWPS problem that has any joins in."""
-    model, tokenizer = load_gguf(args.gguf or smollm2_file(), end_of_turn=SMOLLM2_END, device="cpu")
+    model, tokenizer = load_model(args.gguf or smollm2_file(), "cpu")
     torch.nn.Module.to(model, pick_device(args.device))
     items = parts.imitate[:: max(1, len(parts.imitate) // args.limit)] if args.limit else parts.imitate
     worked = [solution(item) for item in items if item.steps]

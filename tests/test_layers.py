@@ -18,7 +18,7 @@ ROOT = Path(footfall.__file__).parent
 LAYERS = (
     ("types", "registry", "render", "hashing", "judging", "progress", "terminal", "__init__"),
     ("segment", "answers", "formats", "store"),
-    ("loading", "policy", "tools", "worlds"),
+    ("gguf", "loading", "policy", "tools", "worlds"),
     ("formal", "simulate", "drive"),
     ("label", "reward"),
     ("train", "search"),

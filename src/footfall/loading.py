@@ -1,4 +1,4 @@
-"""Loading from a folder or a hub id, the same way everywhere: safetensors, no remote code, nothing printed.
+"""Loading from a folder, a hub id or a GGUF file, the same way everywhere: no pickles, no remote code, nothing printed.
 
 And batches of like length, so that a pass over many sequences has little padding.
 """
@@ -8,13 +8,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as chatter
+
+from footfall.gguf import gguf_tokenizer, load_gguf
+from footfall.gguf.container import is_gguf
 
 
 def pick_device(device: str | None) -> torch.device:
@@ -66,8 +70,24 @@ def quiet() -> Iterator[None]:
 
 
 def load_tokenizer(source: str) -> Any:
-    """The tokenizer of a folder or hub id; no remote code."""
+    """The tokenizer of a folder, hub id or GGUF file; no remote code."""
+    if is_gguf(source):
+        return gguf_tokenizer(source)
     return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+def load_model(
+    source: str | Path, device: str | None = None, dtype: torch.dtype | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a folder, hub id or GGUF file: no pickles, no remote code."""
+    place = pick_device(device)
+    kind = dtype or pick_dtype(place)
+    with quiet():
+        if is_gguf(source):
+            return load_gguf(source, place, kind)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=kind, use_safetensors=True)
+    model.to(place).train(False)
+    return model, load_tokenizer(str(source))
 
 
 def pack(lengths: Sequence[int], token_budget: int, max_waste: float = 0.25) -> list[list[int]]:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from footfall.loading import load_model
 from footfall.policy.embedded import CHECKING, EMBEDDED, embedded
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.policy.torch_policy import TorchPolicy, load_model
+from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, encode
 from footfall.types import Step, Trajectory
 from footfall.worlds import ArithmeticWorld

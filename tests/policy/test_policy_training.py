@@ -13,11 +13,12 @@ import torch
 from torch import nn
 
 from footfall.hashing import weights_fingerprint
+from footfall.loading import load_model
 from footfall.policy.decoding import Request
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.engine import Engine
 from footfall.policy.protocol import SamplingParams
-from footfall.policy.torch_policy import TorchPolicy, load_model
+from footfall.policy.torch_policy import TorchPolicy
 from footfall.types import Problem, Trajectory
 from tests.policy.tiny_models import random_prompts, tiny_model
 

@@ -78,9 +78,9 @@ class PolicyOptions:
     """Who writes steps."""
 
     policy: str | None = None
-    """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a URL, a folder, a hub id, or
-    mine.py:MyPolicy, of a file of yours; `footfall list policy` has them all. None: http if there is a --url; else embedded for
-    sample and search."""
+    """embedded (ships with the package), smollm2, scripted-arithmetic, http (with --url), a URL, a folder, a .gguf file, a hub
+    id, or mine.py:MyPolicy, of a file of yours; `footfall list policy` has them all. None: http if there is a --url; else
+    embedded for sample and search."""
     url: str | None = None
     """Of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), e.g. http://localhost:8000/v1."""
     model: str | None = None
@@ -88,7 +88,7 @@ class PolicyOptions:
     mode: Literal["completions", "chat"] | None = None
     """How that server is asked. None: completions."""
     system: str | None = None
-    """A system message for that server, in chat mode."""
+    """A system message: for a server in chat mode, or for a model in this process that has a chat template."""
     observations: Literal["inline", "user", "tool"] | None = None
     """Where that server gets what tools and environments answered, in chat mode: in the assistant's own turn (inline), or in
     turns of this role. None: inline."""

@@ -20,7 +20,7 @@ from footfall.registry import NOTHING, declared, load, no_file_part, parts
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
-    "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder)",
+    "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder or .gguf file)",
     "url": "--url, the address of the server",
     "data": "--data, the file or folder to measure on",
     "path": "its folder: give that to --judge",
@@ -108,7 +108,9 @@ def open_policy(
     afresh: bool = False,
     edition: str = "",
 ) -> Policy:
-    """The policy of a registered name, of a folder, or of a hub id (which has a slash); with `store`, over that folder.
+    """The policy of a registered name, of a folder or GGUF file, or of a hub id (which has a slash).
+
+    With `store`, over that folder.
 
     A server's completions lie in a folder of their own for each address: two servers may give one name to two models.
     With an `edition`, replies to the questions of a judge are taken from the store only if they were written for it.
@@ -180,9 +182,9 @@ class StandIns:
         part = parts("policy").get(name)
         if options.url is not None or (part is not None and declared("policy", name).weightless):
             return self.rehearsal.policy(open_policy(options))  # made of its settings alone
-        if part is None and not Path(name).is_dir() and ("/" not in name or name[0] in "./~"):
+        if part is None and not Path(name).exists() and ("/" not in name or name[0] in "./~"):
             if "/" in name:
-                raise FileNotFoundError(f"{name}: there is no such folder to load a policy from")
+                raise FileNotFoundError(f"{name}: there is no such folder or file to load a policy from")
             load("policy", name)
         return self.rehearsal.policy(tokenizer=_tokenizer(name))
 
@@ -233,9 +235,9 @@ def _open(options: PolicyOptions) -> Policy:
     asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")} | settings(own)
     if options.timeout is not None:
         asked |= {"total_timeout": options.timeout, "read_timeout": options.timeout}
-    if name not in parts("policy") and (Path(name).is_dir() or "/" in name) and not no_file_part("policy", name):
-        if name[0] in "./~" and not Path(name).is_dir():
-            raise FileNotFoundError(f"{name}: there is no such folder to load a policy from")
+    if name not in parts("policy") and (Path(name).exists() or "/" in name) and not no_file_part("policy", name):
+        if name[0] in "./~" and not Path(name).exists():
+            raise FileNotFoundError(f"{name}: there is no such folder or file to load a policy from")
         name, asked = "torch", {"path": name, **asked}
     policy: Policy = make_part("policy", name, asked)
     return policy

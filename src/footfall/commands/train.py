@@ -54,7 +54,7 @@ class TrainConfig:
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     backbone: str = "embedded"
-    """embedded, a folder or hub id of any decoder or published PRM, or a PRM's folder to go on from."""
+    """embedded, a folder or hub id of any decoder or published PRM, a decoder's GGUF file, or a PRM's folder to go on from."""
     family: str | None = None
     """How the backbone is read. None: a published PRM as its family (`footfall list family`) does, with its head, and a plain
     decoder with a fresh one; footfall: with a fresh head, whatever it is."""

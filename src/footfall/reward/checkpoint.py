@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from footfall.gguf.container import is_gguf
 from footfall.loading import load_tokenizer, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import Writer, check_round_trip
@@ -98,8 +99,10 @@ def published(seen: Evidence, family: Family, options: Options) -> PRM:
 def to_train(path: str | Path, family: str | None, dtype: torch.dtype) -> PRM | None:
     """A published PRM with its layout, head and read-out, all weights trainable; None: it is a plain decoder.
 
-    `family` None: only what is a PRM by its weights or its name is one.
+    `family` None: only what is a PRM by its weights or its name is one. A GGUF file never is.
     """
+    if is_gguf(path):
+        return None
     seen = evidence(path)
     found = recognise_prm(seen) if family is None else recognise(seen, family)
     if found is None:

