@@ -29,9 +29,9 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.formats import read_problems
 from footfall.loading import load_model
+from footfall.policy.decoding import draw, uniform
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, sample_runs, sample_seed
-from footfall.policy.sampling import draw, uniform
 from footfall.policy.splitting import splitter_for
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, encode

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from footfall.benchmarks.rewardbench import rmb
-from footfall.benchmarks.rm_bench import rm_bench, style_matrix
+from footfall.benchmarks.rewardbench import rm_bench, rmb, style_matrix
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
 from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_right

@@ -11,25 +11,23 @@ from typing import Any
 import pytest
 
 from footfall.cli import main
-from footfall.lab import check as checking
 from footfall.lab import ledger as the_ledger
-from footfall.lab.check import check, merge, record_run, update
-from footfall.lab.fingerprint import fingerprint
-from footfall.lab.ledger import Row, lines, read_ledger, record
-from footfall.lab.outcomes import (
+from footfall.lab import runner as checking
+from footfall.lab.fingerprint import (
     Kept,
     Record,
     Records,
     environment,
+    fingerprint,
     outcome_hash,
     outcomes_file,
     read_kept,
     read_outcomes,
     record_outcomes,
 )  # fmt: skip
+from footfall.lab.ledger import Row, effect, lines, read_ledger, record
 from footfall.lab.recipe import Entry, Outcome, find
-from footfall.lab.runner import run_recipe
-from footfall.lab.statistics import effect
+from footfall.lab.runner import check, merge, record_run, run_recipe, update
 from footfall.types import Cost
 
 RECIPE = '''"""A paper. What differs: nothing."""

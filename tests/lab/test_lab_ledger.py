@@ -13,9 +13,8 @@ from zipfile import ZipFile
 import pytest
 
 from footfall.cli import main
-from footfall.lab.fingerprint import fingerprint, version_of
+from footfall.lab.fingerprint import fingerprint, read_outcomes, version_of
 from footfall.lab.ledger import Row, checkout_ledger, lines, read_ledger, record
-from footfall.lab.outcomes import read_outcomes
 from footfall.lab.pages import brief_cost, out_of_date, write_pages
 from footfall.lab.recipe import catalogue, find
 from footfall.types import Cost

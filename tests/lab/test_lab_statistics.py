@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.lab.statistics import decide, effect
+from footfall.lab.ledger import decide, effect
 from footfall.metrics.intervals import Interval, t_quantile
 
 TRUTH = 0.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from footfall.policy.decoding import draw, uniform
 from footfall.policy.protocol import SamplingParams
-from footfall.policy.sampling import draw, uniform
 
 LOGITS = torch.log(torch.tensor([0.5, 0.25, 0.15, 0.1]))
 

@@ -33,8 +33,7 @@ class DemoConfig:
 
 def main(config: DemoConfig) -> int:
     """Run the loop and report."""
-    from footfall.demo.loop import Demo
-    from footfall.demo.report import curves, report_numbers, report_page, write_picture
+    from footfall.demo.loop import Demo, curves, report_numbers, report_page, write_picture
     from footfall.reports.demo_page import write_report
     from footfall.store import write_json
 

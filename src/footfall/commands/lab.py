@@ -19,12 +19,26 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from footfall.commands._output import facts, note, spent
-from footfall.lab.check import QUICK_SEED, Standing, check, merge, quick_folder, record_run, update
+from footfall.lab.fingerprint import read_kept, read_outcomes
 from footfall.lab.ledger import SHIPPED, Line, Row, Status, checkout_ledger, lines, read_ledger, visible_ledger
-from footfall.lab.outcomes import read_kept, read_outcomes
 from footfall.lab.pages import effect_text, out_of_date, write_pages
 from footfall.lab.recipe import Entry, Outcome, catalogue, find
-from footfall.lab.runner import Finding, Unit, finish, log_seed, opened, spread, units_of
+from footfall.lab.runner import (
+    QUICK_SEED,
+    Finding,
+    Standing,
+    Unit,
+    check,
+    finish,
+    log_seed,
+    merge,
+    opened,
+    quick_folder,
+    record_run,
+    spread,
+    units_of,
+    update,
+)
 from footfall.progress import Progress
 from footfall.store import Run
 

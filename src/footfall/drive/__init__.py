@@ -3,10 +3,9 @@
 from footfall.drive.budget import Account, Budget, Pace
 from footfall.drive.courses import Course, run_courses
 from footfall.drive.driver import Driver
-from footfall.drive.requests import ROOT, BudgetSpent, Reread, Score, Write
+from footfall.drive.requests import ROOT, BudgetSpent, Reread, Score, Task, Write
 from footfall.drive.rollout_store import RolloutStore, StoredPolicy
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, Tally, run_plans
-from footfall.drive.task import Task
 from footfall.drive.trees import GrowingTree
 
 __all__ = [

@@ -15,8 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from footfall.drive.budget import Account, Budget
 from footfall.drive.driver import Driver
-from footfall.drive.requests import Request, Write
-from footfall.drive.task import Task
+from footfall.drive.requests import Request, Task, Write
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.types import Cost, Trajectory
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from footfall.drive.budget import Load, Pace
-from footfall.drive.requests import Item, Request, Reread, Score, Unit, Until, Write
+from footfall.drive.requests import Item, Request, Reread, Score, Task, Unit, Until, Write
 from footfall.drive.rollout_store import StoredPolicy
-from footfall.drive.task import Task
 from footfall.judging import all_parts, bound_of, traits
 from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, runs_of, sample_runs
 from footfall.types import Cost, Judge, Judgement, Reason, Trajectory, Unjudged, failures_of

@@ -14,8 +14,7 @@ from typing import Any
 
 from footfall.drive.budget import Account, Budget, Pace, uncounted
 from footfall.drive.driver import Driver
-from footfall.drive.requests import BudgetSpent, Item, Request, Score, Unit, Write
-from footfall.drive.task import Task
+from footfall.drive.requests import BudgetSpent, Item, Request, Score, Task, Unit, Write
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.policy.resuming import resuming
 from footfall.search.state import Choice, Course, Method, SearchState
