@@ -11,9 +11,7 @@ by one. If memory does not suffice after all (others use the GPU too), the group
 The model stays its owner's: between two calls anybody may run it, train it or save it. A call that finds other weights than the
 last one drops the keys and values computed with those, so that a policy in training always writes with its present weights.
 
-A model may be trained and write in turn: that its weights changed is noticed, and the CPU's copies of them are made anew.
-
-Keys and values that were computed with older weights must not be read again. Torch counts writes to a tensor
+Torch counts writes to a tensor
 (`Tensor._version`), but neither those of fused optimizers, the default of transformers' `Trainer`, nor those through `.data`.
 So some numbers of each weight are compared too.
 """
