@@ -75,6 +75,16 @@ def test_equal_judges_differ_by_nothing(tmp_path: Path) -> None:
     assert len(set(found.names)) == 2, "runs of one judge are told apart by their folders"
 
 
+def test_a_judge_is_called_as_it_was_typed_where_the_run_kept_that(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    write_kept(tmp_path / "new" / RESAMPLES_FILE, measured(SMALL, always_wrong(), resamples=99), "runs/prm")
+    old = kept(tmp_path, "old", always_right())
+    found = compare([old, read_kept(tmp_path / "new")])
+    assert found.names == ("always-right", "runs/prm")
+    said = "".join(ElementTree.fromstring(comparison_page(found)).itertext())
+    assert "runs/prm" in said and "always-wrong" in said
+
+
 def test_the_first_run_is_the_baseline_of_all_others(tmp_path: Path) -> None:
     runs = [
         kept(tmp_path, "r", always_right()),

@@ -62,6 +62,7 @@ def test_a_sanity_judge_gets_its_figures_and_the_run_its_files(capsys: pytest.Ca
     assert [(p["label"], p["found"]) for p in found["diagnostics"]["positions"]] == [("0", 0), ("1", 0), ("2", 0)]
     assert found["diagnostics"]["no_error"]["accuracy"] == 1.0
     assert found["published"]["Qwen2.5-Math-PRM-7B"]["gsm8k"] == 82.4
+    assert found["know_nothing"]["always-right"]["gsm8k"]["f1"]["value"] == split["f1"]["value"]
     assert json.loads(Path("run/report.json").read_text()) == found
     root = ElementTree.fromstring(Path("run/report.html").read_text(encoding="utf-8"))
     assert "always-right" in "".join(root.itertext())
@@ -168,7 +169,7 @@ def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(
     def again(*_: object) -> None:
         raise AssertionError("what was judged is judged again")
 
-    monkeypatch.setattr("footfall.metrics.cases.RandomJudge.judge", again)
+    monkeypatch.setattr("footfall.store.write_parquet", again)
     assert told(capsys, *words) == found
     assert told(capsys, "bench", "compare", "all/processbench", "alone")["benchmark"] == "processbench"
 

@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from footfall.benchmarks.processbench import measure
-from footfall.benchmarks.runner import Benchmark, Report, measured
+from footfall.benchmarks.runner import Benchmark, Report, know_nothing, measured
 from footfall.metrics.cases import Case, RandomJudge
 from footfall.metrics.diagnostics import diagnose
 from footfall.reports.bench_page import BenchView, bench_page, suite_page
+from footfall.reports.pages import Named
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>\"&</style>\x00"
@@ -29,7 +30,10 @@ def view(name: str = "small") -> BenchView:
         name, cases, measure, "first below", "f1", "sha256:abc", published=published, notes=("a note",)
     )
     found = measured(benchmark, RandomJudge(), resamples=50)
-    return BenchView(found.report, diagnose(found.cases, found.judgements, 0.5), published)
+    return BenchView(
+        found.report, diagnose(found.cases, found.judgements, 0.5), published, "runs/prm",
+        know_nothing(benchmark, found.cases, 0), list(zip(found.cases, found.judgements, strict=True)),
+    )  # fmt: skip
 
 
 def changed(given: BenchView, **report: object) -> BenchView:
@@ -51,9 +55,10 @@ def headings(text: str) -> list[str]:
 
 def test_a_page_has_all_that_a_paper_shows() -> None:
     assert headings(bench_page(view())) == [
-        "Figures", "f1 by category", "Beside published figures", "Steps called wrong",
+        "Figures", "f1 by category", "Beside judges that know nothing", "Beside published figures", "Steps called wrong",
         "Precision and recall against the threshold", "Do the values mean what they say?",
         "Accuracy against the position of the error", "What it cost", "Notes",
+        "Traces, step by step",
     ]  # fmt: skip
 
 
@@ -79,11 +84,45 @@ def test_the_table_on_the_page_is_the_report_s() -> None:
 
 def test_a_page_loads_nothing_and_hostile_names_stay_text() -> None:
     hostile = changed(view(), judge=EVIL, protocol=EVIL, notes=(EVIL,), left_out=1, left_out_ids=(EVIL,))
-    for text in (bench_page(hostile), suite_page(EVIL, [hostile], {EVIL: EVIL}, {EVIL: EVIL})):
+    for text in (bench_page(hostile), suite_page(Named(EVIL, EVIL), [hostile], {EVIL: EVIL}, {EVIL: EVIL})):
         root = parsed(text)
         assert not [node for tag in ("script", "img", "link", "iframe") for node in root.iter(tag)]
         assert "alert(1)" in words(root)
         assert not re.search(r"(?:src|href)=|url\(", text.replace("src=x", ""))
+
+
+def test_the_judge_is_named_as_it_was_typed_and_its_name_by_content_is_a_detail() -> None:
+    root = parsed(bench_page(view()))
+    assert words(next(root.iter("h1"))).startswith("runs/prm: f1 ")
+    assert words(next(root.iter("title"))) == "small: runs/prm" and "judge runs/prm (random(seed=0))" in words(root)
+
+
+def test_judges_that_know_nothing_stand_below_on_the_same_cases() -> None:
+    (found,) = [t for t in parsed(bench_page(view())).iter("table") if "always-wrong" in words(t)]
+    rows = {words(line[0]): [words(cell) for cell in line[1:]] for line in found.iter("tr")}
+    # A third of the twelve solutions has no error, a third errs in its first step.
+    assert rows["always-right"][0].startswith("0.0 ") and list(rows)[1:] == [
+        "runs/prm", "always-right", "always-wrong", "random(seed=0)", "length(scale=200)"]  # fmt: skip
+
+
+def test_traces_are_marked_at_the_threshold_of_the_report() -> None:
+    given = view()
+    text = bench_page(given)
+    assert "value 0.5 or more" in text and "threshold 0.5" in text and "⚑ first error" in text
+    shown = list(parsed(text).iter("article"))
+    assert len(shown) == 10
+    first = words(next(shown[0].iter("h3")))
+    said = next(said for case, said in given.traces if case.trajectory.problem.id == first)
+    picks = ["pick" in words(li) for li in shown[0].iter("li")]
+    assert (said.first_below(0.5) == -1 and not any(picks)) or picks.index(True) == said.first_below(0.5)
+
+
+def test_cases_without_step_truth_are_shown_by_value() -> None:
+    given = view()
+    whole = [(case._replace(truth=Judgement(case.trajectory.id, (None,) * 3, "human", float(i % 2))), said)
+             for i, (case, said) in enumerate(given.traces)]  # fmt: skip
+    text = words(parsed(bench_page(replace(given, traces=whole))))
+    assert "first those where values are lowest" in text and "the wrong or rejected one" in text
 
 
 def test_the_same_view_gives_the_same_bytes() -> None:
@@ -97,7 +136,10 @@ def test_what_was_not_measured_is_left_out() -> None:
 
 def test_a_page_of_all_benchmarks_sums_them_up_and_names_what_failed() -> None:
     text = suite_page(
-        "judge-x", [view("one"), view("two")], {"bad": "line 3: no steps"}, {"absent": "there is no absent/"}
+        Named("judge-x", "x@1"),
+        [view("one"), view("two")],
+        {"bad": "line 3: no steps"},
+        {"absent": "there is no absent/"},
     )
     assert headings(text) == ["Summary", "Failed", "Not run", "one", "two"]
     said = words(parsed(text))

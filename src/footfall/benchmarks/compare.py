@@ -48,6 +48,8 @@ class Kept:
     threshold_policy: str
     figures: dict[tuple[str, str], Floats]
     """By row and figure."""
+    given: str = ""
+    """The judge as the user typed it; runs of earlier versions did not keep it."""
 
 
 class Difference(NamedTuple):
@@ -93,12 +95,12 @@ def case_hash(cases: Sequence[Case]) -> str:
     return content_key([[case.split, case.trajectory.id, case.group] for case in cases])[:16]
 
 
-def write_kept(path: Path, measured: Measured) -> None:
-    """All figures of a run on all resamples, as numpy arrays without pickle."""
+def write_kept(path: Path, measured: Measured, given: str = "") -> None:
+    """All figures of a run on all resamples, as numpy arrays without pickle; `given` is the judge as it was typed."""
     report = measured.report
     names = [(row, figure) for row, figures in measured.figures.items() for figure in figures]
     facts = {name: getattr(report, name) for name in _FACTS if name != "cases"}
-    facts |= {"threshold": report.threshold, "cases": case_hash(measured.cases), "names": names}
+    facts |= {"threshold": report.threshold, "cases": case_hash(measured.cases), "names": names, "given": given}
     values = np.stack([np.asarray(measured.figures[row][figure], dtype=np.float64) for row, figure in names])
     with atomic_write(path) as stream:
         np.savez_compressed(stream, facts=np.asarray(json.dumps(facts)), values=values)
@@ -156,9 +158,9 @@ def _against(baseline: Kept, judge: Kept) -> list[Difference]:
 
 
 def _names(runs: Sequence[Kept]) -> tuple[str, ...]:
-    """The judges' names; with the run's folder where two runs have the same one."""
-    judges = [run.judge for run in runs]
+    """The judges as they were typed; with the run's folder where two runs have the same one."""
+    judges = [run.given or run.judge for run in runs]
     return tuple(
-        run.judge if judges.count(run.judge) == 1 else f"{run.judge} ({run.folder}, {run.threshold:.4g})"
-        for run in runs
+        judge if judges.count(judge) == 1 else f"{judge} ({run.folder}, {run.threshold:.4g})"
+        for judge, run in zip(judges, runs, strict=True)
     )

@@ -15,12 +15,13 @@ import numpy as np
 
 from footfall.benchmarks.scores import Scores
 from footfall.judging import traits
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import KNOW_NOTHING, Case
 from footfall.metrics.intervals import RESAMPLES, Floats, Interval, case_weights, from_resamples
 from footfall.types import Cost, Json, Judge, Judged, Judgement, content_key
 
 Figures = Mapping[str, Mapping[str, Floats]]
 """split -> figure -> one value a row of weights."""
+_CONTROL_RESAMPLES = 200
 NAMED = 5
 """Ids of left out or unknown cases that a report names."""
 
@@ -146,6 +147,12 @@ def measured(
         of=benchmark.of,
     )
     return Measured(report, shown, said, figures)
+
+
+def know_nothing(benchmark: Benchmark, cases: Sequence[Case], seed: int) -> dict[str, Report]:
+    """What judges that know nothing reach on these cases at the benchmark's threshold, on fewer resamples."""
+    same = replace(benchmark, cases=cases)
+    return {judge.name: run(same, judge, benchmark.threshold, seed, _CONTROL_RESAMPLES) for judge in KNOW_NOTHING}
 
 
 def _place(case: Case) -> tuple[str, str]:

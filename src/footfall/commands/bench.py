@@ -16,9 +16,9 @@ from tyro.conf import Positional
 
 from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, read_kept, write_kept
 from footfall.benchmarks.records import source_of
-from footfall.benchmarks.runner import Benchmark, Tuned, limited, measured, percent
+from footfall.benchmarks.runner import Benchmark, Tuned, know_nothing, limited, measured, percent
 from footfall.benchmarks.scores import Scores
-from footfall.commands._judges import JudgeInRun, asks, offers, open_judge
+from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions, given
 from footfall.commands._output import emit, facts, figures, note, spent
 from footfall.commands._parts import make_part, settings
@@ -28,7 +28,7 @@ from footfall.metrics.cases import Oracle
 from footfall.metrics.diagnostics import diagnose
 from footfall.registry import load, parts
 from footfall.reports.bench_page import BenchView, bench_page, comparison_page, comparison_tables, suite_page
-from footfall.reports.pages import write_page
+from footfall.reports.pages import Named, write_page
 from footfall.store import write_json
 from footfall.types import Judge, Judgement
 
@@ -177,17 +177,26 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
         if isinstance(known, Scores):
             _warn_of_scale(known.name, found.judgements, found.report.threshold)
         diagnostics = diagnose(found.cases, found.judgements, found.report.threshold)
-        view = BenchView(found.report, diagnostics, benchmark.published)
+        controls = know_nothing(benchmark, found.cases, config.run.seed)
+        traces = list(zip(found.cases, found.judgements, strict=True))
+        view = BenchView(found.report, diagnostics, benchmark.published, _given(config), controls, traces)
         result = {
             **found.report.to_dict(),
+            "judge_given": view.judge.given,
+            "know_nothing": {name: report.to_dict()["splits"] for name, report in controls.items()},
             "published": {model: dict(rows) for model, rows in benchmark.published.items()},
             "diagnostics": None if diagnostics is None else diagnostics.to_dict(),
         }
-        write_kept(run.folder / RESAMPLES_FILE, found)
+        write_kept(run.folder / RESAMPLES_FILE, found, view.judge.given)
         write_page(run.folder / "report.html", bench_page(view))
         write_json(run.folder / "report.json", result)
         run.finish(result)
         return Done(view, result, run.folder)
+
+
+def _given(config: BenchConfig) -> str:
+    """The judge, or the file of its scores, as the user typed it."""
+    return judge_name(config.judge) if config.scores is None else str(config.scores)
 
 
 def _warn_of_scale(name: str, judgements: Iterable[Judgement], threshold: float) -> None:
@@ -232,11 +241,14 @@ def run_all(config: BenchConfig) -> int:
         views = [one.view for one in done]
         result: dict[str, Any] = {
             "judge": _name(judge),
+            "judge_given": _given(config),
             "benchmarks": {one.view.report.benchmark: one.result for one in done},
             "failed": failed,
             "not_run": not_run,
         }
-        page = write_page(run.folder / "report.html", suite_page(_name(judge), views, failed, not_run))
+        page = write_page(
+            run.folder / "report.html", suite_page(Named(_given(config), _name(judge)), views, failed, not_run)
+        )
         write_json(run.folder / "report.json", result)
         run.finish(result)
         emit(result, config.run.json, lambda console: _show_suite(console, views, failed, not_run, page))
@@ -298,7 +310,8 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
         ]
         figures(console, [["", *splits], *rows])
     facts(console, {
-        "judge": report.judge,
+        "judge": view.judge,
+        "beside": _know_nothing(view),
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
         "protocol": report.protocol,
         "data": report.revision,
@@ -310,6 +323,14 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
         "report": folder / "report.json",
         "page": folder / "report.html",
     })  # fmt: skip
+
+
+def _know_nothing(view: BenchView) -> str:
+    """What judges that know nothing reach on the row that sums up."""
+    row, name = view.report.main_row().name, view.report.objective
+    found = {judge: figures[0] for judge, other in view.controls.items() if (figures := [
+        r.figures[name] for r in other.splits if r.name == row and name in r.figures])}  # fmt: skip
+    return ", ".join(f"{judge} {percent(figure)}" for judge, figure in found.items())
 
 
 def _named(count: int, what: str, ids: Sequence[str]) -> str | None:

@@ -154,6 +154,10 @@ class LengthJudge:
         return self.scale / (self.scale + len(step.written))
 
 
+KNOW_NOTHING = (always_right(), always_wrong(), RandomJudge(), LengthJudge())
+"""What a figure is to be held against."""
+
+
 class Oracle:
     """Says the truth of a benchmark's cases, known steps and whole responses: what no judge can beat.
 

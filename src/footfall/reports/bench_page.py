@@ -10,12 +10,14 @@ from markupsafe import Markup
 
 from footfall.benchmarks.compare import Comparison, Difference
 from footfall.benchmarks.runner import Report, percent
+from footfall.metrics.cases import Case
 from footfall.metrics.diagnostics import Diagnostics, Position
 from footfall.metrics.intervals import from_resamples, wilson
 from footfall.reports import pages
 from footfall.reports.charts import Bar, BarGroup, Bin, Point, Series, bar_chart, calibration_plot, line_chart
 from footfall.reports.pages import (
     CostRow,
+    Named,
     Section,
     cost_table,
     details,
@@ -27,7 +29,10 @@ from footfall.reports.pages import (
     responsive,
     table,
 )
+from footfall.reports.traces import TraceView, extremes, mean_value, scale_of, traces_section, view_of
+from footfall.types import Judged, Judgement
 
+_SHOWN = 10
 _DRAWN = 26
 """Points of a curve that are drawn; the numbers behind it are all in report.json."""
 
@@ -40,20 +45,31 @@ class BenchView:
     diagnostics: Diagnostics | None = None
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """model -> row -> the objective in percent."""
+    given: str = ""
+    """The judge as the user typed it."""
+    controls: Mapping[str, Report] = field(default_factory=dict)
+    """The same cases under judges that know nothing, by their names."""
+    traces: Sequence[tuple[Case, Judgement]] = ()
+    """Of which some are shown."""
+
+    @property
+    def judge(self) -> Named:
+        """Who was measured."""
+        return Named(self.given or self.report.judge, self.report.judge)
 
 
 def bench_page(view: BenchView) -> str:
     """One benchmark."""
     report = view.report
     row, name, shown = _headline(report)
-    heading = f"{report.judge}: {name} {shown}, {row}"
-    title, kicker = f"{report.benchmark}: {report.judge}", f"Footfall bench: {report.benchmark}"
-    return pages.report(title, kicker, heading, _facts(report), bench_sections(view))
+    heading = f"{view.judge.given}: {name} {shown}, {row}"
+    title, kicker = f"{report.benchmark}: {view.judge.given}", f"Footfall bench: {report.benchmark}"
+    return pages.report(title, kicker, heading, _facts(view), [*bench_sections(view), *_traces(view)])
 
 
-def suite_page(judge: str, views: Sequence[BenchView], failed: Mapping[str, str], not_run: Mapping[str, str]) -> str:
+def suite_page(judge: Named, views: Sequence[BenchView], failed: Mapping[str, str], not_run: Mapping[str, str]) -> str:
     """All benchmarks of one judge: a summary and a section each, then what failed and what was not run."""
-    facts = {"judge": judge, "measured": str(len(views)), "failed": str(len(failed)), "not run": str(len(not_run))}
+    facts = {"judge": str(judge), "measured": str(len(views)), "failed": str(len(failed)), "not run": str(len(not_run))}
     sections: list[Section] = []
     if views:
         sections.append(Section("Summary", [_summary(views)], "Percent with 95% intervals."))
@@ -63,17 +79,18 @@ def suite_page(judge: str, views: Sequence[BenchView], failed: Mapping[str, str]
     for view in views:
         first, *rest = bench_sections(view)
         folded = [details(s.title, *(() if not s.lead else (paragraph(s.lead),)), *s.blocks) for s in rest]
-        inner = [facts_list(_facts(view.report)), *first.blocks, *folded]
+        inner = [facts_list(_facts(view)), *first.blocks, *folded]
         sections.append(Section(view.report.benchmark, inner))
-    heading = f"{judge} on {len(views)} benchmarks"
-    return pages.report(f"All benchmarks: {judge}", "Footfall bench: all", heading, facts, sections)
+    heading = f"{judge.given} on {len(views)} benchmarks"
+    return pages.report(f"All benchmarks: {judge.given}", "Footfall bench: all", heading, facts, sections)
 
 
 def bench_sections(view: BenchView) -> list[Section]:
     """The sections of one benchmark; the first is the table."""
     return [
         _table(view.report),
-        *_bars(view.report),
+        *_bars(view),
+        *_controls(view),
         *_published(view),
         *(_diagnosed(view.diagnostics) if view.diagnostics else ()),
         Section("What it cost", [cost_table([CostRow("judging", view.report.cost)])]),
@@ -81,9 +98,10 @@ def bench_sections(view: BenchView) -> list[Section]:
     ]
 
 
-def _facts(report: Report) -> dict[str, str]:
+def _facts(view: BenchView) -> dict[str, str]:
+    report = view.report
     return {
-        "judge": report.judge,
+        "judge": str(view.judge),
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
         "protocol": report.protocol,
         "data": report.revision,
@@ -101,11 +119,11 @@ def _table(report: Report) -> Section:
     return Section("Figures", [table(head, rows, caption="Percent, with 95% intervals over cases")])
 
 
-def _bars(report: Report) -> list[Section]:
-    name = report.objective
+def _bars(view: BenchView) -> list[Section]:
+    report, name = view.report, view.report.objective
     rows = [(r.name, r.figures[name]) for r in report.splits if name in r.figures]
     groups = [
-        BarGroup(row, [Bar(report.judge, f.value, *(_bounds(f.low, f.high)))])
+        BarGroup(row, [Bar(view.judge.given, f.value, *(_bounds(f.low, f.high)))])
         for row, f in rows
         if math.isfinite(f.value)
     ]
@@ -120,6 +138,20 @@ def _bounds(low: float, high: float) -> tuple[float | None, float | None]:
     return (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
 
 
+def _controls(view: BenchView) -> list[Section]:
+    """The same cases under judges that know nothing: a figure that is no better says nothing of the judge."""
+    if not view.controls:
+        return []
+    report, name = view.report, view.report.objective
+    rows = [r for r in report.splits if name in r.figures]
+    lines = [[view.judge.given, *(percent(r.figures[name]) for r in rows)]]
+    for judge, other in view.controls.items():
+        known = {r.name: r.figures[name] for r in other.splits if name in r.figures}
+        lines.append([judge, *(percent(known[r.name]) if r.name in known else "–" for r in rows)])
+    lead = f"{name} of the judge and of judges that know nothing, on the same cases, in percent with 95% intervals."
+    return [Section("Beside judges that know nothing", [table(["", *(r.name for r in rows)], lines)], lead)]
+
+
 def _published(view: BenchView) -> list[Section]:
     """Published figures below the measured ones, on the rows that both have."""
     report, name = view.report, view.report.objective
@@ -127,7 +159,7 @@ def _published(view: BenchView) -> list[Section]:
     if not rows:
         return []
     ours = [100 * r.figures[name].value for r in rows]
-    measured = [f"{report.judge} (measured)", *(f"{value:.1f}" if math.isfinite(value) else "–" for value in ours)]
+    measured = [f"{view.judge.given} (measured)", *(f"{value:.1f}" if math.isfinite(value) else "–" for value in ours)]
     others = [
         [model, *(f"{theirs[r.name]:.1f}" if r.name in theirs else "–" for r in rows)]
         for model, theirs in view.published.items()
@@ -168,7 +200,8 @@ def _curve(found: Diagnostics) -> list[Section]:
     def draw(width: float) -> Markup:
         return line_chart(
             series, label="Precision, recall and F1 of finding wrong steps against the threshold", x_label="threshold",
-            y_label="wrong steps", y_range=(0.0, 1.0), width=width, height=380 if width > 500 else 320,
+            y_label="wrong steps", y_range=(0.0, 1.0), mark=(found.threshold, f"threshold {found.threshold:.4g}"), width=width,
+            height=380 if width > 500 else 320,
         )  # fmt: skip
 
     caption = (
@@ -226,6 +259,41 @@ def _remarks(report: Report) -> list[Section]:
         if count:
             said.append(f"{count:,} {what}, the first: {', '.join(ids)}")
     return [Section("Notes", [items(said)])] if said else []
+
+
+def _traces(view: BenchView) -> list[Section]:
+    """The cases on which values and truth are furthest apart, then those on which they agree; the lowest and highest valued
+    where no step's truth is known."""
+    truths = {id(said): case.truth for case, said in view.traces}
+    rows = [Judged(case.trajectory, said) for case, said in view.traces]
+    scale = scale_of([value for row in rows if row.judgement for value in row.judgement.values])
+    low, high = scale
+
+    def truth(row: Judged) -> Judgement:
+        return truths[id(row.judgement)]
+
+    def apart(row: Judged) -> float | None:
+        assert row.judgement is not None
+        pairs = zip(row.judgement.values, truth(row).values, strict=True)
+        found = [((v - low) / (high - low) - t) ** 2 for v, t in pairs if v is not None and t is not None]
+        return -sum(found) / len(found) if found else None
+
+    by_step = any(value is not None for case, _ in view.traces for value in case.truth.values)
+    threshold = view.report.threshold if by_step and low <= view.report.threshold <= high else None
+
+    def shown(row: Judged) -> TraceView:
+        whole = {None: "", 1.0: "the right or chosen one"}.get(truth(row).value, "the wrong or rejected one")
+        error = truth(row).first_below(0.5) if by_step else None
+        return view_of(row, scale=scale, true_first_error=error, threshold=threshold, said=None if by_step else whole)
+
+    chosen = extremes(rows, apart if by_step else mean_value, _SHOWN)
+    if not chosen:
+        return []
+    ways = (
+        ("values and truth are furthest apart", "they agree") if by_step else ("values are lowest", "they are highest")
+    )
+    lead = f"{len(chosen)} of {len(rows):,} cases: first those where {ways[0]}, then where {ways[1]}."
+    return [traces_section("Traces, step by step", lead, list(map(shown, chosen)), threshold, judge="the judge")]
 
 
 def _summary(views: Sequence[BenchView]) -> Markup:
@@ -314,10 +382,10 @@ def _differences(comparison: Comparison) -> list[Section]:
 
 def _runs(comparison: Comparison) -> Markup:
     rows = [
-        [name, f"{run.threshold:.4g} ({run.threshold_policy})", run.protocol, run.folder]
+        [name, run.judge, f"{run.threshold:.4g} ({run.threshold_policy})", run.protocol, run.folder]
         for name, run in zip(comparison.names, comparison.runs, strict=True)
     ]
-    return table(["judge", "threshold", "protocol", "run"], rows, text_columns=4)
+    return table(["judge", "by content", "threshold", "protocol", "run"], rows, text_columns=5)
 
 
 def _how_to_read() -> Markup:

@@ -89,10 +89,11 @@ def line_chart(
     x_scale: Literal["linear", "log2"] = "linear",
     y_format: Format = "percent",
     y_range: tuple[float, float] | None = None,
+    mark: tuple[float, str] | None = None,
     width: float = 760,
     height: float = 400,
 ) -> Markup:
-    """Series with bands as one SVG. `label` is what a screen reader says of it."""
+    """Series with bands as one SVG. `label` is what a screen reader says of it, `mark` a place on x with its name."""
     series = [_checked_series(s, x_scale == "log2") for s in series]
     if not series:
         raise ValueError(f"line chart {label!r} has no series")
@@ -108,7 +109,18 @@ def line_chart(
     drawn = sorted(zip(series, slots, strict=True), key=lambda pair: pair[0].emphasis)
     axes = [left_axis(plot.y, frame, y_label, y_format), bottom_axis(plot.x, frame, x_label, "number")]
     ends = _ends(series, slots, names, plot) if names else Markup()
-    return canvas(width, height, label, top, *axes, *(_drawn_series(s, slot, plot) for s, slot in drawn), ends)
+    upright = Markup() if mark is None else _upright(*mark, plot)
+    return canvas(width, height, label, top, *axes, *(_drawn_series(s, slot, plot) for s, slot in drawn), upright, ends)
+
+
+def _upright(at: float, name: str, plot: _Plot) -> Markup:
+    """A dashed line at x with its name on top, on the side where there is room; nothing outside the axis."""
+    if not plot.x.lo <= at <= plot.x.hi:
+        return Markup()
+    x, late = plot.x(at), at > (plot.x.lo + plot.x.hi) / 2
+    line = element("line", class_="identity", x1=x, x2=x, y1=plot.frame.top, y2=plot.frame.bottom)
+    place = {"x": x - 6 if late else x + 6, "y": plot.frame.top - 6, "text_anchor": "end" if late else None}
+    return join(line, element("text", name, class_="small halo", **place))
 
 
 def _checked_series(series: Series, log2: bool) -> Series:
