@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple
 
 from footfall.types import Judgement, Trajectory, Unjudged
@@ -50,7 +50,7 @@ class Traits:
     refusal: Callable[[Trajectory], Unjudged | None] | None = None
     """Why a trace cannot be judged, whatever is asked about it."""
     separators: tuple[str, ...] = ()
-    """What stood after each step of the traces it was trained on."""
+    """What stood after each step of the traces it was trained on; if it is one, it reads all traces so (`as_trained`)."""
     counts_tokens: bool = True
     """Whether the costs of its judgements hold the tokens that were read and written."""
 
@@ -109,6 +109,23 @@ def read_partial(judge: object, trajectories: Sequence[Trajectory]) -> list[Judg
     """Judge traces whose last step is unfinished, as such if the judge can."""
     read: Callable[[Sequence[Trajectory]], list[Judgement]] = traits(judge).judge_partial or judge.judge  # type: ignore[attr-defined]
     return read(trajectories)
+
+
+def as_trained(separators: Sequence[str], trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """The traces with the step end that a judge was trained with, if that is one only.
+
+    A PRM reads a step's value at the step's end, so it must find there what it has always found. Steps that hold their own
+    ends (the separator is empty) tell nothing of those of other traces.
+    """
+    if len(separators) != 1 or not separators[0]:
+        return list(trajectories)
+    return [t if t.separator == separators[0] else _separated(t, separators[0]) for t in trajectories]
+
+
+def _separated(trajectory: Trajectory, separator: str) -> Trajectory:
+    """Sampled ids hold the old separator, so they go."""
+    steps = tuple(step.without_ids() for step in trajectory.steps)
+    return replace(trajectory, steps=steps, separator=separator, tokenizer=None)
 
 
 def forget(*owners: object) -> None:

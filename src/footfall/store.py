@@ -125,10 +125,13 @@ class Run:
         with (self.folder / "log.jsonl").open("a+b") as stream:
             stream.write(_torn_line_end(stream) + line.encode() + b"\n")
 
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """What log.jsonl has of this event, by all processes that took part."""
+        return [line for line in _events(self.folder / "log.jsonl") if line.get("event") == event]
+
     def seconds(self, stage: str | None = None) -> float:
         """Seconds spent on finished chunks (of one stage), by all processes that took part."""
-        chunks = [e for e in _events(self.folder / "log.jsonl") if e.get("event") == "chunk"]
-        seconds = [e.get("seconds") for e in chunks if stage in (None, e.get("stage"))]
+        seconds = [e.get("seconds") for e in self.logged("chunk") if stage in (None, e.get("stage"))]
         return float(sum(s for s in seconds if isinstance(s, int | float)))
 
     def finish(self, result: Mapping[str, Any]) -> Path:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from footfall import cli
-from footfall.formats import read, read_parquet
+from footfall.formats import read, read_parquet, write
+from footfall.registry import create
+from footfall.types import Judged
 from tests.cli.telling import one_thread, run_chain, told
 
 SAMPLE = ["sample", "--problems", "world:arithmetic:12", "--policy", "scripted-arithmetic", "--n", "2", "--chunk", "8"]
@@ -190,6 +193,19 @@ def test_a_judge_is_measured_on_a_world(here: Path, capsys: pytest.CaptureFixtur
     trained = told(capsys, *words, "b2", "--judge", "t")
     assert trained["judge"].startswith("step-head@") and trained["revision"] == truth["revision"]
     assert trained["cost"]["scored_tokens"] > 0
+
+
+def test_python_and_the_command_line_give_the_same_values(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The PRM has learnt to read steps that end with a line break; the file has blank lines between them."""
+    given = [row.trajectory for row in read(here / "l" / "judged.parquet")[:3]]
+    plain = [replace(t, steps=tuple(step.without_ids() for step in t.steps), tokenizer=None) for t in given]
+    traces = [replace(t, separator="\n\n") for t in plain]
+    write(here / "blank.jsonl", [Judged(t, None) for t in traces], "jsonl")
+    said = told(capsys, "score", "blank.jsonl", "--judge", "t/model")["rows"]
+    judge = create("reward", "step-head", path=here / "t" / "model")
+    assert [list(j.values) for j in judge.judge(traces)] == [row["values"] for row in said]
+    lines = [replace(t, separator="\n") for t in traces]
+    assert [j.values for j in judge.judge(lines)] == [j.values for j in judge.judge(traces)]
 
 
 def test_scores_made_elsewhere_are_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

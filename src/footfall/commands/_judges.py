@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import StandIns, make_part, settings
-from footfall.judging import Traits, traits
+from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, no_file_part, parts, systems
@@ -167,26 +167,6 @@ def prm_folder(path: Path) -> Path | None:
     return next((place for place in places if (place / CONFIG_FILE).is_file()), None)
 
 
-def as_trained(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """The traces with the step end that the judge was trained with, if it knows one only; a change is told.
-
-    A PRM reads a step's value at the step's end, so it must find there what it has always found.
-    """
-    known = traits(judge).separators
-    if len(known) != 1:
-        return list(trajectories)
-    other = sum(t.separator != known[0] for t in trajectories)
-    if other:
-        note(f"{other} traces are read with {known[0]!r} after each step, as the judge was trained")
-    return [t if t.separator == known[0] else _separated(t, known[0]) for t in trajectories]
-
-
-def _separated(trajectory: Trajectory, separator: str) -> Trajectory:
-    """Sampled ids hold the old separator, so they go."""
-    steps = tuple(step.without_ids() for step in trajectory.steps)
-    return replace(trajectory, steps=steps, separator=separator, tokenizer=None)
-
-
 class Inside(NamedTuple):
     """The judge that a calibration is for, as `--judge` and `--set` name it."""
 
@@ -237,8 +217,12 @@ class JudgeInRun:
             said = self.inner.judge(part)
             return [without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
 
+        known = traits(self.inner).separators
+        read = as_trained(known, trajectories)
+        if other := sum(t.separator != own.separator for t, own in zip(read, trajectories, strict=True)):
+            note(f"{other} traces are read with {known[0]!r} after each step, as the judge was trained")
         return self.run.map(
-            "judgements", as_trained(self.inner, trajectories), work, key=_judged_key, kind="judgement",
+            "judgements", read, work, key=_judged_key, kind="judgement",
             chunk=self.chunk, made_by=self.name, forgetful=(self.inner,),
         )  # fmt: skip
 

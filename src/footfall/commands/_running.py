@@ -28,6 +28,7 @@ _LATER = (
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 REPORT = "report.html"
 """The page of a run, in its folder."""
+_FILES = (".jsonl", ".json", ".gz", ".parquet", ".csv", ".html", ".txt")
 _MARK = ".again"
 _POLICIES = ("policy", "helper", "prover")
 """Options that hold policies in words; what these say of the place does not count either."""
@@ -64,7 +65,11 @@ def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, A
 
 
 def run_folder(command: str, config: RunConfig, for_show: Sequence[str] = ()) -> Path:
-    """Where the run of this configuration lies: `--out`, or a name made of its settings."""
+    """Where the run of this configuration lies: `--out`, or a name made of its settings. A name of a file is refused."""
+    out = config.run.out
+    if out is not None and out.suffix in _FILES and not out.is_dir():
+        other = f"pass --to {out} to write that file" if hasattr(config, "to") else "its files are written into it"
+        raise ValueError(f"--out {out}: it names the run's folder, not a file; {other}")
     return config.run.out or Path("runs") / f"{command}-{content_key(command, run_settings(config, for_show))[:8]}"
 
 

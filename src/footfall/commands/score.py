@@ -14,12 +14,19 @@ from tyro.conf import Positional
 from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, note, spent
-from footfall.commands._running import open_run
+from footfall.commands._running import open_run, run_folder
 from footfall.commands._sources import limited_in_words, read_traces
 from footfall.commands.show import print_trace
+from footfall.judging import traits
 from footfall.reports.pages import Named
 from footfall.search.votes import Aggregation, aggregate
-from footfall.types import Cost, Judged, Judgement
+from footfall.store import Run
+from footfall.types import Cost, Judged, Judgement, Trajectory, content_key
+
+_THRESHOLD = 0.5
+"""Of a judge that declares none."""
+_FOR_SHOW = ("aggregate", "threshold", "show", "to", "chunk")
+"""Options that do not decide what the judge says."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,8 @@ class ScoreConfig:
     """The format of the data; auto knows it by the first record."""
     aggregate: Aggregation = "min"
     """How a trace's step values become one."""
-    threshold: float = 0.5
-    """A step valued below is an error; the first one is marked."""
+    threshold: float | None = None
+    """A step valued below is an error; the first one is marked. None: the judge's own where it declares one, else 0.5."""
     show: int = 20
     """Traces to print; --json and --to give all."""
     to: Path | None = None
@@ -72,7 +79,11 @@ def main(config: ScoreConfig) -> int:
     drawing = (config.policy, config.sampling, config.run.seed)
     judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
     trajectories = [row.trajectory for row in rows]
-    with open_run("score", config, for_show=("aggregate", "threshold", "show", "to", "chunk")) as run:
+    own = traits(judge).threshold
+    asked = [(config.threshold, "given"), (own, "the judge's own"), (_THRESHOLD, "usual")]
+    threshold, policy = next((value, whose) for value, whose in asked if value is not None)
+    with open_run("score", config, for_show=_FOR_SHOW) as run:
+        _claim_file(config, run, trajectories)
         said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
         judged = [Judged(t, j) for t, j in zip(trajectories, said, strict=True)]
         _write(config.to, judged)
@@ -80,9 +91,10 @@ def main(config: ScoreConfig) -> int:
             "judge": judge.name,
             "judge_given": judge_name(config.judge),
             "aggregate": config.aggregate,
-            "threshold": config.threshold,
+            "threshold": threshold,
+            "threshold_policy": policy,
             **rows.limited,
-            "rows": [_row(j, config) for j in said],
+            "rows": [_row(j, config.aggregate, threshold) for j in said],
             "cost": Cost.total(j.cost for j in said).to_dict(),
         }
         run.finish(result)
@@ -92,13 +104,25 @@ def main(config: ScoreConfig) -> int:
 
 def _check_file(config: ScoreConfig) -> None:
     """Before any work is done."""
+    run_folder("score", config, _FOR_SHOW)
     file = config.to
     if file is None:
         return
     if not file.name.endswith((".parquet", ".jsonl", ".jsonl.gz")):
         raise ValueError(f"--to {file}: a file that ends in .jsonl, .jsonl.gz or .parquet is expected")
-    if file.exists() and not config.run.fresh:
-        raise ValueError(f"--to {file} is already there; pass --fresh to write over it")
+
+
+def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory]) -> None:
+    """Note that this run writes --to; a file that is there already must be what an earlier start wrote of these traces."""
+    if config.to is None:
+        return
+    claim = {"file": str(config.to.absolute()), "traces": content_key([[t.id, t.key] for t in trajectories])}
+    ours = any(claim.items() <= event.items() for event in run.logged("to"))
+    if config.to.exists() and not ours and not config.run.fresh:
+        raise ValueError(
+            f"--to {config.to} is already there, and this run did not write it; pass --fresh to write over it"
+        )
+    run.log("to", **claim)
 
 
 def _write(file: Path | None, judged: Sequence[Judged]) -> None:
@@ -109,12 +133,12 @@ def _write(file: Path | None, judged: Sequence[Judged]) -> None:
         write(file, judged, "parquet" if file.suffix == ".parquet" else "jsonl")
 
 
-def _row(judgement: Judgement, config: ScoreConfig) -> dict[str, Any]:
+def _row(judgement: Judgement, way: Aggregation, threshold: float) -> dict[str, Any]:
     return {
         "id": judgement.trajectory_id,
         "values": list(judgement.values),
-        "aggregate": aggregate(judgement.values, config.aggregate),
-        "first_error": judgement.first_below(config.threshold),
+        "aggregate": aggregate(judgement.values, way),
+        "first_error": judgement.first_below(threshold),
     }
 
 
@@ -128,6 +152,7 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], resul
         "traces": (limited_in_words(result, "traces") or f"{len(judged)}")
         + (f", the first {config.show} shown" if len(judged) > config.show else ""),
         "judge": Named(result["judge_given"], result["judge"]),
+        "threshold": f"{result['threshold']:.4g} ({result['threshold_policy']})",
         "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
         "file": config.to,
     })  # fmt: skip

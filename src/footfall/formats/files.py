@@ -7,6 +7,8 @@ read whole, up to a limit of its own.
 
 from __future__ import annotations
 
+import errno
+import glob
 import gzip
 import io
 import json
@@ -17,7 +19,7 @@ import secrets
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
@@ -311,17 +313,49 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise FormatError(str(target), "a directory to write into", got="none", fix=f"mkdir -p {target.parent}")
     if target.is_dir():
         raise FormatError(str(target), "a file to write", got="a directory")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    temporary, stream = _temporary(target)
     try:
-        with temporary.open("xb") as stream:
+        with stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(target)
+            temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def _temporary(target: Path) -> tuple[Path, IO[bytes]]:
+    """A new file beside the target, locked for as long as it is open: `sweep` must not take it for a stray one."""
+    while True:
+        path = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        stream = path.open("xb")
+        if _locked(stream) and os.fstat(stream.fileno()).st_nlink:
+            return path, stream
+        stream.close()  # swept before it was locked
+
+
+def _locked(stream: IO[bytes]) -> bool:
+    """Whether this process holds the file now, where the system has such locks."""
+    if os.name != "posix":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES)  # a file system without locks
+    return True
+
+
+def sweep(target: Path) -> None:
+    """Remove what killed processes left half-written beside a target; what a living one writes stays."""
+    for stray in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        if re.fullmatch(r"[0-9a-f]{12}", stray.name[len(target.name) + 2 : -len(".tmp")]):
+            with suppress(FileNotFoundError), stray.open("rb") as stream:
+                if _locked(stream):
+                    stray.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

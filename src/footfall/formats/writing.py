@@ -8,9 +8,10 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import MISSING, fields, is_dataclass, replace
+from pathlib import Path
 from typing import IO, Any
 
-from footfall.formats.files import atomic_write
+from footfall.formats.files import atomic_write, sweep
 from footfall.formats.math_aps import tree_record
 from footfall.formats.parquet import write_parquet
 from footfall.formats.reading import format_named
@@ -32,6 +33,7 @@ def write(
     What the format cannot hold is an error that names the row and the field, unless the field is named in `drop` (for
     example "judgement.aspects" or "step.token_ids"). With `threshold`, values become hard: 1[value >= threshold].
     """
+    sweep(Path(path))
     given = rows if threshold is None else (hardened(row, threshold) for row in rows)
     if format == "parquet":
         write_parquet(path, list(given), "judged")

@@ -18,6 +18,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from footfall import __version__
+from footfall.formats import atomic_write
 from footfall.reports.svg import escape, number, stylesheet
 from footfall.types import Cost, Json
 
@@ -197,7 +198,6 @@ def write_page(path: str | Path, text: str) -> Path:
     """Write a page whole or not at all: a reader never sees half of one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(path.name + ".part")
-    half.write_text(text, encoding="utf-8", newline="\n")
-    half.replace(path)
+    with atomic_write(path) as stream:
+        stream.write(text.encode("utf-8"))
     return path

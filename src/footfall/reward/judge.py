@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from footfall.judging import Traits
+from footfall.judging import Traits, as_trained
 from footfall.loading import give_memory_back, out_of_memory
 from footfall.registry import register
 from footfall.render import Reading
@@ -181,7 +181,11 @@ class PRMJudge:
         self.runner.forget()
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        """One judgement a trace, in order. A trace without steps gets no values, and costs nothing but with `initial`."""
+        """One judgement a trace, in order, read with the step end that the model was trained with, if it knows one only.
+
+        A trace without steps gets no values, and costs nothing but with `initial`.
+        """
+        trajectories = as_trained(self.model.separators, trajectories)
         some = [bool(t.steps) or self.initial for t in trajectories]
         found = iter(self.model.reads_of([t for t, read in zip(trajectories, some, strict=True) if read]))
         read = [

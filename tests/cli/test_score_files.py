@@ -1,0 +1,105 @@
+"""Files that `score` writes, whose threshold it uses, and names that are a file's where a folder is meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from footfall import cli
+from footfall.formats import atomic_write, read, write
+from footfall.judging import Traits
+from footfall.metrics.sanity import Constant
+from tests.cli.telling import told
+
+SCORE = ["score", "rows.jsonl", "--judge", "random", "--to", "scored.jsonl"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given(5)
+
+
+def given(count: int) -> None:
+    rows = [{"id": f"t{i}", "problem": f"{i}?", "steps": ["a", "b"], "labels": [1, i % 2]} for i in range(count)]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
+def test_the_same_command_again_is_a_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(SCORE) == 0
+    before = Path("scored.jsonl").read_bytes()
+    assert cli.main(SCORE) == 0 and Path("scored.jsonl").read_bytes() == before
+    Path("scored.jsonl").unlink()
+    assert cli.main(SCORE) == 0 and Path("scored.jsonl").read_bytes() == before
+
+
+def test_a_file_that_another_run_wrote_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("scored.jsonl").write_text("mine\n", encoding="utf-8")
+    for _ in range(2):
+        assert cli.main(SCORE) == 2
+        assert "is already there, and this run did not write it; pass --fresh" in capsys.readouterr().err
+    assert Path("scored.jsonl").read_text(encoding="utf-8") == "mine\n"
+    assert cli.main([*SCORE, "--fresh"]) == 0 and len(read("scored.jsonl")) == 5
+
+
+def test_other_traces_do_not_replace_the_scores_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(SCORE) == 0
+    given(6)
+    assert cli.main(SCORE) == 2
+    assert "already there" in capsys.readouterr().err and len(read("scored.jsonl")) == 5
+
+
+def test_what_a_killed_writer_left_is_swept_and_a_living_ones_file_is_not(tmp_path: Path) -> None:
+    writing = (
+        "import os, signal; from footfall.formats import atomic_write\n"
+        "with atomic_write('scored.jsonl') as stream: stream.write(b'half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", writing], env=os.environ)
+    assert done.returncode == -signal.SIGKILL and len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 1
+    with atomic_write("scored.jsonl") as stream:
+        stream.write(b"")
+        assert len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 2
+        write("scored.jsonl", read("rows.jsonl"), "jsonl")
+        assert len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 1, "that of this process"
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (["score", "rows.jsonl", "--judge", "random", "--out", "scored.jsonl"], "pass --to scored.jsonl"),
+        (
+            ["label", "--data", "rows.jsonl", "--method", "random", "--out", "judged.parquet"],
+            "its files are written into it",
+        ),
+        (
+            ["bench", "steps", "--data", "rows.jsonl", "--judge", "random", "--out", "report.html"],
+            "its files are written",
+        ),
+    ],
+)
+def test_a_file_name_for_a_folder_is_refused_with_the_fix(
+    words: list[str], fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    assert fix in capsys.readouterr().err and not Path(words[-1]).exists()
+
+
+def test_the_judges_own_threshold_is_used_and_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["score", "rows.jsonl", "--judge", "always-wrong"]
+    found = told(capsys, *words)
+    assert (found["threshold"], found["threshold_policy"], found["rows"][0]["first_error"]) == (0.5, "usual", 0)
+    monkeypatch.setattr(Constant, "traits", Traits(threshold=-1.0), raising=False)
+    found = told(capsys, *words)
+    assert (found["threshold"], found["threshold_policy"]) == (-1.0, "the judge's own")
+    assert found["rows"][0]["first_error"] == -1
+    assert told(capsys, *words, "--threshold", "0.25")["threshold_policy"] == "given"
+    assert cli.main(words) == 0 and "-1 (the judge's own)" in capsys.readouterr().out
