@@ -7,6 +7,7 @@ in any thread, is symmetric and never raises. It is not an equivalence relation 
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import re
@@ -21,13 +22,17 @@ from typing import NamedTuple
 
 from footfall.types import Trajectory
 
+# All rules take time in proportion to the text, whatever it is: no two neighbouring parts of a pattern may both take the
+# same run of characters.
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(\w+))")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _MARKS = (
-    re.compile(r"\bthe (?:final |correct )?answer is(?: option)?\b\s*:?\s*([^\n]+)", re.IGNORECASE),
+    re.compile(r"\bthe (?:final |correct )?answer is(?: option)?\b(?:\s*:)?\s*([^\n]+)", re.IGNORECASE),
     re.compile(r"^[ \t]*(?:\*\*)?(?:final )?answer\s*:(?:\*\*)?\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
-    re.compile(r"^[ \t]*#+[ \t]*(?:final )?answer[ \t]*:?\s*\n\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
-    re.compile(r"^[ \t]*####[ \t]*([^\n]+)\s*\Z", re.MULTILINE),  # higher up it is a heading
+    re.compile(r"^[ \t]*#+[ \t]*(?:final )?answer(?:[ \t]*:)?[^\S\n]*\n\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
 )
+_LAST_LINE = re.compile(r"[ \t]*####[ \t]*([^\n]+)")
+"""Only where nothing follows: higher up it is a heading."""
 _SENTENCE_END = re.compile(r"\.(?=\s|$)")
 _CHOICE = re.compile(r"\W*([A-Z])(?![A-Za-z])|\W*([a-z])\W*$")
 
@@ -38,7 +43,7 @@ def extract(text: str, domain: str = "math") -> str | None:
     `None` if it states none; a number that merely stands somewhere is not an answer. In the domain `choice` the answer
     is the option's letter.
     """
-    stated = max([*_boxes(text), *_marked(text)], default=None)
+    stated = max([*_last_box(text), *_marked(text)], default=None)
     if stated is None:
         return None
     answer = _undress(stated[1])
@@ -47,32 +52,37 @@ def extract(text: str, domain: str = "math") -> str | None:
     return answer or None
 
 
-def _boxes(text: str) -> Iterator[tuple[int, str]]:
-    """Where each box begins and what is in it. A box that is never closed is skipped."""
-    for match in _BOX.finditer(text):
-        if match[1] is not None:
-            yield match.start(), match[1]
-            continue
-        end = _closing_brace(text, match.end())
-        if end is not None and text[match.end() : end].strip():
-            yield match.start(), text[match.end() : end]
+def _last_box(text: str) -> Iterator[tuple[int, str]]:
+    """Where the last box begins and what is in it. One that is never closed or holds nothing is passed over."""
+    boxes = list(_BOX.finditer(text))
+    closing = _closing_braces(text) if boxes else {}
+    for match in reversed(boxes):
+        end = closing.get(match.end() - 1)
+        content = match[1] if match[1] is not None else text[match.end() : end] if end is not None else ""
+        if content.strip():
+            yield match.start(), content
+            return
 
 
-def _closing_brace(text: str, start: int) -> int | None:
-    depth = 1
-    for found in re.finditer(r"\\.|[{}]", text[start:], re.DOTALL):
-        depth += {"{": 1, "}": -1}.get(found[0], 0)
-        if depth == 0:
-            return start + found.start()
-    return None
+def _closing_braces(text: str) -> dict[int, int]:
+    """Where the brace that opens at each place is closed."""
+    opened: list[int] = []
+    closing: dict[int, int] = {}
+    for found in _BRACE.finditer(text):
+        if found[0] == "{":
+            opened.append(found.start())
+        elif found[0] == "}" and opened:
+            closing[opened.pop()] = found.start()
+    return closing
 
 
 def _marked(text: str) -> Iterator[tuple[int, str]]:
-    for mark in _MARKS:
-        for match in mark.finditer(text):
-            if "\\boxed" not in match[1] and "\\fbox" not in match[1]:
-                end = _SENTENCE_END.search(match[1])
-                yield match.start(1), match[1][: end.start()] if end else match[1]
+    stated = [match for mark in _MARKS for match in mark.finditer(text)]
+    last = _LAST_LINE.match(text, text.rfind("\n", 0, len(text.rstrip())) + 1)
+    for match in [*stated, last] if last else stated:
+        if "\\boxed" not in match[1] and "\\fbox" not in match[1]:
+            end = _SENTENCE_END.search(match[1])
+            yield match.start(1), match[1][: end.start()] if end else match[1]
 
 
 def equal(a: str, b: str, domain: str = "math") -> bool:
@@ -114,15 +124,14 @@ def _tuple_parts(text: str) -> list[str]:
     """`(a, b]` as `["(", "a", "b", "]"]`; empty if the text is not one bracketed list."""
     if len(text) < 2 or text[0] not in "([" or text[-1] not in ")]":
         return []
-    parts, depth = [""], 0
-    for character in text[1:-1]:
+    depth, commas = 0, [0]
+    for at, character in enumerate(text[1:-1], start=1):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
-        if depth < 0:
+        if not 0 <= depth <= _DEEPEST:
             return []
         if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
+            commas.append(at)
+    parts = [text[a + 1 : b] for a, b in itertools.pairwise([*commas, len(text) - 1])]
     return [text[0], *parts, text[-1]] if depth == 0 and len(parts) > 1 else []
 
 
@@ -173,6 +182,8 @@ _WRAPPINGS = (
     re.compile(r"\\\[(.*)\\\]"),
     re.compile(r"\*\*(.*)\*\*"),
 )
+_DEEPEST = 20
+"""Delimiters or brackets in each other; deeper ones are kept as text."""
 
 
 @lru_cache(maxsize=4096)
@@ -180,12 +191,13 @@ def _undress(text: str) -> str:
     """Without what does not change the meaning: math delimiters, bold, spacing commands, a final full stop."""
     for pattern, plain in _DRESS:
         text = pattern.sub(plain, text)
-    while True:
+    for _ in range(_DEEPEST):
         text = text.strip().rstrip(".;:,").strip()
         inner = next((match[1] for match in (w.fullmatch(text) for w in _WRAPPINGS) if match), None)
         if inner is None:
             return text.replace("$", "") if text.count("$") == 2 else text
         text = inner
+    return text
 
 
 def _letter(answer: str) -> str | None:

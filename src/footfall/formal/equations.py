@@ -33,6 +33,13 @@ _DECIMAL = re.compile(r"(?<![\d.])(\d*\.(\d{2,}))(?![\d.])")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 
 
+_GAP = re.compile(r"[^\S\n]{3,}")
+"""Read as two spaces: what may follow a number is looked for across them."""
+_MOST_QUESTIONS = 2_000
+_WEIGHT_OF_LATE = 1_000
+"""A question that used up its time counts for so many."""
+
+
 @dataclass
 class _Algebra:
     """Where a trace stands: the problem's equations, and those stated since with whether the problem implies them."""
@@ -43,6 +50,8 @@ class _Algebra:
     known: set[str] = field(default_factory=set)
     """Unknowns that the problem or a step has spoken of."""
     claims: list[tuple[str, bool]] = field(default_factory=list)
+    asked: int = 0
+    """Questions so far; pairs of equations grow with the square of what a trace states, so they are limited."""
 
     def judge(self, equation: str) -> Verdict:
         """One equation with unknowns; it is then known, for better or worse."""
@@ -79,6 +88,10 @@ class _Algebra:
         return Verdict(False, f"{equation!r} follows from no earlier equation"), False
 
     def _by(self, rows: Sequence[str], equation: str, unknown: list[str]) -> bool:
+        self.asked += 1
+        if self.asked > _MOST_QUESTIONS:
+            unknown.append(f"the trace asks computer algebra more than {_MOST_QUESTIONS} questions")
+            return False
         if len(rows) == 1:
             check = step_follows(rows[0], equation)
         elif len(names_in([*rows, equation])) > 2:
@@ -88,6 +101,7 @@ class _Algebra:
             if check.holds is None and check.reason.startswith("no single solution"):
                 return False
         if check.holds is None:
+            self.asked += _WEIGHT_OF_LATE if check.late else 0
             unknown.append(check.reason)
         return check.holds is True
 
@@ -100,9 +114,10 @@ def judge_equations(trajectory: Trajectory) -> list[Verdict]:
     found = []
     other = another_arithmetic(problem.text)
     for step in trajectory.steps:
-        other = other or another_arithmetic(step.text)
-        match = ANSWER.search(step.text)
-        work = step.text[: match.start()] if match else step.text
+        text = _GAP.sub("  ", step.text)
+        other = other or another_arithmetic(text)
+        match = ANSWER.search(text)
+        work = text[: match.start()] if match else text
         verdicts = _judge_work(algebra, work, other) if "=" in work or not match else []
         if match:
             verdicts.append(answer_verdict(problem, match[1]))

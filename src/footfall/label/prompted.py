@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # these load torch
 Tie = Literal["wrong", "unlabelled"]
 
 _VERDICT_LIST = re.compile(r"\[[\s01,]*\]")
-_BOX = re.compile(r"\\boxed\{\s*(?:\\text\{)?\s*(\w+)[.!]?\s*\}?\s*\}")
+_BOX = re.compile(r"\\boxed\{\s*(?:\\text\{\s*)?(\w+)[.!]?\s*(?:\}\s*)?\}")
 _GOOD = {"yes": True, "correct": True, "right": True, "no": False, "incorrect": False, "wrong": False}
 
 

@@ -42,6 +42,8 @@ class Check:
 
     holds: bool | None
     reason: str
+    late: bool = False
+    """Whether the time ran out."""
 
     def __bool__(self) -> bool:
         raise TypeError("a check has three values: compare `.holds` with True, False or None")
@@ -220,7 +222,7 @@ def _ask(kind: str, read: Callable[[], list[object]]) -> Check:
 def _asked(question: str) -> Check:
     reply = _worker.ask(question)
     if not reply:
-        return Check(None, f"computer algebra took more than {_worker.cpu_seconds} s or too much memory")
+        return Check(None, f"computer algebra took more than {_worker.cpu_seconds} s or too much memory", late=True)
     holds, reason = json.loads(reply)
     return Check(holds, reason)
 

@@ -38,8 +38,14 @@ ROUNDS = 3
 """Of code and output, before the verdict is forced from the analysis alone."""
 VERDICT_TOKENS = 20
 
-_CODE = re.compile(r"```python\s*(.*?)\s*```", re.DOTALL)
+_CODE = re.compile(r"```python(.*?)```", re.DOTALL)
 _VERDICT = re.compile(r"boxed\{(?:\\text\{)?(Yes|No)\}")
+
+
+def code_of(text: str) -> str | None:
+    """The last fenced Python program in a critique."""
+    programs = _CODE.findall(text)
+    return programs[-1].strip() if programs else None
 
 
 def in_sandbox(sandbox: Sandbox | None = None) -> Execute:
@@ -184,9 +190,9 @@ class GenPRM(Critic):
             asked = [path.request.going_on(path.text, FENCE, ANSWERED) for path in active]
             for path, (reply,) in zip(active, self.ask(asked, n=1, max_tokens=left), strict=True):
                 path.take(reply)
-                code = _CODE.findall(path.text)
-                if reply.stop == FENCE and path.open and code:
-                    path.text += PRINTED.format(printed=execute(code[-1]).strip())
+                code = code_of(path.text)
+                if reply.stop == FENCE and path.open and code is not None:
+                    path.text += PRINTED.format(printed=execute(code).strip())
             active = [path for path in active if path.text.endswith(FENCE)]
 
     def _force(self, paths: Sequence[_Path]) -> None:

@@ -154,15 +154,19 @@ def read_scores(text: str, steps: int) -> dict[str, list[float]] | Unjudged:
     return scores
 
 
+_FALSE_STARTS = 100
+
+
 def _objects(text: str) -> Iterator[Mapping[str, object]]:
-    """All JSON objects in a text, from left to right."""
+    """All JSON objects in a text, from left to right; after `_FALSE_STARTS` braces that open none the rest is not read."""
     decoder = json.JSONDecoder()
-    at = text.find("{")
-    while at >= 0:
+    at, false_starts = text.find("{"), 0
+    while at >= 0 and false_starts < _FALSE_STARTS:
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             end = at + 1
+            false_starts += 1
         else:
             if isinstance(value, dict):
                 yield value

@@ -37,7 +37,7 @@ LANGUAGES: tuple[str, ...] = ("en", *sorted(path.stem for path in _FOLDER.glob("
 """The seven languages that multilingual PRMs are trained on."""
 
 Table = Mapping[Symbol, tuple[str, ...]]
-_EQUATION = re.compile(r"-?[0-9]+ [-+*/] -?[0-9]+ = -?[0-9]+")
+_EQUATION = re.compile(r"(?:-|(?<![0-9]))[0-9]+ [-+*/] -?[0-9]+ = -?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def _loose_answer(language: str) -> re.Pattern[str]:
     phrase = re.escape(words_of(language).answer.partition("\\boxed")[0].partition("%s")[0].strip(" :"))
     number = r"(-?[0-9]{1,9})"
     return re.compile(
-        rf"(?:{phrase}\s*[:：]?\s*)?\\boxed\{{\s*{number}\s*\}}|{phrase}\s*[:：]?\s*{number}", re.IGNORECASE
+        rf"(?:{phrase}(?:\s*[:：])?\s*)?\\boxed\{{\s*{number}\s*\}}|{phrase}(?:\s*[:：])?\s*{number}", re.IGNORECASE
     )
 
 
