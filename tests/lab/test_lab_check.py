@@ -172,6 +172,26 @@ def test_without_hashes_of_full_seeds_a_quick_outcome_that_differs_costs_all_of_
     assert list(lab.outcome()["seeds"]) == ["0", "1", "2"]
 
 
+def test_a_full_seed_of_another_machine_decides_too_if_its_figures_are_the_same(lab: Lab) -> None:
+    lab.measured()
+    here = lab.outcome()
+    there = Record(code=here["code"], quick="f" * 16, seeds=here["seeds"])
+    lab.remember({environment(): Record(code=here["code"], quick=here["quick"], seeds={}), "vax": there})
+    assert update(lab.ledger, lab.recipe(QUICK_CHANGED), lab.runs).why == (
+        "the quick outcome differs, a full seed does not: the row stays"
+    )
+    assert lab.calls == ["toy quick", "toy 0"]
+    assert lab.outcome()["seeds"] == {"0": here["seeds"]["0"]}
+
+
+def test_a_stale_row_is_made_anew_from_all_its_seeds_though_hashes_of_some_are_recorded(lab: Lab) -> None:
+    lab.measured()
+    here = lab.outcome()
+    lab.remember({environment(): Record(code=here["code"], quick=here["quick"], seeds={"0": here["seeds"]["0"]})})
+    assert update(lab.ledger, lab.recipe(FIGURES_CHANGED), lab.runs).why == "measured anew on 3 seeds"
+    assert lab.row["seeds"] == len(lab.outcome()["seeds"]) == 3
+
+
 def test_another_environment_cannot_tell_unless_the_hash_is_the_same(lab: Lab) -> None:
     lab.measured()
     lab.elsewhere()
@@ -530,6 +550,18 @@ def test_one_broken_recipe_costs_only_itself(workers: str, command: Lab, capsys:
     said = capsys.readouterr()
     assert "1 recipes failed: first" in said.err
     assert "second: More is more." in said.out and "first: More is more." not in said.out
+
+
+@pytest.mark.long
+def test_a_check_shares_the_quick_outcomes_among_workers(command: Lab) -> None:
+    assert main(["lab", "run", "all", "--record", "--seeds", "2"]) == 0
+    (command.runs / "calls").unlink()
+    for name in ("first", "second"):
+        command.recipe(REFACTORED, name)
+    checked = ["lab", "ledger", "--ledger", str(command.ledger), "--check"]
+    assert main([*checked, "--workers", "2"]) == 0
+    assert main(checked) == 0
+    assert sorted(command.calls) == ["first quick", "second quick"], "each once"
 
 
 def test_the_command_merges_what_another_machine_recorded(command: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,8 @@ class LedgerConfig:
     recorded one, a row was edited or is computed otherwise now, or a page is not what the ledger and the recipes give."""
     update: bool = False
     """As --check; where a quick outcome differs run a full seed, and where that differs too all seeds, and record."""
+    workers: int = 1
+    """Processes that share the quick outcomes of --check and --update."""
     merge: Path | None = None
     """Take up what `footfall lab run --record` recorded on another machine: its ledger_outcomes.json. Rows stay as they are."""
 
@@ -274,7 +276,13 @@ def _checked(config: LedgerConfig, ledger: Path) -> dict[str, Status]:
     if not (config.check or config.update):
         return {}
     found: dict[str, Status] = {}
-    for entry in catalogue():
+    entries, rows, outcomes = catalogue(), read_ledger(ledger), read_outcomes(ledger)
+    changed = {line.entry.recipe.name for line in lines(entries, rows, outcomes) if line.status == "unchecked"}
+    todo = [entry for entry in entries if entry.recipe.name in changed]
+    units = [unit for e in todo for unit in units_of(e, [QUICK_SEED], quick_folder(e, RUNS), quick=True)]
+    for _, outcome in spread(units, config.workers):
+        outcome()
+    for entry in entries:
         standing: Standing = (update if config.update else check)(ledger, entry, RUNS)
         found[standing.name] = standing.status
         if standing.why:

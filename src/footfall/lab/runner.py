@@ -6,7 +6,7 @@ Here too: whether the ledger's rows are still what the code gives. Figures are c
 
     1  code as it was when it last gave these figures      current; nothing is run
     2  quick outcome with the recorded hash                current
-    3  one full seed with the recorded hash                current; the new quick hash is recorded
+    3  one full seed with the recorded hash                current; the new quick hash and the seed's are recorded
     4  else                                                stale; the other seeds are run and the rows made anew
 
 `check` goes as far as 2 and writes nothing beside the ledger; `update` goes to the end and records what it finds, recipe by
@@ -198,6 +198,7 @@ def _outcomes(run: Run, entry: Entry, units: Sequence[Unit]) -> dict[int, Outcom
         for unit in units:
             seed, stored = unit.trial.seed, unit.path.exists()
             found[seed] = unit.outcome()
+            progress.at_start += stored
             if not stored:
                 log_seed(run, seed, found[seed])
             progress.advance(1)
@@ -232,17 +233,18 @@ def update(ledger: Path, entry: Entry, runs: Path) -> Standing:
     seen = here in records and records[here]["code"] == code
     if not rows or (found.status == "current" and seen):
         return found
-    quick, mine = quick_hash(entry, runs), records.get(here, Record(code="", quick="", seeds={}))
+    quick, seeds_here = quick_hash(entry, runs), records[here]["seeds"] if here in records else {}
     if found.status == "unchecked":
         found = compared(name, quick, records)
-        if found.status == "stale" and _same_full_seed(entry, mine, runs):
+        if found.status == "stale" and (same := _same_full_seed(entry, records, runs)):
+            seeds_here = _by_seed({**seeds_here, **same})
             found = Standing(name, "current", "the quick outcome differs, a full seed does not: the row stays")
     if found.status == "current":
-        now = Record(code=code, quick=quick, seeds=mine["seeds"])
+        now = Record(code=code, quick=quick, seeds=seeds_here)
         record_outcomes(ledger, name, _keep(rows, {**records, here: now}))
     if found.status != "stale":
         return found
-    known = sorted(map(int, mine["seeds"]))
+    known = sorted(map(int, seeds_here))
     seeds = known if len(known) >= rows[0]["seeds"] else list(range(rows[0]["seeds"]))
     _replace_rows(ledger, entry, run_recipe(entry, seeds, runs / name).outcomes, quick, records)
     return Standing(name, "current", f"measured anew on {len(seeds)} seeds")
@@ -280,11 +282,12 @@ def merge(ledger: Path, entry: Entry, given: Kept, runs: Path) -> list[str]:
         return [f"{name}: nothing is merged, for the ledger has no rows of it"]
     ours, theirs = dict(kept["environments"]), given["environments"]
     known = {*(row["version"].partition("+")[2] for row in rows), *(record["code"] for record in ours.values())}
-    if check(ledger, entry, runs).status == "current":
-        known.add(fingerprint(entry.path))
     known |= {
         there["code"] for where, there in theirs.items() if where in ours and ours[where]["quick"] == there["quick"]
     }
+    code = fingerprint(entry.path)
+    if code in {there["code"] for there in theirs.values()} - known and check(ledger, entry, runs).status == "current":
+        known.add(code)
     told: list[str] = []
     for where, there in theirs.items():
         here = ours.get(where, there)
@@ -364,12 +367,19 @@ def _gives_the_rows(status: Status, mine: Record | None, quick: str, seeds: Mapp
     return same and (status == "current" or quick == mine["quick"] or bool(common))
 
 
-def _same_full_seed(entry: Entry, mine: Record, runs: Path) -> bool:
-    """Whether the first recorded seed still gives what it gave; it says nothing if none was recorded."""
-    if not mine["seeds"]:
-        return False
-    seed = min(mine["seeds"], key=int)
-    return outcome_hash(measure_seed(entry, int(seed), runs / entry.recipe.name)) == mine["seeds"][seed]
+def _same_full_seed(entry: Entry, records: Records, runs: Path) -> dict[str, str]:
+    """The first recorded seed with its hash, if it still gives what it gave; else, or if none was recorded, nothing.
+
+    Without a hash of this environment one of another serves: equal figures are equal anywhere.
+    """
+    mine = records.get(environment())
+    recorded = [mine["seeds"]] if mine and mine["seeds"] else [record["seeds"] for record in records.values()]
+    seeds = {seed for hashes in recorded for seed in hashes}
+    if not seeds:
+        return {}
+    seed = min(seeds, key=int)
+    found = outcome_hash(measure_seed(entry, int(seed), runs / entry.recipe.name))
+    return {seed: found} if found in [hashes.get(seed) for hashes in recorded] else {}
 
 
 def _hashes(outcomes: Mapping[int, Outcome]) -> dict[str, str]:
