@@ -20,6 +20,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\\[a-z]+|\d+(?:\.\d+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+|[^\s]")
 _PUNCTUATION = frozenset(".,;:?!'\"`‘’“”«»…·-–—_")
 _NUMBER = re.compile(r"\d")
+_MINUS = re.compile(r"-\s*[\d(\\]")
 
 
 class Overlap(NamedTuple):
@@ -49,7 +50,7 @@ def normalise(text: str) -> tuple[str, ...]:
 
 def _is_operator(text: str, at: int, token: str) -> bool:
     if token == "-":
-        return re.match(r"-\s*[\d(\\]", text[at:]) is not None
+        return _MINUS.match(text, at) is not None
     if token == "!":
         return at > 0 and (text[at - 1].isdigit() or text[at - 1] == ")")
     return False
