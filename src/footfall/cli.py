@@ -51,6 +51,8 @@ COMMANDS = {
 }
 
 
+_LONGEST = 4000
+"""Of an error in characters: ids and names in it may be of any length."""
 _SETTINGS = ("--set", "--option", "--map")
 """Flags that take any number of name=value."""
 _NAMING_PARTS = ("--judge", "--judge-role", "--policy", "--helper", "--prover", "--method", "--objective")
@@ -175,6 +177,8 @@ def _one_line(error: Exception) -> str:
 
 
 def _fail(message: str) -> int:
+    if len(message) > _LONGEST:
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     sys.stderr.write(f"footfall: {visible(message)}\n")
     return 2
 

@@ -402,6 +402,13 @@ class Tree:
     tokenizer: str | None = None
     """Fingerprint of the vocabulary that the steps' `token_ids` belong to."""
 
+    def __post_init__(self) -> None:
+        for i, node in enumerate(self.nodes):
+            if not -1 <= node.parent < i:
+                raise ValueError(
+                    f"tree of {self.problem.id!r}: node {i} hangs under {node.parent}, which is not before it"
+                )
+
     def add(self, parent: int, step: Step, **given: Any) -> int:
         """Put a step under a node (-1: at the top); the index of its node."""
         if not -1 <= parent < len(self.nodes):

@@ -14,7 +14,7 @@ import pytest
 from footfall import cli
 from footfall.formats import atomic_write, read, write
 from footfall.judging import Traits
-from footfall.metrics.sanity import Constant
+from footfall.metrics.cases import Constant
 from tests.cli.telling import told
 
 SCORE = ["score", "rows.jsonl", "--judge", "random", "--to", "scored.jsonl"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from footfall.formats import Fields, FormatError, iter_fields, refuse_lfs_pointer
+from footfall.formats import Fields, FormatError, iter_fields, parse_json, refuse_lfs_pointer
 from footfall.metrics.cases import Case
 from footfall.types import Json, Judgement, Message, Problem, Step, Trajectory
 
@@ -99,6 +99,7 @@ class Names:
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
+        self._last: dict[str, int] = {}
 
     @property
     def count(self) -> int:
@@ -106,10 +107,11 @@ class Names:
         return len(self._seen)
 
     def unique(self, wanted: str) -> str:
-        name, number = wanted, 1
+        name, number = wanted, self._last.get(wanted, 1)
         while name in self._seen:
             number += 1
             name = f"{wanted}~{number}"
+        self._last[wanted] = number
         self._seen.add(name)
         return name
 
@@ -152,10 +154,11 @@ def nested(fields: Fields, field: str) -> Json:
     if not isinstance(value, str):
         return value
     try:
-        inner: Json = json.loads(value)
+        return parse_json(value)
     except json.JSONDecodeError as error:
         raise fields.wrong(field, f"a string that holds JSON ({error.msg} at column {error.colno} of it)") from error
-    return inner
+    except (ValueError, RecursionError) as error:
+        raise fields.wrong(field, f"a string that holds JSON ({type(error).__name__}: {error})") from error
 
 
 def objects(fields: Fields, field: str) -> list[Fields]:

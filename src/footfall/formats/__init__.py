@@ -13,6 +13,7 @@ from footfall.formats.files import (
     Source,
     atomic_write,
     iter_fields,
+    parse_json,
     refuse_lfs_pointer,
 )
 from footfall.formats.jsonl import unread_steps
@@ -27,7 +28,8 @@ from footfall.formats.writing import write, write_trees
 
 __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "Fields", "Format", "FormatError", "Solutions", "Source", "Written",
-    "atomic_write", "check_names", "format_named", "iter_fields", "iter_read", "parquet_kind", "problem_id", "read",
-    "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer", "renamed", "split_solution",
-    "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write", "write_parquet", "write_trees",
+    "atomic_write", "check_names", "format_named", "iter_fields", "iter_read", "parquet_kind", "parse_json",
+    "problem_id", "read", "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer",
+    "renamed", "split_solution", "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write", "write_parquet",
+    "write_trees",
 ]  # fmt: skip

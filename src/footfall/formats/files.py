@@ -18,6 +18,7 @@ import re
 import secrets
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,9 @@ DOCUMENT_LIMIT = 64 * 2**20
 
 _GZIP = b"\x1f\x8b"
 _LFS_POINTER = b"version https://git-lfs"
+_LONGEST_NAME = 200
+UNPACKED_TIMES = 200
+"""How many times its size a gzip file may unpack to, beyond `DOCUMENT_LIMIT`; text is seldom packed to a twentieth."""
 _BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -81,7 +85,7 @@ def refuse_lfs_pointer(path: str, start: bytes) -> None:
 def open_source(source: Source) -> Iterator[tuple[str, _Bytes]]:
     """The name and the (decompressed) bytes of a source. A stream that the caller opened is not closed."""
     if isinstance(source, str) and source == "-":
-        yield "<stdin>", _unpacked(sys.stdin.buffer)
+        yield "<stdin>", _unpacked("<stdin>", sys.stdin.buffer)
     elif isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         with ExitStack() as stack:
@@ -90,9 +94,10 @@ def open_source(source: Source) -> Iterator[tuple[str, _Bytes]]:
             except OSError as error:
                 got = error.strerror or type(error).__name__
                 raise FormatError(path, "a file that can be read", got=got) from error
-            yield path, _unpacked(stream)
+            yield path, _unpacked(path, stream)
     else:
-        yield str(getattr(source, "name", "<stream>")), _unpacked(source)
+        name = str(getattr(source, "name", "<stream>"))
+        yield name, _unpacked(name, source)
 
 
 class _Bytes(Protocol):
@@ -119,11 +124,47 @@ class _Raw(io.RawIOBase):
         return len(data)
 
 
-def _unpacked(stream: IO[bytes] | io.RawIOBase) -> _Bytes:
+class _Packed:
+    """Gzip data, with a count of what was read of it."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream, self.count = stream, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+    def seek(self, place: int, /) -> object:
+        raise io.UnsupportedOperation("gzip data are read once")
+
+
+class _Unpacked:
+    """What gzip data unpack to, as long as they are no bomb."""
+
+    def __init__(self, path: str, stream: io.BufferedReader) -> None:
+        self._path, self._packed, self._count = path, _Packed(stream), 0
+        self._stream = gzip.GzipFile(fileobj=self._packed, mode="rb")
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._checked(self._stream.read(size))
+
+    def readline(self, size: int = -1, /) -> bytes:
+        return self._checked(self._stream.readline(size))
+
+    def _checked(self, data: bytes) -> bytes:
+        self._count += len(data)
+        if self._count > DOCUMENT_LIMIT and self._count > UNPACKED_TIMES * self._packed.count:
+            raise FormatError(
+                self._path, f"gzip that unpacks to at most {UNPACKED_TIMES} times its size", got="more",
+                fix="unpack it yourself if you trust it",
+            )  # fmt: skip
+        return data
+
+
+def _unpacked(path: str, stream: IO[bytes] | io.RawIOBase) -> _Bytes:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(_Raw(stream))
-    if buffered.peek(2)[:2] == _GZIP:
-        return gzip.GzipFile(fileobj=buffered)
-    return buffered
+    return _Unpacked(path, buffered) if buffered.peek(2)[:2] == _GZIP else buffered
 
 
 def _first_line(stream: _Bytes, limit: int) -> tuple[int, bytes]:
@@ -224,8 +265,8 @@ class _NotFinite(ValueError):
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Duplicate(next(name for name in names if names.count(name) > 1))
+        counts = Counter(name for name, _ in pairs)
+        raise _Duplicate(next(name for name, count in counts.items() if count > 1))
     return found
 
 
@@ -286,17 +327,25 @@ def _parse(path: str, number: int, text: str, at: int, care: _Care) -> tuple[Jso
         raise FormatError(path, "numbers of a usual length", line=number, got=str(error)) from error
 
 
-def _find_not_finite(value: Json, at: str = "") -> str | None:
-    """The dotted name of the first NaN or infinity."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else at
-    if isinstance(value, dict):
-        inner = [(f"{at}.{name}" if at else name, item) for name, item in value.items()]
-    elif isinstance(value, list):
-        inner = [(f"{at}[{i}]", item) for i, item in enumerate(value)]
-    else:
-        return None
-    return next((found for name, item in inner if (found := _find_not_finite(item, name)) is not None), None)
+def parse_json(text: str) -> Json:
+    """The value of a JSON text inside a record, read as strictly as files: a `ValueError` or `RecursionError` if it is none."""
+    value: Json = _WARY.decode(text)
+    return value
+
+
+def _find_not_finite(value: Json) -> str | None:
+    """The dotted name of the first NaN or infinity; `None` if it is too deep for one."""
+    waiting: list[tuple[str, Json]] = [("", value)]
+    while waiting:
+        at, value = waiting.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return at if len(at) < _LONGEST_NAME else None
+        if isinstance(value, dict):
+            inner = [(f"{at}.{name}" if at else name, item) for name, item in value.items()]
+        else:
+            inner = [(f"{at}[{i}]", item) for i, item in enumerate(value)] if isinstance(value, list) else []
+        waiting += ((name[:_LONGEST_NAME], item) for name, item in reversed(inner))
+    return None
 
 
 def _object(path: str, number: int, value: Json) -> Fields:

@@ -13,11 +13,11 @@ the first wrong step, -1 for none. A field that looks like labels under another 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from footfall.formats.files import parse_json
 from footfall.formats.nouns import fields_of, from_plain, refuse_unknown, to_plain
 from footfall.formats.prm800k import rating_labels
 from footfall.formats.problems import PROMPTS, gold_answer
@@ -154,7 +154,7 @@ def _unpacked(fields: Fields, name: str) -> Fields:
     if not isinstance(text, str) or not text.lstrip().startswith("["):
         return fields
     try:
-        return fields.holding({**fields.data, name: json.loads(text)})
+        return fields.holding({**fields.data, name: parse_json(text)})
     except (ValueError, RecursionError) as error:
         raise fields.wrong(name, "a list, or a text that is one in JSON") from error
 

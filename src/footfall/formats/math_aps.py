@@ -18,6 +18,8 @@ from footfall.formats.rows import Format, Written, answer_text, plain_prompt, pr
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory, Tree
 
+STEPS_LIMIT = 10_000_000
+"""Of all traces of one tree together: they grow as the square of its nodes."""
 _JOINT = "\n\n"
 _KNOWN = ("question", "final_answer", "reasoning_steps", "problem_id", "images")
 
@@ -25,11 +27,19 @@ _KNOWN = ("question", "final_answer", "reasoning_steps", "problem_id", "images")
 @register("format", "math-aps")
 def math_aps() -> Format:
     """MATH-APS trees or prefix lists: one trajectory a leaf, valued by Monte Carlo."""
-    return Format("math-aps", _sniff, lambda fields: tree_rows(read_tree(fields)), _write)
+    return Format("math-aps", _sniff, _read, _write)
 
 
 def _sniff(fields: Fields) -> bool:
     return "reasoning_steps" in fields
+
+
+def _read(fields: Fields) -> list[Judged]:
+    tree = read_tree(fields)
+    try:
+        return tree_rows(tree)
+    except ValueError as error:
+        raise fields.error("reasoning_steps", "a tree that is not as large", str(error)) from error
 
 
 def read_tree(fields: Fields) -> Tree:
@@ -108,15 +118,21 @@ def tree_rows(tree: Tree) -> list[Judged]:
 
 def _leaf_paths(tree: Tree) -> Iterator[list[int]]:
     children: dict[int, list[int]] = {}
-    for i, node in enumerate(tree.nodes):
-        children.setdefault(node.parent, []).append(i)
-    waiting = [[top] for top in reversed(children.get(-1, []))]
+    for i, each in enumerate(tree.nodes):
+        children.setdefault(each.parent, []).append(i)
+    waiting, steps = children.get(-1, [])[::-1], 0
     while waiting:
-        path = waiting.pop()
-        below = children.get(path[-1], [])
+        node = waiting.pop()
+        below = children.get(node, [])
+        waiting += reversed(below)
         if not below:
+            path = tree.path(node)
+            steps += len(path)
+            if steps > STEPS_LIMIT:
+                raise ValueError(
+                    f"the traces of the tree of {tree.problem.id!r} have more than {STEPS_LIMIT:,} steps together"
+                )
             yield path
-        waiting += [[*path, child] for child in reversed(below)]
 
 
 def tree_record(tree: Tree) -> dict[str, Json]:

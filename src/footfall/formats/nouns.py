@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from footfall.formats.records import Fields, show
+from footfall.formats.records import Fields, is_finite, show
 from footfall.formats.rows import prompt_json, read_prompt
 from footfall.types import Json, Message, Unjudged
 
@@ -209,7 +209,7 @@ def _word(fields: Fields, name: str, shape: Shape, value: Json) -> str:
 
 def _scalar(fields: Fields, name: str, shape: Shape, value: Json) -> Any:
     kind = "boolean" if isinstance(value, bool) else shape.kind
-    if kind == shape.kind == "number" and isinstance(value, int | float) and math.isfinite(value):
+    if kind == shape.kind == "number" and isinstance(value, int | float) and is_finite(value):
         return float(value)
     allowed = {"integer": int, "text": str, "boolean": bool}.get(shape.kind)
     if kind != shape.kind or allowed is None or not isinstance(value, allowed):

@@ -11,6 +11,7 @@ from pathlib import Path
 from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
+from footfall.formats.nouns import to_plain
 from footfall.formats.parquet import parquet_kind, read_parquet
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
 from footfall.formats.renaming import check_names, keeping, renamed, suggestion
@@ -18,7 +19,8 @@ from footfall.formats.rows import Format
 from footfall.formats.solutions import Solutions
 from footfall.hashing import pinned
 from footfall.registry import create, parts
-from footfall.types import Judged, Problem, Trajectory, Tree, image_name
+from footfall.terminal import one_line
+from footfall.types import Judged, Problem, Trajectory, Tree, content_key, image_name
 
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
@@ -138,31 +140,49 @@ def _sniffed(fields: Fields) -> Format:
 
 
 class _Ids:
-    """Keeps the ids of trajectories apart."""
+    """Keeps the ids of trajectories apart, in a time that does not grow with how often one occurs."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, set[str]]] = {}
+        self._taken: set[str] = set()
+        self._names: dict[tuple[str, str], list[str]] = {}
+        """The names of traces by id and content."""
+        self._used: dict[tuple[str, str, str], int] = {}
+        """How many of these a judge has judged."""
+        self._last: dict[str, int] = {}
+        """The number at the end of the last name that was made of an id."""
 
     def unique(self, row: Judged) -> Judged:
         """The row, with another id if its own was taken."""
-        name, number = row.trajectory.id, 1
-        judge = row.judgement.judge if row.judgement is not None else ""
-        while not self._free(name, row.trajectory.key, judge):
-            number += 1
-            name = f"{row.trajectory.id}~{number}"
-        if number == 1:
+        wanted = row.trajectory.id
+        name = self._name(wanted, row.trajectory.key, row.judgement.judge if row.judgement is not None else "")
+        if name == wanted:
             return row
         judgement = row.judgement
-        if judgement is not None and judgement.trajectory_id == row.trajectory.id:
+        if judgement is not None and judgement.trajectory_id == wanted:
             judgement = replace(judgement, trajectory_id=name)
         return Judged(replace(row.trajectory, id=name), judgement)
 
-    def _free(self, name: str, key: str, judge: str) -> bool:
-        held, judges = self._seen.setdefault(name, (key, set()))
-        if held != key or judge in judges:
-            return False
-        judges.add(judge)
-        return True
+    def _name(self, wanted: str, key: str, judge: str) -> str:
+        """The first of `wanted`, `wanted~2`, … that is free, or is of this trace and not yet of this judge."""
+        names = self._names.setdefault((wanted, key), [])
+        used = self._used.get((wanted, key, judge), 0)
+        self._used[wanted, key, judge] = used + 1
+        if used < len(names):
+            return names[used]
+        name = _free(wanted, self._taken, self._last)
+        names.append(name)
+        return name
+
+
+def _free(wanted: str, taken: set[str], last: dict[str, int]) -> str:
+    """The first of `wanted`, `wanted~2`, … that is not taken; it is from now on."""
+    name, number = wanted, last.get(wanted, 1)
+    while name in taken:
+        number += 1
+        name = f"{wanted}~{number}"
+    taken.add(name)
+    last[wanted] = number
+    return name
 
 
 def _is_parquet(source: Source) -> bool:
@@ -230,19 +250,24 @@ def read_problems(
         rows = _parquet_rows(source, bad, True)
     else:
         rows = _rows(source, _problem_format, line_limit, bad, names=names)
-    known: dict[str, Problem] = {}
+    found: list[Problem] = []
+    contents: dict[str, set[str]] = {}
+    taken: set[str] = set()
+    last: dict[str, int] = {}
     for problem in (row.trajectory.problem for row in rows):
-        name, number = problem.id, 1
-        while name in known and _content(known[name]) != _content(replace(problem, id=name)):
-            number += 1
-            name = f"{problem.id}~{number}"
-        known.setdefault(name, replace(problem, id=name))
-    return list(known.values())
+        same, content = contents.setdefault(problem.id, set()), _content(problem)
+        if content not in same:
+            same.add(content)
+            found.append(replace(problem, id=_free(problem.id, taken, last)))
+    return found
 
 
-def _content(problem: Problem) -> Problem:
-    """The problem with its images by name: two paths to one picture make no two problems."""
-    return replace(problem, images=tuple(map(image_name, problem.images))) if problem.images else problem
+def _content(problem: Problem) -> str:
+    """What the problem holds, with its images by name: two paths to one picture make no two problems."""
+    try:
+        return content_key(to_plain(replace(problem, id="", images=tuple(map(image_name, problem.images)))))
+    except RecursionError as error:
+        raise ValueError(f"problem {one_line(problem.id, 60)!r}: its fields are nested too deep") from error
 
 
 def _problem_format(fields: Fields) -> Format:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from footfall.formats.solutions import Solution, Solutions
+from footfall.terminal import one_line
 from footfall.types import Json
 
 _SHOWN = 60
 _NAMED = 12
+_LONGEST = 600
+"""Of each part of a message: its words are ours, but names and values in them are the data's."""
 SOUND_IMAGE = "an image that can be read and is what its reference says"
 MEND_IMAGE = "mend the reference or the picture, or leave the image out"
 
@@ -38,11 +41,11 @@ class FormatError(ValueError):
         if line is not None:
             where += f", {unit} {line}"
         if subject is not None:
-            where += f" ({subject})"
+            where += f" ({one_line(subject, 2 * _SHOWN)})"
         if field is not None:
-            where += f', field "{field}"'
-        what = f"expected {expected}" + (f", got {got}" if got else "")
-        super().__init__(f"{where}: {what}" + (f"; fix: {fix}" if fix else ""))
+            where += f', field "{one_line(field, 2 * _SHOWN)}"'
+        what = f"expected {one_line(expected, _LONGEST)}" + (f", got {one_line(got, _LONGEST)}" if got else "")
+        super().__init__(f"{where}: {what}" + (f"; fix: {one_line(fix, _LONGEST)}" if fix else ""))
 
     def at(self, path: str, line: int, unit: str) -> FormatError:
         """The same error, now that file and line are known."""
@@ -50,6 +53,11 @@ class FormatError(ValueError):
             path, self.expected, line=line, field=self.field, got=self.got, fix=self.fix, unit=unit,
             subject=self.subject,
         )  # fmt: skip
+
+
+def is_finite(number: float) -> bool:
+    """Whether a float can hold it: an integer of 400 digits is finite, and none can."""
+    return abs(number) <= sys.float_info.max
 
 
 def show(value: object) -> str:
@@ -95,7 +103,7 @@ class Fields:
 
     def held(self) -> str:
         """The names of the record's fields, the first of them if they are many."""
-        names = [name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…" for name in islice(self.data, _NAMED)]
+        names = [one_line(name, _SHOWN) for name in islice(self.data, _NAMED)]
         more = [f"… ({len(self.data):,} in all)"] if len(self.data) > _NAMED else []
         return f"the fields {', '.join([*names, *more]) or '(none)'}"
 
@@ -142,7 +150,7 @@ class Fields:
     def number(self, field: str) -> float:
         """The field, which must be a finite number."""
         value = self.get(field, "a number")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value):
             raise self.wrong(field, "a finite number")
         return value
 
@@ -212,7 +220,7 @@ class Fields:
         for i, value in enumerate(given):
             if value is None and nullable:
                 found.append(None)
-            elif isinstance(value, int | float) and math.isfinite(value):
+            elif isinstance(value, int | float) and is_finite(value):
                 found.append(float(value))
             else:
                 raise self.error(f"{field}[{i}]", "a finite number, true or false", show(value))
