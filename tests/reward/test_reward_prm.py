@@ -20,7 +20,7 @@ from footfall.reward.prm import PRM
 from footfall.reward.readout import MeanOfHeads, Readout, Several, readout_from
 from footfall.types import content_key
 from tests.reward.families.zoo import ZOO, folder_of
-from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces
+from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces, trace
 
 torch.set_num_threads(1)
 ONE_PASS = [name for name, entry in ZOO.items() if families()[entry.family].open is None]
@@ -84,8 +84,8 @@ def test_a_plain_decoder_and_what_is_not_one_head_on_one_backbone_are_no_prms_to
     byte_tokenizer().save_pretrained(tmp_path / "lm")
     assert to_train(tmp_path / "lm", None, torch.float32) is None
     assert to_train(folder_of("eurus-prm"), None, torch.float32) is None
-    with pytest.raises(ValueError, match="not one head on one backbone"):
-        to_train(folder_of("pathfinder-prm"), "pathfinder-prm", torch.float32)
+    with pytest.raises(ValueError, match="is no head on a backbone: it is trained by the objective log-ratio"):
+        to_train(folder_of("eurus-prm"), "eurus-prm", torch.float32)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,13 @@ def test_a_head_is_data(name: str) -> None:
     assert {k: v.shape for k, v in head.state_dict().items()} == {k: v.shape for k, v in again.state_dict().items()}
     assert head(torch.zeros(2, 6)).shape == (2, 1)
     assert create("head", name, width=6, outputs=1).settings == head.settings
+
+
+def test_a_published_family_that_is_read_at_its_own_tokens_values_the_prompts_end_and_every_token() -> None:
+    judge = checkpoint(folder_of("reasoneval-34b"), device="cpu", initial=True, token_values=True)
+    plain = checkpoint(folder_of("reasoneval-34b"), device="cpu")
+    traces = [trace("3 + 4 = 7.", "So 7.")]
+    (said,), (usual,) = judge.judge(traces), plain.judge(traces)
+    assert said.values == pytest.approx(usual.values) and said.initial is not None
+    assert [step[-1] for step in said.token_values] == pytest.approx(list(said.values))
+    assert len(said.token_values[0]) > 1

@@ -26,7 +26,7 @@ from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, no_file_part, parts, systems
 from footfall.reward.calibrated import Calibrated, Calibration
-from footfall.reward.config import CONFIG_FILE
+from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, write_json
 from footfall.types import Judge, Judgement, Trajectory, content_key
 
@@ -78,7 +78,9 @@ def make_judge(
     elif isinstance(opening, StandIns) and (folder is not None or _is_checkpoint(name)):
         made = opening.rehearsal.reader(name)
     elif folder is not None:
-        made = make_part("reward", "step-head", {**asked, "path": str(folder)}, offered, opening)
+        # What was trained of a published family is opened as that is: in two passes, against a reference, or as a critic.
+        part = "step-head" if read_json(folder).get("family", FOOTFALL) == FOOTFALL else "checkpoint"
+        made = make_part("reward", part, {**asked, "path": str(folder)}, offered, opening)
     elif _is_checkpoint(name):
         made = make_part("reward", "checkpoint", {**asked, "path": name}, offered, opening)
     elif Path(name).exists():

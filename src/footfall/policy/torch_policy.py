@@ -136,7 +136,7 @@ class TorchPolicy:
 
     def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
         """Log-probabilities of the options' first tokens right after each prefix, from float32 logits."""
-        firsts = [_first_token(self.tokenizer, option) for option in options]
+        firsts = [first_token(self.tokenizer, option) for option in options]
         if len(set(firsts)) < len(firsts):
             raise ValueError(f"the options {', '.join(map(repr, options))} must begin with different tokens")
         ids = [encode(self.tokenizer, prefix, self.template).ids for prefix in prefixes]
@@ -255,7 +255,7 @@ def next_tokens(policy: TorchPolicy, trajectories: Sequence[Trajectory]) -> list
     return found
 
 
-def _first_token(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+def first_token(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     """The token that `text` begins with in the middle of a line of text; alone, SentencePiece would put a space before."""
     before: list[int] = tokenizer.encode("\n", add_special_tokens=False)
     ids: list[int] = tokenizer.encode("\n" + text, add_special_tokens=False)

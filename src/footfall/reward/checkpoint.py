@@ -17,8 +17,8 @@ from footfall.loading import load_tokenizer, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import Writer, check_round_trip
 from footfall.reward.backbone import Backbone, base_of, context_length, is_adapter, load_native, local_folder
-from footfall.reward.config import PRMConfig
-from footfall.reward.family import Evidence, Family, recognise, recognise_prm
+from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, read_json
+from footfall.reward.family import Evidence, Family, families, recognise, recognise_prm
 from footfall.reward.judge import PRMJudge, TooLong
 from footfall.reward.prm import PRM, published_backbone
 from footfall.types import Judge
@@ -40,8 +40,12 @@ class Options:
     initial: bool = False
     token_values: bool = False
 
-    def judge(self, model: PRM) -> PRMJudge:
-        """A model of one pass as a judge that is run this way."""
+    def judge(self, model: PRM) -> Judge:
+        """A model as a judge that is run this way; in one pass, if its family does not say otherwise."""
+        if model.family.judged is not None:
+            _refuse_tokens(model.family, self)
+            judged: Judge = model.family.judged(model, self)
+            return judged
         return PRMJudge(
             model, too_long=self.too_long, token_budget=self.token_budget, cache_tokens=self.cache_tokens,
             compile=self.compile, initial=self.initial, token_values=self.token_values,
@@ -67,8 +71,14 @@ def checkpoint(
     found = recognise(seen, family)
     options = Options(device, None, too_long, token_budget, cache_tokens, base, check, compile, initial, token_values)
     if found.open is not None:
+        _refuse_tokens(found, options)
         return found.open(seen, found, options)
     return options.judge(published(seen, found, options))
+
+
+def _refuse_tokens(family: Family, options: Options) -> None:
+    if (options.initial or options.token_values) and not family.token_level:
+        raise ValueError(f"a {family.name} has no value at the prompt's end or at other tokens than it is read at")
 
 
 def evidence(path: str | Path, base: str | None = None) -> Evidence:
@@ -96,6 +106,14 @@ def published(seen: Evidence, family: Family, options: Options) -> PRM:
     return model
 
 
+def language_family(path: str | Path, asked: str | None) -> Family | None:
+    """The family of language models that `asked`, or the folder of one trained here, names; `None`: it is no such one."""
+    if (Path(path) / CONFIG_FILE).is_file():
+        asked = read_json(Path(path)).get("family", FOOTFALL)
+    found = families().get(asked or FOOTFALL)
+    return found if found is not None and found.objective is not None else None
+
+
 def to_train(path: str | Path, family: str | None, dtype: torch.dtype) -> PRM | None:
     """A published PRM with its layout, head and read-out, all weights trainable; None: it is a plain decoder.
 
@@ -108,9 +126,8 @@ def to_train(path: str | Path, family: str | None, dtype: torch.dtype) -> PRM | 
     if found is None:
         return None
     if found.open is not None:
-        raise ValueError(
-            f"{seen.name} of the family {found.name} is not one head on one backbone: it cannot be trained"
-        )
+        how = "it cannot be trained" if found.objective is None else f"it is trained by the objective {found.objective}"
+        raise ValueError(f"{seen.name} of the family {found.name} is no head on a backbone: {how}")
     backbone = published_backbone(seen.folder, found, dtype, None)
     model = _with_head(backbone, seen, found, None)
     model.requires_grad_(True)

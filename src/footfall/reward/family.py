@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from footfall.registry import create, parts
 from footfall.render import Piece, Reading, Writer
@@ -21,7 +21,10 @@ from footfall.reward.backbone import TensorFiles
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
 from footfall.reward.heads import StoredHead, VocabularyRows
 from footfall.reward.readout import Readout
-from footfall.types import Judge, Trajectory
+from footfall.types import Judge, Judged, Trajectory
+
+if TYPE_CHECKING:
+    from footfall.reward.generative.critic import Verdict
 
 Layout = Callable[[Writer, Trajectory], list[Piece]]
 """The whole trace as pieces, with one read for each step."""
@@ -40,6 +43,17 @@ def in_order(prompt: Callable[[str], list[Piece]], step: Callable[[int, str], li
 def no_pieces(writer: Writer, trajectory: Trajectory) -> NoReturn:
     """In the place of a layout where there is none."""
     raise TypeError("a family that is opened as a whole, or makes its own layout, does not write traces as pieces")
+
+
+class Scored(NamedTuple):
+    """A trace as ids; the tokens from `first` on were written by the author, and step k ends with the token `ends[k]`."""
+
+    ids: tuple[int, ...]
+    first: int
+    ends: tuple[int, ...]
+
+
+Spans = Callable[[Writer, Trajectory], Scored]
 
 
 class TraceLayout(Protocol):
@@ -67,10 +81,8 @@ class TraceLayout(Protocol):
 class PieceLayout:
     """The layout of a published family: pieces, written by the tokenizer of its checkpoint."""
 
-    token_level = False
-
     def __init__(self, writer: Writer, family: Family) -> None:
-        self.writer = writer
+        self.writer, self.token_level = writer, family.token_level
         self.tokenizer: Any = writer.tokenizer
         self.family = family
         self.per_prefix = family.per_prefix
@@ -87,8 +99,10 @@ class PieceLayout:
         return self._read([[t.prefix(k) for k in range(1, len(t.steps) + 1)] for t in trajectories])
 
     def prompt_end(self, trajectory: Trajectory) -> int:
-        """Refused: values stand at marks, and the empty prefix has none."""
-        raise ValueError(f"the layout of {self.family.name} has no place to read the value of the empty prefix at")
+        """The prompt's last token; refused where values stand at marks, for the empty prefix has none."""
+        if not self.token_level:
+            raise ValueError(f"the layout of {self.family.name} has no place to read the value of the empty prefix at")
+        return len(self.writer.read(self.family.layout(self.writer, trajectory.prefix(0))).ids) - 1
 
     def _read(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Reading]]:
         """A read for every step, or an error that names the trace."""
@@ -223,6 +237,10 @@ class Family:
     """Patterns that turn the stored tensor names into the backbone's, where they differ."""
     per_prefix: bool = False
     """Each prefix of a trace is a sequence of its own: the layout writes the last step's read only."""
+    token_level: bool = False
+    """Any token from the prompt's end on can be read like the end of a step: the layout puts nothing in to read at."""
+    judged: Callable[..., Judge] | None = None
+    """For a family that is read in several passes: makes the judge of (model, options). None: one pass."""
     open: Callable[..., Judge] | None = None
     """For families that are not one head on one backbone: makes the judge from (evidence, family, options).
 
@@ -230,6 +248,17 @@ class Family:
     """
     made_layout: Callable[[Any, PRMConfig], TraceLayout] | None = None
     """For a layout that has settings: makes it from (tokenizer, config) in place of `layout`."""
+    objective: str | None = None
+    """The objective that trains a family of language models. None: any that fits its head; without a head, none."""
+    spans: Spans | None = None
+    """Of the objective `log-ratio`: a trace as ids, and which of them its author wrote."""
+    verdicts: Callable[[Evidence], Callable[[Judged], Sequence[Verdict]]] | None = None
+    """Of the objective `verdict`: what the checkpoint is asked about each labelled step of a row, and what it should say."""
+
+    @property
+    def trained_by(self) -> str | None:
+        """How it is trained: by an objective of its own, by any that fits its `head`, or (`None`) not at all."""
+        return self.objective or ("head" if self.open is None or self.made_layout is not None else None)
 
     def layout_of(self, tokenizer: Any, config: PRMConfig, source: str) -> TraceLayout:
         """The layout of one model of this family."""

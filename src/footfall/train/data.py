@@ -149,18 +149,27 @@ def _further(trajectory: Trajectory, judgement: Judgement, name: str, objective:
 
 
 def _report(rows: int, examples: Sequence[Example], dropped: Counter[str]) -> DataReport:
-    known = Counter(label for e in examples for label, m in zip(e.labels, e.mask, strict=True) if m)
+    labels = [label for e in examples for label, m in zip(e.labels, e.mask, strict=True) if m]
+    tokens = sum(len(e.reading.ids) for e in examples)
+    return report_of(rows, len(examples), dropped, tokens, sum(len(e.mask) for e in examples), labels)
+
+
+def report_of(
+    rows: int, used: int, dropped: Mapping[str, int], tokens: int, steps: int, given: Sequence[float]
+) -> DataReport:
+    """The report of so many rows; `given` are all labels that were used."""
+    known = Counter(given)
     if len(known) <= MANY_VALUES:
         labels = {f"{value:g}": known[value] for value in sorted(known)}
     else:
         labels = {f"{min(known):g} to {max(known):g}, {len(known)} values": sum(known.values())}
     return DataReport(
         rows=rows,
-        used=len(examples),
+        used=used,
         dropped=dict(sorted(dropped.items())),
-        tokens=sum(len(e.reading.ids) for e in examples),
-        steps=sum(len(e.mask) for e in examples),
-        unlabelled=sum(e.mask.count(False) for e in examples),
+        tokens=tokens,
+        steps=steps,
+        unlabelled=steps - len(given),
         labels=labels,
     )
 

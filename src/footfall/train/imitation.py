@@ -9,7 +9,7 @@ are bfloat16. The model is changed in place.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,8 +100,21 @@ def imitate(
     kept = [lesson for lesson in given if len(lesson.ids) <= config.max_length]
     if not kept:
         raise ValueError(f"none of {len(given)} traces has at most {config.max_length} tokens: raise max_length")
-    generator = torch.Generator().manual_seed(config.seed)
     lengths = [len(lesson.ids) for lesson in kept]
+    losses, updates = fit(model, lengths, lambda batch: _loss(model, kept, batch), config, progress)
+    tokens = sum(lengths) * config.epochs
+    return Imitated(losses, tokens, updates, len(given) - len(kept), time.monotonic() - begun)
+
+
+def fit(
+    model: PreTrainedModel,
+    lengths: Sequence[int],
+    loss_of: Callable[[Sequence[int]], Tensor],
+    config: ImitationConfig,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[tuple[float, ...], int]:
+    """Lower the mean loss of batches of sequences of these lengths, in place; the mean of each epoch, and the updates made."""
+    generator = torch.Generator().manual_seed(config.seed)
     plan = [token_batches(lengths, config.batch_tokens, generator) for _ in range(config.epochs)]
     updates = sum(map(len, plan))
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
@@ -113,39 +126,27 @@ def imitate(
     done, losses = 0, []
     for batches in plan:
         total = torch.zeros((), device=model.device)
-        for inputs, targets in _tensors(kept, batches, model.device):
-            loss = _update(model, inputs, targets, optimizer, config.max_grad_norm)
+        for batch in batches:
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+                loss = loss_of(batch)
+            optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward([loss])
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+            optimizer.step()
             schedule.step()
-            total += loss
+            total += loss.detach()
             done += 1
             if progress is not None:
                 progress(done, updates)
         losses.append(float(total) / len(batches))
     model.train(False)
-    tokens = sum(lengths) * config.epochs
-    return Imitated(tuple(losses), tokens, updates, len(given) - len(kept), time.monotonic() - begun)
+    return tuple(losses), updates
 
 
-def _tensors(
-    given: Sequence[Lesson], batches: Sequence[Sequence[int]], device: torch.device
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """(N, T) ids and what is to be written after each, padded on the right; what is not learned is marked."""
-    for batch in batches:
-        inputs = padded([given[i].ids[:-1] for i in batch])
-        wanted = [
-            [token if learned else _NOT_LEARNED for token, learned in zip(*given[i], strict=True)][1:] for i in batch
-        ]
-        yield inputs.to(device), padded(wanted, _NOT_LEARNED).to(device)
-
-
-def _update(
-    model: PreTrainedModel, inputs: Tensor, targets: Tensor, optimizer: torch.optim.Optimizer, max_norm: float
-) -> Tensor:
-    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=inputs.device.type == "cuda"):
-        logits_NTV = model(input_ids=inputs, use_cache=False).logits
-    loss = cross_entropy(logits_NTV.flatten(0, 1).float(), targets.flatten(), ignore_index=_NOT_LEARNED)
-    optimizer.zero_grad(set_to_none=True)
-    torch.autograd.backward([loss])
-    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    optimizer.step()
-    return loss.detach()
+def _loss(model: PreTrainedModel, given: Sequence[Lesson], batch: Sequence[int]) -> Tensor:
+    """The mean over the learned tokens of a batch, padded on the right; what is not learned is marked."""
+    inputs_NT = padded([given[i].ids[:-1] for i in batch]).to(model.device)
+    wanted = [[token if learned else _NOT_LEARNED for token, learned in zip(*given[i], strict=True)][1:] for i in batch]
+    targets_NT = padded(wanted, _NOT_LEARNED).to(model.device)
+    logits_NTV = model(input_ids=inputs_NT, use_cache=False).logits
+    return cross_entropy(logits_NTV.flatten(0, 1).float(), targets_NT.flatten(), ignore_index=_NOT_LEARNED)

@@ -25,7 +25,7 @@ long it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -239,6 +239,10 @@ class Objective:
     """Aspects of a judgement that are labels too: targets and mask are then (..., 1 + aspects), the label first."""
     items: Callable[[Tensor], Tensor] = labelled_steps
     """What the loss is a mean over, counted in a batch's mask; the mean of several batches weighs each by this."""
+    language: str | None = None
+    """Its registered name, if it trains language models (`Family.objective`) and no head."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What training a language model goes by beside the loss."""
 
 
 def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
@@ -396,6 +400,32 @@ def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
         _outcome,
         classes=BUFFERED,
         good=("good",),
+    )
+
+
+@register("objective", "log-ratio")
+def log_ratio(beta: float = 0.05, base: str | None = None) -> Objective:
+    """Cross-entropy of σ(β Σ log-ratios) with the outcome: trains implicit PRMs against `base`, by default where they begin.
+
+    r(y) = β Σ_t [log π(y_t) − log π_ref(y_t)],   loss = −l log σ(r) − (1 − l) log(1 − σ(r))
+    """
+    if beta <= 0:
+        raise ValueError(f"beta must be above 0, not {beta}")
+    settings = {"beta": beta, "base": base}
+    return Objective(f"log-ratio(beta={beta:g})", soft_bce_loss, language="log-ratio", settings=settings)
+
+
+@register("objective", "verdict")
+def verdict(threshold: float = 0.5) -> Objective:
+    """Language modelling of a critic's verdict, given its question and the critique of the labels, if they have one.
+
+    loss = −log π(verdict | question, critique); a step is good if its label is above the threshold.
+    """
+    return Objective(
+        f"verdict(threshold={threshold:g})",
+        lambda logits, targets, mask: bce_loss(logits, targets, mask, threshold),
+        is_good=lambda label: label > threshold,
+        language="verdict",
     )
 
 

@@ -17,9 +17,10 @@ import math
 import random
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,15 @@ import footfall
 from footfall.formats import write_parquet
 from footfall.loading import pick_device, quiet
 from footfall.reward.canary import Canary, Place, make_canary
-from footfall.reward.checkpoint import to_train
+from footfall.reward.checkpoint import language_family, to_train
 from footfall.reward.config import CONFIG_FILE, FOOTFALL
+from footfall.reward.family import Family, families
 from footfall.reward.prm import PRM
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.train.config import TrainConfig
 from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
+from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.trainer import Progress, StepTrainer, callbacks_for, evaluate, training_arguments
 from footfall.types import Cost, Judged, Judgement, Problem
@@ -117,10 +120,15 @@ def train_prm(
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
     objective = make_objective(config.objective, config.objective_options)
+    family = None if isinstance(backbone, PRM) else language_family(backbone, config.family)
+    if objective.language != (family and family.objective):
+        raise ValueError(_unfit(objective, family))
     plan = _make_plan(rows, held_out, backbone, objective, config)
     finished = _open_run(out, plan, resume)
     if finished is not None:
         return TrainResult.from_dict(finished, out)
+    if family is not None and not isinstance(backbone, PRM):
+        return _train_language_model(rows, held_out, family, backbone, objective, config, out, plan, dropped, progress)
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
@@ -148,7 +156,40 @@ def train_prm(
     )
     with full_disk_told(out):
         write_parquet(out / HELD_OUT, _told(model, held, objective), "judged")
-        _close_run(out, model, _find_canary(model, held + train, objective), config, result.to_dict())
+        canary = _find_canary(model, held + train, objective)
+        save = partial(model.save, canary=canary, merge=config.merge_lora)
+        _close_run(out, save, result.to_dict())
+    return result
+
+
+def _unfit(objective: Objective, family: Family | None) -> str:
+    if family is not None:
+        own = family.objective
+        return f"a {family.name} is trained by the objective {own} (--objective {own}), not by {objective.name}"
+    fitting = ", ".join(name for name, known in families().items() if known.objective == objective.language)
+    return f"{objective.name} trains no head, but a language model of the families {fitting}: name one (--family)"
+
+
+def _train_language_model(
+    rows: Sequence[Judged], held_out: Sequence[Judged], family: Family, backbone: str | Path, objective: Objective,
+    config: TrainConfig, out: Path, plan: Mapping[str, Any], contaminated: int, progress: Progress | None,
+) -> TrainResult:  # fmt: skip
+    """A run of `footfall.train.language`; killed, it begins anew."""
+    began = time.perf_counter()
+    with quiet():
+        trained = train_language_prm(
+            *_split(rows, held_out, config), str(backbone), family, objective, config, progress
+        )
+    seconds = time.perf_counter() - began
+    result = TrainResult(
+        out / MODEL, trained.metrics, trained.curve, trained.train, trained.held_out, contaminated, trained.updates,
+        trained.tokens / max(seconds, 1e-9),
+        Cost(scored_tokens=trained.tokens, flops=trained.flops, seconds=seconds, calls=trained.updates),
+    )  # fmt: skip
+    with full_disk_told(out):
+        write_parquet(out / HELD_OUT, trained.told, "judged")
+        facts = _training_facts(rows, objective, plan["data"], config)
+        _close_run(out, lambda folder: trained.save(folder, facts), result.to_dict())
     return result
 
 
@@ -191,13 +232,13 @@ def _open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any
     return None
 
 
-def _close_run(out: Path, model: PRM, canary: Canary, config: TrainConfig, result: Mapping[str, Any]) -> None:
+def _close_run(out: Path, save: Callable[[Path], None], result: Mapping[str, Any]) -> None:
     """The finished model appears at once; checkpoints are needed no more."""
-    partial = out / f"{MODEL}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    made = out / f"{MODEL}.partial"
+    shutil.rmtree(made, ignore_errors=True)
     shutil.rmtree(out / MODEL, ignore_errors=True)
-    model.save(partial, canary=canary, merge=config.merge_lora)
-    partial.replace(out / MODEL)
+    save(made)
+    made.replace(out / MODEL)
     _write_json(out / RESULT, result)
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
 

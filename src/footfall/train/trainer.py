@@ -205,10 +205,11 @@ def evaluate(
         values.extend(model.readout.chances(logits)[own].tolist())
         labels.extend(label for e in group for label, m in zip(e.labels, e.mask, strict=True) if m)
     model.train(was_training)
-    return {"loss": loss / max(1, counted), **_metrics(values, labels, objective)}
+    return {"loss": loss / max(1, counted), **step_metrics(values, labels, objective)}
 
 
-def _metrics(values: Sequence[float], labels: Sequence[float], objective: Objective) -> dict[str, float]:
+def step_metrics(values: Sequence[float], labels: Sequence[float], objective: Objective) -> dict[str, float]:
+    """ROC-AUC, accuracy at 0.5 and Brier score of values against labels."""
     good = [objective.is_good(label) for label in labels]
     metrics = {
         "accuracy_at_0.5": float(np.mean([(v > 0.5) == g for v, g in zip(values, good, strict=True)])),

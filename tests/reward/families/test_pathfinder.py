@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 from footfall.judging import traits
 from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
-from footfall.reward.families.pathfinder import NOT_AFTER_ERROR
+from footfall.reward.families.pathfinder import NOT_AFTER_ERROR, TwoPassJudge
+from footfall.train import TrainConfig, train_prm
+from footfall.types import Judged, Judgement
 from tests.reward.families.reference import QUESTION, STEPS, TOLERANCE, next_logits, trace
 from tests.reward.tiny_checkpoints import qwen_tokenizer, random_linear, save_checkpoint
 
@@ -126,3 +129,23 @@ def test_another_checkpoint_is_refused(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "head", "qwen2", qwen_tokenizer(*TOKENS), head={"score.weight": random_linear(2)})
     with pytest.raises(ValueError, match=r"it has a tensor score\.weight"):
         checkpoint(tmp_path / "head", family="pathfinder-prm")
+
+
+@pytest.mark.long
+def test_it_is_trained_by_its_value_given_good_marks_and_read_in_two_passes_again(
+    tiny: tuple[Path, Any, Any], tmp_path: Path
+) -> None:
+    rows = []
+    for i in range(24):
+        good = [(i * 7 + k * 3 + i // 3) % 3 != 0 for k in range(1 + i % 2)]
+        made = replace(trace(*("ok" if g else "no" for g in good)), id=f"t{i}")
+        rows.append(Judged(made, Judgement(made.id, tuple(map(float, good)), "toy")))
+    config = TrainConfig(lr=3e-3, epochs=4, batch_size=8, eval_share=0.0, device="cpu")
+    result = train_prm(rows, tiny[0], config, tmp_path / "run")
+    assert result.curve[-1][1] < result.curve[0][1]
+    judge = checkpoint(result.folder, device="cpu")
+    assert isinstance(judge, TwoPassJudge) and judge.name.startswith("pathfinder-prm@")
+    (said,) = judge.judge([trace("ok", "no")])
+    assert set(said.aspects) == {"math", "consistency", "correctness"}
+    with pytest.raises(ValueError, match="no value at the prompt's end"):
+        checkpoint(result.folder, device="cpu", initial=True)

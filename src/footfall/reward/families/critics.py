@@ -5,18 +5,23 @@ A checkpoint is opened as a policy and asked (`footfall.reward.generative`); the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import register
 from footfall.reward.checkpoint import Options
 from footfall.reward.family import Evidence, Family, Match
+from footfall.reward.generative.critic import Verdict
 from footfall.reward.generative.genprm import genprm
-from footfall.reward.generative.r_prm import PROMPT_SOURCE, r_prm
+from footfall.reward.generative.genprm import verdicts as genprm_verdicts
+from footfall.reward.generative.r_prm import PROMPT_SOURCE, r_prm, read_prompt
+from footfall.reward.generative.r_prm import verdicts as r_prm_verdicts
 from footfall.reward.generative.thinkprm import thinkprm
+from footfall.reward.generative.thinkprm import verdicts as thinkprm_verdicts
 from footfall.reward.readout import Readout
-from footfall.types import Judge
+from footfall.types import Judge, Judged
 
 _HEADS = ("score.weight", "score.0.weight", "v_head.summary.weight")
 PROMPT_FILE = "prompt.txt"
@@ -28,13 +33,15 @@ def policy_of(seen: Evidence, options: Options) -> TorchPolicy:
 
 
 def generative(
-    name: str, published: tuple[str, ...], licence: str, names: tuple[str, ...], open: Callable[..., Judge]
-) -> Family:
+    name: str, published: tuple[str, ...], licence: str, names: tuple[str, ...], open: Callable[..., Judge],
+    verdicts: Callable[[Evidence], Callable[[Judged], Sequence[Verdict]]],
+) -> Family:  # fmt: skip
     """A family that is opened as a whole; the readout only says what its verdict is."""
     return Family(
         name=name, published=published, licence=licence,
         match=Match(model_types=("qwen2",), absent=_HEADS, names=names, named=True),
         readout=Readout("good", ("good", "bad"), ("good",)), open=open,
+        objective="verdict", verdicts=verdicts,
     )  # fmt: skip
 
 
@@ -42,14 +49,17 @@ def generative(
 def genprm_family() -> Family:
     """GenPRM/GenPRM-1.5B, -7B and -32B: analysis of each step, then p(Yes)."""
     published = ("GenPRM/GenPRM-1.5B", "GenPRM/GenPRM-7B", "GenPRM/GenPRM-32B")
-    return generative("genprm", published, "MIT (code); of the weights see the model card", ("genprm",), _open_genprm)
+    return generative("genprm", published, "MIT (code); of the weights see the model card", ("genprm",), _open_genprm,
+                      lambda seen: genprm_verdicts)  # fmt: skip
 
 
 @register("family", "thinkprm")
 def thinkprm_family() -> Family:
     """launch/ThinkPRM-1.5B, -7B and -14B: a verification chain, then p(yes) for each prefix."""
     published = ("launch/ThinkPRM-1.5B", "launch/ThinkPRM-7B", "launch/ThinkPRM-14B")
-    return generative("thinkprm", published, "Apache-2.0", ("thinkprm",), _open_thinkprm)
+    return generative(
+        "thinkprm", published, "Apache-2.0", ("thinkprm",), _open_thinkprm, lambda seen: thinkprm_verdicts
+    )
 
 
 @register("family", "r-prm")
@@ -57,7 +67,7 @@ def r_prm_family() -> Family:
     """kevinpro/R-PRM-7B-DPO: analyses of each step, then p(Yes), averaged over ten critiques."""
     # "PathFinder-PRM-7B" and "ER-PRM" end in these letters too.
     names = ("/r-prm", "r-prm-7b-dpo", "r-prm-7b-sft")
-    return generative("r-prm", ("kevinpro/R-PRM-7B-DPO",), "Apache-2.0", names, _open_r_prm)
+    return generative("r-prm", ("kevinpro/R-PRM-7B-DPO",), "Apache-2.0", names, _open_r_prm, _r_prm_verdicts)
 
 
 def _open_genprm(seen: Evidence, family: Family, options: Options) -> Judge:
@@ -70,6 +80,14 @@ def _open_thinkprm(seen: Evidence, family: Family, options: Options) -> Judge:
 
 
 def _open_r_prm(seen: Evidence, family: Family, options: Options) -> Judge:
+    return r_prm(policy_of(seen, options), _r_prm_prompt(seen))
+
+
+def _r_prm_verdicts(seen: Evidence) -> Callable[[Judged], Sequence[Verdict]]:
+    return partial(r_prm_verdicts, read_prompt(_r_prm_prompt(seen)))
+
+
+def _r_prm_prompt(seen: Evidence) -> Path:
     """The prompt is not shipped with the weights: it has to lie beside them."""
     prompt = seen.folder / PROMPT_FILE
     if not prompt.is_file():
@@ -77,4 +95,4 @@ def _open_r_prm(seen: Evidence, family: Family, options: Options) -> Judge:
             f"{prompt} is missing: R-PRM was trained with one long prompt, which may not be shipped with Footfall; "
             f"copy {PROMPT_SOURCE} there, or use the judge r-prm with --set prompt=FILE"
         )
-    return r_prm(policy_of(seen, options), prompt)
+    return prompt

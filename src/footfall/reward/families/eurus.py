@@ -14,10 +14,10 @@ turn. The generic family ends a step with its blank line, as the formula says, a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,8 @@ from footfall.render import Piece, Text, Writer
 from footfall.reward.backbone import Backbone, TensorFiles, context_length, load_native
 from footfall.reward.canary import default_pair
 from footfall.reward.checkpoint import Options, evidence
-from footfall.reward.family import Evidence, Family, Match
+from footfall.reward.config import CONFIG_FILE, read_json
+from footfall.reward.family import Evidence, Family, Match, Scored, Spans
 from footfall.reward.heads import output_matrix
 from footfall.reward.judge import TooLong
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
@@ -38,17 +39,6 @@ from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, conten
 REFERENCE = "Qwen/Qwen2.5-Math-7B-Instruct"
 BETA = 0.001
 _HEADS = ("score.weight", "score.0.weight", "score_head.weight", "v_head.summary.weight", "v_head.weight")
-
-
-class Scored(NamedTuple):
-    """A trace as ids; the tokens from `first` on were written by the author, and step k ends with the token `ends[k]`."""
-
-    ids: tuple[int, ...]
-    first: int
-    ends: tuple[int, ...]
-
-
-Spans = Callable[[Writer, Trajectory], Scored]
 
 
 def process_rewards(ratios: Sequence[float], ends: Sequence[int], beta: float) -> tuple[list[float], list[float]]:
@@ -117,7 +107,10 @@ class ImplicitJudge:
         beta: float = 0.001,
         too_long: TooLong = "error",
         token_budget: int | None = None,
+        initial: bool = False,
+        token_values: bool = False,
     ) -> None:
+        """`initial`: σ(q_0) = ½, which every trace begins with; `token_values`: σ(q) after every token of each step."""
         if too_long not in ("error", "partial"):
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
         if not beta > 0:
@@ -125,6 +118,7 @@ class ImplicitJudge:
         self.policy, self.reference, self.writer, self.spans = policy.eval(), reference.eval(), writer, spans
         self.beta = beta
         self.too_long = too_long
+        self.initial, self.token_values = initial, token_values
         self.token_budget = token_budget or (16384 if policy.output_VH.device.type == "cuda" else 2048)
         weights = [weights_fingerprint(policy), weights_fingerprint(reference)]
         self._name = f"{kind}@{content_key(kind, beta, self.max_length, weights)[:12]}"
@@ -190,6 +184,11 @@ class ImplicitJudge:
         q, rewards = process_rewards(ratio_M.double().tolist(), ends, self.beta)
         values = torch.tensor(q, dtype=torch.float64).sigmoid().tolist()
         late = len(trajectory.steps) - len(q)
+        tokens_of: tuple[tuple[float, ...], ...] = ()
+        if self.token_values:
+            every = (self.beta * ratio_M.double()).cumsum(0).sigmoid().tolist()
+            own = [tuple(every[begin + 1 : end + 1]) for begin, end in pairwise([-1, *ends])]
+            tokens_of = (*own, *[()] * late)
         late_end = f"ends after token {self.max_length}, which is all that the context holds"
         tokens = len(scored.ids)
         flops = 2.0 * (self.policy.size + self.reference.size) * tokens
@@ -198,6 +197,7 @@ class ImplicitJudge:
             aspects={"q": (*q, *[None] * late), "reward": (*rewards, *[None] * late)},
             failures=failures_of([None] * len(q) + [Unjudged(Reason.TOO_LONG, late_end)] * late),
             cost=Cost(scored_tokens=2 * tokens, flops=flops, seconds=seconds, calls=2 if tokens else 0),
+            initial=0.5 if self.initial else None, token_values=tokens_of,
         )  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def eurus() -> Family:
             model_types=("qwen2",), absent=_HEADS, tokens=("<|im_start|>", "<|im_end|>"), names=("eurusprm", "eurus-prm"),
             named=True,
         ),
-        layout=layout, open=_open_eurus,
+        layout=layout, open=_open_eurus, token_level=True, objective="log-ratio", spans=published_spans,
     )  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def implicit() -> Family:
     return Family(
         name="implicit", published=(), licence="that of the two models",
         match=Match(absent=_HEADS, named=True),
-        layout=layout, open=_open_implicit,
+        layout=layout, open=_open_implicit, token_level=True, objective="log-ratio", spans=numbered_spans,
     )  # fmt: skip
 
 
@@ -258,13 +258,22 @@ def implicit_judge(
 
 
 def _open_eurus(seen: Evidence, family: Family, options: Options) -> ImplicitJudge:
-    return _open(seen, family, options, options.base or REFERENCE, published_spans, BETA)
+    trained = _training(seen)
+    base = options.base or trained.get("base") or REFERENCE
+    return _open(seen, family, options, base, published_spans, trained.get("beta", BETA))
 
 
 def _open_implicit(seen: Evidence, family: Family, options: Options) -> ImplicitJudge:
-    if options.base is None:
+    trained = _training(seen)
+    base = options.base or trained.get("base")
+    if base is None:
         raise ValueError(f"{seen.name} as an implicit PRM needs a reference model: --set base=…")
-    return _open(seen, family, options, options.base, numbered_spans, BETA)
+    return _open(seen, family, options, base, numbered_spans, trained.get("beta", BETA))
+
+
+def _training(seen: Evidence) -> dict[str, Any]:
+    """What a folder that was trained here says of its reference and of beta; nothing of any other."""
+    return dict(read_json(seen.folder)["training"]) if (seen.folder / CONFIG_FILE).is_file() else {}
 
 
 def _open(seen: Evidence, family: Family, options: Options, base: str, spans: Spans, beta: float) -> ImplicitJudge:
@@ -276,6 +285,7 @@ def _open(seen: Evidence, family: Family, options: Options, base: str, spans: Sp
     judge = ImplicitJudge(
         _language_model(seen, options), _language_model(other, options), Writer(seen.tokenizer, seen.name), spans,
         kind=family.name, beta=beta, too_long=options.too_long, token_budget=options.token_budget,
+        initial=options.initial, token_values=options.token_values,
     )  # fmt: skip
     if options.check:
         judge.refuse_equal(default_pair(), seen.name)

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from footfall.registry import register
+from footfall.registry import create, register
 from footfall.render import Reading, Writer, read_traces
 from footfall.reward import backbone as backbones
 from footfall.reward.checkpoint import Options
-from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
+from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, read_json
 from footfall.reward.family import Evidence, Family, Match
-from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
-from footfall.types import Trajectory
+from footfall.types import Judge, Trajectory
 
 
 class StepEnds:
@@ -69,10 +68,14 @@ def footfall() -> Family:
         threshold=None,
         open=_open,
         made_layout=StepEnds,
+        token_level=True,
     )
 
 
-def _open(seen: Evidence, family: Family, options: Options) -> PRMJudge:
+def _open(seen: Evidence, family: Family, options: Options) -> Judge:
+    own: Family = create("family", read_json(seen.folder).get("family", FOOTFALL))
+    if own.objective is not None and own.open is not None:
+        return own.open(seen, own, options)
     return options.judge(
         PRM.load(seen.folder, device=options.device, dtype=options.dtype, base=options.base, check=options.check)
     )

@@ -4,7 +4,8 @@ The marks are read one token before their place holders. The authors' ProcessBen
 mark for the error and never looks at the second pass, so the threshold is 0: between −1 and the values in [0, 1].
 
 All steps of all traces are marked in one round of batches, and those whose marks are all good are valued in a second one. Both
-rounds begin with the same tokens, so a prefix cache makes the second nearly free.
+rounds begin with the same tokens, so a prefix cache makes the second nearly free. In training the value is learned, given good
+marks: labels say whether a step is right, not which of its marks is bad.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from footfall.judging import Traits
 from footfall.registry import register
 from footfall.render import Piece, Reading, Text, Token, Writer
 from footfall.reward.checkpoint import Options, evidence, published
-from footfall.reward.family import Evidence, Family, Layout, Match, recognise
+from footfall.reward.family import Family, Layout, Match, recognise
 from footfall.reward.heads import VocabularyRows
 from footfall.reward.judge import Runner, TooLong
 from footfall.reward.prm import PRM
@@ -217,7 +218,7 @@ def pathfinder() -> Family:
         readout=Readout("good", ("good", "bad"), ("good",)),
         threshold=0.0,
         per_prefix=True,
-        open=_open,
+        judged=_judged,
     )  # fmt: skip
 
 
@@ -229,14 +230,14 @@ def pathfinder_judge(
     """PathFinder-PRM, with the choice to stop at a trace's first error."""
     options = Options(device=device, token_budget=token_budget, cache_tokens=cache_tokens)
     seen = evidence(path)
-    return _open(seen, recognise(seen, "pathfinder-prm"), options, judge_all)
+    return _judged(published(seen, recognise(seen, "pathfinder-prm"), options), options, judge_all)
 
 
-def _open(seen: Evidence, family: Family, options: Options, judge_all: bool = True) -> TwoPassJudge:
+def _judged(model: PRM, options: Options, judge_all: bool = True) -> TwoPassJudge:
     # A cache keeps a trace at its reads: with one before the marks, the second pass finds there what the first has read.
     second = partial(second_pass, marks=-1)
     return TwoPassJudge(
-        published(seen, family, options),
+        model,
         Passes(("math", "consistency"), first_pass, second, "correctness"),
         judge_all=judge_all, too_long=options.too_long, token_budget=options.token_budget,
         cache_tokens=options.cache_tokens,

@@ -37,6 +37,7 @@ def _family(size: str, model_type: str, read: int) -> Family:
         ),
         head=LinearHead("score_head"),
         readout=READOUT,
+        token_level=read == 0,
     )
 
 

@@ -25,6 +25,7 @@ from footfall.policy.protocol import Completion, Policy, SamplingParams, can_cho
 from footfall.render import Template, dialogue_text
 from footfall.types import (
     Cost,
+    Judged,
     Judgement,
     Message,
     Problem,
@@ -198,6 +199,17 @@ class Opinion:
     cost: Cost = field(default_factory=Cost)
 
 
+class Verdict(NamedTuple):
+    """What a critic is asked last about a step, and the words of which it chooses one: how it is trained."""
+
+    request: Request
+    good: str
+    bad: str
+    value: float
+    """The step's label."""
+    step: int
+
+
 class Critique(NamedTuple):
     """What was written of one step. `verdict` asks what comes right after its opening; without one `reason` says why."""
 
@@ -360,6 +372,14 @@ class Critic:
             aspects={**said, **(aspects or {})}, rationales=tuple(step.rationale for step in steps),
             failures=failures_of(step.failure for step in steps), cost=cost + Cost.total(step.cost for step in steps),
         ).check(trajectory)  # fmt: skip
+
+
+def labelled(row: Judged) -> Iterator[tuple[int, float, str]]:
+    """The labelled steps of a row: place, label, and the critique that the labels bring, if they do."""
+    said = row.judgement
+    for k, value in enumerate(() if said is None else said.values):
+        if said is not None and value is not None:
+            yield k, value, (said.rationales[k] if said.rationales else None) or ""
 
 
 def unreadable(words: str) -> Unjudged:

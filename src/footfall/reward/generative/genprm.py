@@ -20,9 +20,19 @@ from dataclasses import dataclass, field
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.critic import Critic, Critique, Opinion, Reply, Request, Settled, settle
+from footfall.reward.generative.critic import (
+    Critic,
+    Critique,
+    Opinion,
+    Reply,
+    Request,
+    Settled,
+    Verdict,
+    labelled,
+    settle,
+)
 from footfall.tools import Result, Sandbox
-from footfall.types import Cost, Judgement, Message, Reason, Trajectory, Unjudged
+from footfall.types import Cost, Judged, Judgement, Message, Reason, Trajectory, Unjudged
 
 _NO_VERDICT = Unjudged(Reason.UNREADABLE, "unparsable: the critique ends without Yes or No in a box")
 
@@ -202,6 +212,26 @@ class GenPRM(Critic):
         asked = [path.request.going_on(path.text, ANSWERED) for path in paths]
         for path, (reply,) in zip(paths, self.ask(asked, n=1, max_tokens=VERDICT_TOKENS), strict=True):
             path.take(reply)
+
+
+def verdicts(row: Judged) -> list[Verdict]:
+    """Up to the last labelled step: the turn in which it is critiqued, without code, to the box of its verdict.
+
+    The critiques of labels are taken for analyses. Steps before that have no label are shown as right.
+    """
+    found: list[Verdict] = []
+    messages: list[Message] = [Message("system", SYSTEM)]
+    known = {k: (value, text) for k, value, text in labelled(row)}
+    for k, step in enumerate(row.trajectory.steps):
+        question = f"Question: {row.trajectory.problem.text}\n\n" if k == 0 else ""
+        messages.append(Message("user", question + step.written))
+        value, text = known.get(k, (1.0, ""))
+        opening = ANALYZE.format(k=k + 1) + text + ANALYZED + OUTPUT + "{"
+        if k in known:
+            request = Request(tuple(messages), opening, header=False)
+            found.append(Verdict(request, "Yes", "No", value, k))
+        messages.append(Message("assistant", f"{opening}{'Yes' if value > 0.5 else 'No'}}}$\n{ANSWERED}"))
+    return found
 
 
 @register("reward", "genprm")

@@ -16,8 +16,19 @@ from pathlib import Path
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.critic import Critic, Critique, Reply, Request, numbered, per_trace, say, settle
-from footfall.types import Judgement, Trajectory
+from footfall.reward.generative.critic import (
+    Critic,
+    Critique,
+    Reply,
+    Request,
+    Verdict,
+    labelled,
+    numbered,
+    per_trace,
+    say,
+    settle,
+)
+from footfall.types import Judged, Judgement, Trajectory
 
 PROMPT_SOURCE = "src/prompts/GenPRM/GenPRM-evaluate-new-for-train3.txt of NJUNLP/R-PRM"
 SYSTEM = "You are a helpful assistant."
@@ -58,15 +69,27 @@ class RPRM(Critic):
         return [self.judgement(t, row) for t, row in zip(trajectories, rows, strict=True)]
 
     def _request(self, trajectory: Trajectory, k: int) -> Request:
-        steps = numbered(trajectory)
-        filled = (trajectory.problem.text, "\n".join(steps[:k]) or FIRST, steps[k])
-        text = self.prompt[0] + "".join(value + part for value, part in zip(filled, self.prompt[1:], strict=True))
-        return Request(say(text, SYSTEM), stops=(DECISION,))
+        return _asked(self.prompt, trajectory, k)
 
     def _to_decision(self, request: Request, reply: Reply) -> Critique:
         """The critique up to and including the question; one that ended without it is asked."""
         text = reply.text + ("" if reply.stop else MISSING) + DECISION
         return self.critique(reply, request.going_on(text), text)
+
+
+def _asked(prompt: Sequence[str], trajectory: Trajectory, k: int) -> Request:
+    steps = numbered(trajectory)
+    filled = (trajectory.problem.text, "\n".join(steps[:k]) or FIRST, steps[k])
+    text = prompt[0] + "".join(value + part for value, part in zip(filled, prompt[1:], strict=True))
+    return Request(say(text, SYSTEM), stops=(DECISION,))
+
+
+def verdicts(prompt: Sequence[str], row: Judged) -> list[Verdict]:
+    """The decision about each labelled step, after the analyses that the labels bring, if they do."""
+    return [
+        Verdict(_asked(prompt, row.trajectory, k).going_on(text + MISSING + DECISION), " Yes", " No", value, k)
+        for k, value, text in labelled(row)
+    ]
 
 
 @register("reward", "r-prm")

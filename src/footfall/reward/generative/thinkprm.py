@@ -16,8 +16,19 @@ from typing import Literal
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
-from footfall.reward.generative.critic import Critic, Opinion, Reply, Request, per_trace, say, settle, unreadable
-from footfall.types import AFTER_ERROR, Judgement, Trajectory, Unjudged
+from footfall.reward.generative.critic import (
+    Critic,
+    Opinion,
+    Reply,
+    Request,
+    Verdict,
+    labelled,
+    per_trace,
+    say,
+    settle,
+    unreadable,
+)
+from footfall.types import AFTER_ERROR, Judged, Judgement, Trajectory, Unjudged
 
 QUESTION = """You are given a math problem and a proposed step-by-step solution:
 
@@ -142,6 +153,16 @@ def _request(trajectory: Trajectory, k: int) -> Request:
     question = QUESTION.format(problem=trajectory.problem.text, solution="\n".join(lines))
     # A step that is not there yet is not to be verified.
     return Request(say(question), OPENING, ("</think>", DECISION, f"Step {k + 1}:"))
+
+
+def verdicts(row: Judged) -> list[Verdict]:
+    """The decision about each prefix that ends in a labelled step, after the chain that the labels bring, if they do."""
+    found = []
+    for k, value, chain in labelled(row):
+        request = _request(row.trajectory, k + 1)
+        asked = request.going_on(f"{request.opening}{chain}\n{DECISION}")
+        found.append(Verdict(asked, " yes", " no", value, k))
+    return found
 
 
 @register("reward", "thinkprm")

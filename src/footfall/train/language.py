@@ -1,0 +1,277 @@
+"""Training of PRMs that are language models: implicit ones by outcomes, critics by their verdicts.
+
+    implicit   r(y) = β Σ_t [log π(y_t) − log π_ref(y_t)],   loss = −l log σ(r) − (1 − l) log(1 − σ(r))
+    critic     loss = −log π(verdict | question, critique)
+
+l is the trace's outcome, or the label of its last step where that is not known. The reference is read once, before training:
+one number a trace, so that no second model is held meanwhile. What is saved is a causal LM with the family's name beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from footfall.loading import load_model, pack, padded, pick_device
+from footfall.policy.torch_policy import first_token
+from footfall.render import Writer, dialogue_text
+from footfall.reward.backbone import add_lora, context_length
+from footfall.reward.checkpoint import evidence
+from footfall.reward.config import CONFIG_FILE, PRMConfig, read_json
+from footfall.reward.families.critics import PROMPT_FILE
+from footfall.reward.families.eurus import token_log_probs
+from footfall.reward.family import Evidence, Family
+from footfall.train.config import TrainConfig
+from footfall.train.data import DataReport, report_of
+from footfall.train.imitation import ImitationConfig, fit
+from footfall.train.objectives import Objective
+from footfall.train.trainer import Progress, step_metrics
+from footfall.types import Judged, Judgement, Trajectory
+
+_TOKENS = 4096
+"""In a batch that is only read."""
+
+
+class Item(NamedTuple):
+    """A sequence of which the tokens from `first` on are scored, and the label that this is about."""
+
+    trajectory: Trajectory
+    step: int
+    ids: tuple[int, ...]
+    first: int
+    label: float
+    other: int | None = None
+    """Of a verdict: the token of the opposite one."""
+
+
+class LanguagePRM(NamedTuple):
+    """A trained model with all that a run keeps of it."""
+
+    save: Callable[[Path, Mapping[str, Any]], None]
+    """Into a folder, with the facts of its training."""
+    metrics: Mapping[str, float]
+    curve: tuple[tuple[int, float], ...]
+    train: DataReport
+    held_out: DataReport
+    told: list[Judged]
+    """The held-out traces with its values."""
+    updates: int
+    tokens: int
+    flops: float
+
+
+def train_language_prm(
+    train_rows: Sequence[Judged],
+    held_rows: Sequence[Judged],
+    source: str,
+    family: Family,
+    objective: Objective,
+    config: TrainConfig,
+    progress: Progress | None = None,
+) -> LanguagePRM:
+    """Fit the causal LM at `source` as its family is read."""
+    _refuse_settings(config, family)
+    seen, place = evidence(source), pick_device(config.device)
+    lm: Any
+    lm, tokenizer = load_model(seen.folder, str(place))
+    lm.float()
+    limit = min(n for n in (config.max_length, context_length(lm)) if n)
+    items_of = _outcomes(seen, family) if family.spans is not None else _verdicts(seen, family, tokenizer, objective)
+    train, train_report = _items(train_rows, items_of, limit, config)
+    held, held_report = _items(held_rows, items_of, limit, config)
+    if len({objective.is_good(item.label) for item in train}) < 2:
+        raise ValueError(
+            f"nothing to learn for {objective.name}: the {len(train)} usable rows have one label value at most"
+        )
+    # What was trained here goes on against the reference that it began with.
+    begun = read_json(seen.folder)["training"] if (seen.folder / CONFIG_FILE).is_file() else {}
+    base = objective.settings.get("base") or begun.get("base")
+    reader = lm if base is None else _reference(str(base), tokenizer, place)
+    behind = _read(reader, [*train, *held]) if family.spans is not None else [0.0] * (len(train) + len(held))
+    if config.lora_rank is not None:
+        lm = add_lora(lm, config.lora_rank, config.lora_alpha or 2 * config.lora_rank, config.seed)
+
+    def loss_of(batch: Sequence[int]) -> Tensor:
+        said_N = written_log_probs(_whole(lm), [train[i] for i in batch])
+        if family.spans is None:
+            return -said_N.mean()
+        ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
+        targets_N1 = torch.tensor([[objective.target(train[i].label)] for i in batch], device=said_N.device)
+        logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
+        return objective.loss(logits_N11, targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
+
+    lengths = [len(item.ids) for item in train]
+    settings = ImitationConfig(
+        lr=config.lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
+        weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
+    )  # fmt: skip
+    losses, updates = fit(lm, lengths, loss_of, settings, progress)
+    lm = lm.merge_and_unload() if config.lora_rank is not None else lm
+    odds = _log_odds(lm, held, behind[len(train) :], objective, family)
+    tokens = sum(lengths) * config.epochs
+    facts = {"base": base or source, "beta": objective.settings["beta"]} if family.spans is not None else {}
+
+    def save(folder: Path, training: Mapping[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        lm.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if (seen.folder / PROMPT_FILE).is_file():
+            shutil.copy(seen.folder / PROMPT_FILE, folder / PROMPT_FILE)
+        stored = PRMConfig(source, family.name, max_length=limit, training={**training, **facts})
+        (folder / CONFIG_FILE).write_text(json.dumps(stored.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+    return LanguagePRM(
+        save, _metrics(odds, held, objective) if held else {},
+        tuple((round((k + 1) * updates / len(losses)), loss) for k, loss in enumerate(losses)),
+        train_report, held_report, _told(held, torch.sigmoid(odds).tolist(), objective), updates, tokens,
+        6.0 * sum(p.numel() for p in lm.parameters()) * tokens,
+    )  # fmt: skip
+
+
+def _refuse_settings(config: TrainConfig, family: Family) -> None:
+    usual = TrainConfig()
+    asked = [
+        n for n in ("heads", "marker", "head_lr", "accumulation", "patience") if getattr(config, n) != getattr(usual, n)
+    ]
+    if asked:
+        raise ValueError(f"a {family.name} is a language model, trained without {', '.join(asked)}; leave that out")
+
+
+def _reference(base: str, tokenizer: Any, place: torch.device) -> Any:
+    reference, theirs = load_model(base, str(place))
+    if theirs.get_vocab() != tokenizer.get_vocab():
+        raise ValueError(f"the reference {base} has another vocabulary, so its tokens do not compare")
+    return reference
+
+
+# -- data
+
+
+def _outcomes(seen: Evidence, family: Family) -> Callable[[Judged], list[Item]]:
+    assert family.spans is not None
+    writer, spans = Writer(seen.tokenizer, seen.name), family.spans
+
+    def items(row: Judged) -> list[Item]:
+        trace, said = row
+        labels = [] if said is None else [value for value in said.values[-1:] if value is not None]
+        label = labels[0] if trace.correct is None and labels else trace.correct
+        if label is None or not trace.steps:
+            return []
+        scored = spans(writer, trace)
+        return [Item(trace, len(trace.steps) - 1, scored.ids[: scored.ends[-1] + 1], scored.first, float(label))]
+
+    return items
+
+
+def _verdicts(seen: Evidence, family: Family, tokenizer: Any, objective: Objective) -> Callable[[Judged], list[Item]]:
+    assert family.verdicts is not None
+    verdicts = family.verdicts(seen)
+
+    def items(row: Judged) -> list[Item]:
+        found = []
+        for verdict in verdicts(row):
+            request = verdict.request
+            asked = tokenizer.encode(
+                dialogue_text(tokenizer, request.messages, request.opening, request.header), add_special_tokens=False
+            )
+            words = [first_token(tokenizer, word) for word in (verdict.good, verdict.bad)]
+            own = words if objective.is_good(verdict.value) else words[::-1]
+            found.append(Item(row.trajectory, verdict.step, (*asked, own[0]), len(asked), verdict.value, own[1]))
+        return found
+
+    return items
+
+
+def _items(
+    rows: Sequence[Judged], items_of: Callable[[Judged], list[Item]], limit: int, config: TrainConfig
+) -> tuple[list[Item], DataReport]:
+    """The items of all rows that can be used, and a count of those that cannot. Nothing is cut."""
+    found: list[Item] = []
+    dropped: Counter[str] = Counter()
+    used = 0
+    for row in rows:
+        items = items_of(row)
+        longest = max((len(item.ids) for item in items), default=0)
+        if longest > limit and config.too_long == "error":
+            raise ValueError(
+                f"trajectory {row.trajectory.id!r} has {longest} tokens, the limit is {limit}; "
+                'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
+            )
+        if not items or longest > limit:
+            dropped["too long" if items else "no label"] += 1
+            continue
+        used += 1
+        found += items
+    labels = [item.label for item in found]
+    steps = sum(len(row.trajectory.steps) for row in rows)
+    return found, report_of(len(rows), used, dropped, sum(len(item.ids) for item in found), steps, labels)
+
+
+# -- reading
+
+
+def _whole(lm: Any) -> Any:
+    """The causal LM itself, also of one with adapters."""
+    return lm.get_base_model() if hasattr(lm, "get_base_model") else lm
+
+
+def written_log_probs(lm: Any, batch: Sequence[Item]) -> Tensor:
+    """Σ log π of the scored tokens of each item, (N,), in float32."""
+    ids_NT = padded([item.ids for item in batch]).to(lm.device)
+    hidden_NTH: Tensor = lm.base_model(input_ids=ids_NT, use_cache=False).last_hidden_state
+    # The token before predicts the token: the state at i − 1 for the target at i.
+    before = [hidden_NTH[n, item.first - 1 : len(item.ids) - 1] for n, item in enumerate(batch)]
+    targets = [ids_NT[n, item.first : len(item.ids)] for n, item in enumerate(batch)]
+    found_M = token_log_probs(torch.cat(before), torch.cat(targets), lm.get_output_embeddings().weight)
+    return torch.stack([each.sum() for each in torch.split(found_M, [len(t) for t in targets])])
+
+
+@torch.inference_mode()
+def _read(lm: Any, items: Sequence[Item]) -> list[float]:
+    found = [0.0] * len(items)
+    for group in pack([len(item.ids) for item in items], _TOKENS):
+        for i, value in zip(group, written_log_probs(lm, [items[i] for i in group]).tolist(), strict=True):
+            found[i] = value
+    return found
+
+
+def _log_odds(lm: Any, held: Sequence[Item], behind: Sequence[float], objective: Objective, family: Family) -> Tensor:
+    """What the trained model says of held-out items, as the logit that they are good."""
+    said = _read(lm, held)
+    if family.spans is not None:
+        beta = float(objective.settings["beta"])
+        return torch.tensor([beta * (ours - theirs) for ours, theirs in zip(said, behind, strict=True)])
+    others = _read(lm, [item._replace(ids=(*item.ids[:-1], item.other or 0)) for item in held])
+    signs = [1 if objective.is_good(item.label) else -1 for item in held]
+    return torch.tensor([sign * (own - other) for sign, own, other in zip(signs, said, others, strict=True)])
+
+
+def _metrics(odds: Tensor, held: Sequence[Item], objective: Objective) -> dict[str, float]:
+    targets_N1 = torch.tensor([[objective.target(item.label)] for item in held])
+    loss = objective.loss(odds[:, None, None], targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
+    labels = [item.label for item in held]
+    return {"loss": float(loss), **step_metrics(torch.sigmoid(odds).tolist(), labels, objective)}
+
+
+def _told(held: Sequence[Item], values: Sequence[float], objective: Objective) -> list[Judged]:
+    by_trace: dict[str, list[tuple[Item, float]]] = {}
+    for item, value in zip(held, values, strict=True):
+        by_trace.setdefault(item.trajectory.id, []).append((item, value))
+    return [_row(items, objective) for items in by_trace.values()]
+
+
+def _row(items: Sequence[tuple[Item, float]], objective: Objective) -> Judged:
+    trace = items[0][0].trajectory
+    said: list[float | None] = [None] * len(trace.steps)
+    labels = list(said)
+    for item, value in items:
+        said[item.step], labels[item.step] = value, item.label
+    good = tuple(None if label is None else float(objective.is_good(label)) for label in labels)
+    return Judged(trace, Judgement(trace.id, tuple(said), "model", aspects={"label": tuple(labels), "good": good}))
