@@ -193,6 +193,9 @@ class Trajectory:
         """The trace with further steps behind its own."""
         return replace(self, steps=self.steps + tuple(steps))
 
+    def _repr_html_(self) -> str:
+        return Judged(self, None)._repr_html_()
+
     @property
     def key(self) -> str:
         """Content address: equal for equal problems (images included) and equal steps, whatever the id."""
@@ -341,6 +344,13 @@ class Judgement:
             )
         return self
 
+    def _repr_html_(self) -> str:
+        from footfall.notebook import table
+
+        rows = [[i, value if value is not None else self.failure(i - 1) or "not judged"]
+                for i, value in enumerate(self.values, 1)]  # fmt: skip
+        return table(f"{self.trajectory_id}, judged by {self.judge}", ["step", "value"], rows)
+
     def first_below(self, threshold: float) -> int | None:
         """0-based index of the first step valued strictly below `threshold`, -1 if there is none.
 
@@ -359,6 +369,19 @@ class Judged(NamedTuple):
 
     trajectory: Trajectory
     judgement: Judgement | None
+
+    def _repr_html_(self) -> str:
+        """The steps with their values, as notebooks show it."""
+        from footfall.notebook import steps
+
+        trace, said = self
+        verdict = {True: "right", False: "wrong", None: "not checked"}[trace.correct]
+        title = f"{trace.problem.text}\nanswer: {'none' if trace.answer is None else trace.answer} ({verdict})"
+        texts = [step.written for step in trace.steps]
+        if said is None:
+            return steps(title, texts)
+        why = {i: str(reason) for i, reason in enumerate(said.failures) if reason is not None}
+        return steps(f"{title}\njudge: {said.judge}", texts, said.values, why)
 
 
 class Judge(Protocol):
@@ -480,6 +503,22 @@ class SearchResult:
     """The part of `cost` that went into judging."""
     stopped: str | None = None
     """The budget that ran out before the method was done, such as "tokens"."""
+
+    def _repr_html_(self) -> str:
+        from footfall.notebook import table
+
+        chosen = None if self.chosen is None else self.chosen.id
+        rows = [
+            ["★" if trace.id == chosen else "", "none" if trace.answer is None else trace.answer,
+             {True: "right", False: "wrong", None: "not checked"}[trace.correct],
+             "n/a" if score is None else float(score), len(trace.steps)]
+            for (trace, _), score in zip(self.candidates, self.scores or (None,) * len(self.candidates), strict=True)
+        ]  # fmt: skip
+        outcome = self.failure or ("no answer" if self.answer is None else f"answer: {self.answer}")
+        spent = (
+            f"{self.policy_cost.generated_tokens:,} tokens written, {self.judge_cost.scored_tokens:,} read by the judge"
+        )
+        return table(f"{self.problem.text}\n{outcome}\n{spent}", ["", "answer", "", "score", "steps"], rows)
 
 
 class Searcher(Protocol):

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from footfall import notebook
 from footfall.benchmarks.scores import Scores
 from footfall.judging import traits
 from footfall.metrics.cases import KNOW_NOTHING, Case
@@ -338,6 +339,11 @@ class Report:
         listed = {name: list(getattr(self, name)) for name in ("notes", "left_out_ids", "unknown_ids")}
         some: dict[str, Json] = {} if self.of is None else {"limited": {"used": self.used, "of": self.of}}
         return {**given, **some, **listed, "cost": self.cost.to_dict()}
+
+    def _repr_html_(self) -> str:
+        header, *rows = self.table()
+        title = f"{self.judge} on {self.benchmark}, {self.traces} traces, percent with 95% intervals"
+        return notebook.table(f"{title}\nthreshold {self.threshold:.4g} ({self.threshold_policy})", header, rows)
 
     def table(self) -> list[list[str]]:
         """A header and one row a split, as text; figures in [0, 1] are shown in percent with their interval."""

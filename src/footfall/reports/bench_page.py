@@ -28,6 +28,7 @@ from footfall.reports.pages import (
     paragraph,
     responsive,
     table,
+    turned,
 )
 from footfall.reports.traces import TraceView, extremes, mean_value, scale_of, traces_section, view_of
 from footfall.types import Judged, Judgement
@@ -149,7 +150,7 @@ def _controls(view: BenchView) -> list[Section]:
         known = {r.name: r.figures[name] for r in other.splits if name in r.figures}
         lines.append([judge, *(percent(known[r.name]) if r.name in known else "–" for r in rows)])
     lead = f"{name} of the judge and of judges that know nothing, on the same cases, in percent with 95% intervals."
-    return [Section("Beside judges that know nothing", [table(["", *(r.name for r in rows)], lines)], lead)]
+    return [Section("Beside judges that know nothing", [table(*turned(["", *(r.name for r in rows)], lines))], lead)]
 
 
 def _published(view: BenchView) -> list[Section]:
@@ -164,10 +165,11 @@ def _published(view: BenchView) -> list[Section]:
         [model, *(f"{theirs[r.name]:.1f}" if r.name in theirs else "–" for r in rows)]
         for model, theirs in view.published.items()
     ]
+    shown = turned(["", *(r.name for r in rows)], [measured, *others])
     lead = "As their authors published them; this program did not measure them."
     if report.left_out or report.tuned_away or report.of is not None:
         lead += f" They are over all cases, the measured ones over {report.used:,} of them."
-    return [Section("Beside published figures", [table(["", *(r.name for r in rows)], [measured, *others])], lead)]
+    return [Section("Beside published figures", [table(*shown)], lead)]
 
 
 def _diagnosed(found: Diagnostics) -> list[Section]:

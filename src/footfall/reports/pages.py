@@ -26,6 +26,10 @@ from footfall.types import Cost, Json
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
+_INTERVAL = re.compile(r"\[[-−–\d., %]+\]")
+"""Stays on one line where a cell is broken."""
+
+
 class _OneLine(Extension):
     """Line breaks of a template are its layout, not its text: white space between elements would be seen."""
 
@@ -127,9 +131,20 @@ def table(
     for i, row in enumerate(rows, 1):
         if len(row) != len(header):
             raise ValueError(f"table {caption or header[0]!r}: row {i} has {len(row)} cells for {len(header)} columns")
+    shown = [
+        [_INTERVAL.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), cell) for cell in row] for row in rows
+    ]
     return render(
-        "blocks", "table", header=header, rows=rows, caption=caption, text_columns=text_columns, total=total
+        "blocks", "table", header=header, rows=shown, caption=caption, text_columns=text_columns, total=total
     )  # fmt: skip
+
+
+def turned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """A table of more columns than rows on its side, so that it is long rather than wide."""
+    if len(header) <= len(rows) + 1:
+        return header, rows
+    head, *rest = zip(header, *rows, strict=True)
+    return head, rest
 
 
 @dataclass(frozen=True, slots=True)
