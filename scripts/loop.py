@@ -1,0 +1,357 @@
+"""The whole loop on a real model: sample, label, train PRMs, score benchmarks and pools, compare, search.
+
+    prepare   problems, rows with human and distilled labels, and a held-out part of them; no model is needed
+    sample    solutions to the problems of --sets, --n each
+    label     steps of these solutions, by --method: monte-carlo, omegaprm, consensus-filter (the policy as its own critic), …
+    train     a PRM called --name on --rows: labels (monte-carlo, …) and sources (prm800k mr-ben gold injected distilled)
+    score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500
+    evaluate  all scores there are: first-error F1 by split, best-of-N against the majority vote; no model is needed
+    search    problems of --sets with the PRM --name: --methods at --n
+
+    python -m scripts.loop prepare --data DATA --out runs/loop
+    python -m scripts.loop sample --model model.gguf --sets gsm8k-train math-train --n 4 --problems 1000 --out runs/loop
+
+Each stage reads what earlier ones left in --out and goes on where it was stopped. All that is kept is small (traces, labels,
+adapters, scores), so a stage can be run on another machine with the model file and a copy of the folder; folders `*.run`
+there are for going on only. A PRM is not measured on sets that its training rows were not held against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from footfall.benchmarks.runner import Benchmark
+from footfall.cli import main as footfall
+from footfall.formats import read_parquet, read_problems, write_parquet
+from footfall.loading import load_model
+from footfall.metrics.intervals import bootstrap_mean, paired_difference
+from footfall.policy.protocol import SamplingParams
+from footfall.policy.torch_policy import torch_policy
+from footfall.registry import create
+from footfall.render import Template
+from footfall.reward.judge import PRMJudge
+from footfall.reward.shipped import export_adapter, export_difference, finish_export, load_shipped
+from footfall.search import Searcher, curve
+from footfall.train import TrainConfig, train_prm
+from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory
+from scripts import loop_data as data
+from scripts.smol_rows import read_lines
+from scripts.train_smol import sanity_thresholds, trained_facts, validate
+
+PROMPT = "Please reason step by step, separate the steps by blank lines, and put your final answer within \\boxed{}."
+READ = Template("plain", prompt_end="\n\n")
+"""How a PRM reads: the problem, a blank line, and the steps with a blank line after each."""
+RULES = ("majority", "best, min", "weighted, min", "best, last", "weighted, last")
+
+
+def prepare(args: argparse.Namespace) -> None:
+    texts = data.evaluation_texts(args.data)
+    keep(args.out / "evaluation.json", texts)
+    against = data.evaluation_problems(texts, data.EVALUATED)
+    facts: dict[str, Any] = {"seed": args.seed}
+    for name in data.FILES:
+        found = data.problems_of(args.data, name)
+        kept = found if name in data.EVALUATED else data.clean_problems(found, against)
+        lines = [{"id": p.id, "problem": p.text, "answer": p.answer} for p in kept]
+        file = args.out / "problems" / f"{name}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        facts[name] = {"problems": len(kept), "dropped, measured on": len(found) - len(kept)}
+    found_rows = data.sources(args.data, args.pools, args.gsm8k, args.math, args.seed)
+    facts |= data.write_rows(found_rows, texts, args.out / "rows", args.seed)
+    keep(args.out / "prepare.json", facts)
+
+
+def drawing(args: argparse.Namespace) -> list[str]:
+    """How the policy is named and drawn from, as footfall's commands take it."""
+    device = [] if args.device is None else ["--device", args.device]
+    return [
+        "--policy", str(args.model), "--system", PROMPT, "--temperature", "0.8", "--max-tokens", str(args.max_tokens),
+        "--seed", str(args.seed), *device,
+    ]  # fmt: skip
+
+
+def command(*words: str) -> None:
+    if footfall(list(words)) != 0:
+        raise SystemExit(f"footfall {words[0]} came to nothing")
+
+
+def sample(args: argparse.Namespace) -> None:
+    for name in args.sets:
+        lines = (args.out / "problems" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[: args.problems]
+        run = args.out / f"sample-{name}.run"
+        problems = args.out / f"sample-{name}.jsonl"
+        problems.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        own = ["--problems", str(problems), "--n", str(args.n), "--chunk", str(args.chunk), "--out", str(run)]
+        command("sample", *own, *drawing(args))
+        traces: list[Trajectory] = read_parquet(run / "trajectories.parquet", "trajectory")
+        write_parquet(args.out / f"sample-{name}.parquet", list(map(without_logprobs, traces)), "trajectory")
+
+
+def without_logprobs(trace: Trajectory) -> Trajectory:
+    """They are half of a file that has to travel, and no later stage reads them."""
+    return replace(trace, steps=tuple(replace(step, logprobs=None) for step in trace.steps))
+
+
+def label(args: argparse.Namespace) -> None:
+    for name in args.sets:
+        traces: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
+        distinct = {trace.key: trace for trace in traces if "finish" not in trace.meta}
+        chosen = list(distinct.values())[: args.traces]
+        given, run = args.out / f"to-label-{name}.parquet", args.out / f"label-{args.method}-{name}.run"
+        write_parquet(given, chosen, "trajectory")
+        own = ["--method", args.method, "--data", str(given), "--store", "none", "--chunk", str(args.chunk)]
+        rollouts = [] if args.rollouts is None else ["--rollouts", str(args.rollouts)]
+        command("label", *own, *rollouts, "--out", str(run), *drawing(args))
+        rows: list[Judged] = read_parquet(run / "judged.parquet", "judged")
+        small = [row._replace(trajectory=without_logprobs(row.trajectory)) for row in rows]
+        write_parquet(args.out / f"label-{args.method}-{name}.parquet", small, "judged")
+
+
+def rows_of(args: argparse.Namespace) -> list[Judged]:
+    """Labels by their method's name, whatever sets they are of; sources by their own."""
+    found: list[Judged] = []
+    for name in args.rows:
+        files = sorted(args.out.glob(f"label-{name}-*.parquet")) or [args.out / "rows" / f"{name}.parquet"]
+        rows = [row for file in files for row in read_parquet(file, "judged")]
+        tell(f"{name}: {len(rows)} rows")
+        found += rows
+    return found
+
+
+def train(args: argparse.Namespace) -> None:
+    texts = json.loads((args.out / "evaluation.json").read_text(encoding="utf-8"))
+    rows, held = rows_of(args), read_parquet(args.out / "rows" / "held-out.parquet", "judged")
+    data.refuse_measured(rows, texts, args.against)
+    config = TrainConfig(
+        objective="bce" if args.hard else "soft-bce", objective_options={"threshold": args.hard_at} if args.hard else {},
+        template=READ, lr=args.lr or (2e-5 if args.full else 1e-4), head_lr=args.head_lr, epochs=args.epochs, warmup=0.1,
+        batch_size=args.batch, accumulation=args.accumulation, seed=args.seed, lora_rank=None if args.full else args.rank,
+        max_length=args.max_length, too_long="drop", gradient_checkpointing=args.checkpointing, device=args.device,
+    )  # fmt: skip
+    folder = args.out / f"prm-{args.name}"
+    started = time.monotonic()
+    result = train_prm(
+        rows, args.model, config, args.out / f"prm-{args.name}.run", held_out=held,
+        progress=lambda done, total: tell(f"update {done} of {total}") if done % 20 == 0 else None,
+    )  # fmt: skip
+    base, tokenizer = load_model(args.model, args.device, torch.float32)
+    named, kept = Path(args.model).name, 1.0
+    if args.full:
+        tuned = create("reward", "step-head", path=result.folder, check=False).model.backbone
+        kept = export_difference(tuned, base.base_model, result.folder, folder, named, args.rank)
+    else:
+        export_adapter(result.folder, folder, named, config.max_length or 0)
+    model = load_shipped(folder, base.base_model, tokenizer, device=args.device, dtype=torch.float32, check=False)
+    chosen = validate(PRMJudge(model, too_long="partial", compile=False), held, args.seed)
+    finish_export(folder, model, {"threshold": chosen.threshold})
+    keep(folder / "facts.json", {
+        "model": named, "rows": args.rows, "against": args.against, "config": config.to_dict(), **trained_facts(result),
+        "kept in the adapter": kept, "validation": chosen._asdict(),
+        "thresholds of sanity judges": sanity_thresholds(held, args.seed),
+        "seconds": round(time.monotonic() - started, 1),
+    })  # fmt: skip
+
+
+def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
+    base, tokenizer = load_model(args.model, args.device, torch.float32)
+    model = load_shipped(
+        args.out / f"prm-{args.name}", base.base_model, tokenizer, device=args.device, dtype=getattr(torch, args.dtype)
+    )
+    return PRMJudge(model, too_long="partial", compile=False, cache_tokens=cache_tokens)
+
+
+def score(args: argparse.Namespace) -> None:
+    facts = json.loads((args.out / f"prm-{args.name}" / "facts.json").read_text(encoding="utf-8"))
+    trained_on = [name for name in args.on if name not in facts["against"]]
+    if trained_on:
+        raise SystemExit(f"{args.name} may have seen problems of {trained_on[0]}: it is not measured there")
+    judge = open_prm(args)
+    for name in args.on:
+        file = args.out / f"scores-{args.name}-{name}.jsonl.gz"
+        if file.is_file():
+            continue
+        started = time.monotonic()
+        if name in data.STEPS:
+            benchmark: Benchmark = create("benchmark", name, data=args.data / name)
+            cases = benchmark.cases[:: args.every]
+            split, traces = [case.split for case in cases], [case.trajectory for case in cases]
+        else:
+            traces = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
+            split = [name] * len(traces)
+        said = judge.judge(traces)
+        lines = [
+            {"id": t.id, "split": part, "scores": [None if v is None else round(v, 6) for v in j.values]}
+            for t, part, j in zip(traces, split, said, strict=True)
+        ]
+        partial = file.with_suffix(".partial")
+        partial.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+        partial.rename(file)
+        tokens = sum(j.cost.scored_tokens for j in said)
+        tell(f"{name}: {len(said)} traces, {tokens} tokens, {time.monotonic() - started:.0f} s")
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    facts: dict[str, Any] = {}
+    for folder in sorted(args.out.glob("prm-*/facts.json")):
+        name = folder.parent.name.removeprefix("prm-")
+        threshold = json.loads(folder.read_text(encoding="utf-8"))["validation"]["threshold"]
+        facts[name] = {"threshold": threshold}
+        for file in sorted(args.out.glob(f"scores-{name}-*.jsonl.gz")):
+            on = file.name.removeprefix(f"scores-{name}-").removesuffix(".jsonl.gz")
+            if on not in data.EVALUATED:
+                continue  # of a PRM whose name begins with this one's
+            scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
+            measure = step_figures if on in data.STEPS else votes
+            facts[name][on] = measure(args, on, scores, threshold)
+    keep(args.out / "evaluate.json", facts)
+    sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+
+
+Scores = dict[tuple[str, str], list[float | None]]
+
+
+def step_figures(args: argparse.Namespace, on: str, scores: Scores, threshold: float) -> dict[str, Any]:
+    """The benchmark's figures at the threshold chosen on held-out rows, and at one half."""
+    benchmark: Benchmark = create("benchmark", on, data=args.data / on)
+    cases = [case for case in benchmark.cases if (case.split, case.trajectory.id) in scores]
+    said = [Judgement(c.trajectory.id, tuple(scores[c.split, c.trajectory.id]), "scores") for c in cases]
+    figures = {}
+    for at in (threshold, 0.5):
+        rows = benchmark.measure(cases, said, at, np.ones((1, len(cases))))
+        figures[f"at {at:.4f}"] = {
+            row: {name: round(100 * float(values[0]), 2) for name, values in given.items()}
+            for row, given in rows.items()
+        }
+    return {"cases": len(cases), **figures}
+
+
+def votes(args: argparse.Namespace, on: str, scores: Scores, threshold: float) -> dict[str, Any]:
+    """Accuracy over N by each rule, and at the largest N against the majority vote, problem by problem."""
+    traces: list[Trajectory] = read_parquet(args.out / f"sample-{on}.parquet", "trajectory")
+    pools: dict[str, list[Judged]] = {}
+    for trace in traces:
+        judgement = Judgement(trace.id, tuple(scores[on, trace.id]), "scores")
+        pools.setdefault(trace.problem.id, []).append(Judged(trace, judgement))
+    least = min(map(len, pools.values()))
+    ns = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= least]
+    results = [SearchResult(pool[0].trajectory.problem, None, None, tuple(pool)) for pool in pools.values()]
+    right = dict(curve(results, ns, ("single", "majority", "oracle"), "min").correct)
+    for fold in ("min", "last"):
+        right |= {f"{rule}, {fold}": c for rule, c in curve(results, ns, ("best", "weighted"), fold).correct.items()}
+    last = {rule: values[-1] for rule, values in right.items()}
+    return {
+        "problems": len(pools), "n": ns, "accuracy": {rule: values.mean(axis=1).tolist() for rule, values in right.items()},
+        "at the last": {rule: list(bootstrap_mean(values, seed=args.seed)) for rule, values in last.items()},
+        "− majority": {
+            rule: list(paired_difference(last[rule], last["majority"], seed=args.seed)) for rule in RULES[1:]
+        },
+    }  # fmt: skip
+
+
+def search(args: argparse.Namespace) -> None:
+    """One row a method: accuracy, tokens and seconds on the same problems; what is there already is kept."""
+    policy = torch_policy(str(args.model), args.device, system=PROMPT)
+    judge = open_prm(args, cache_tokens=1 << 20)
+    params = SamplingParams(0.8, max_tokens=args.max_tokens, seed=args.seed)
+    for name in args.sets:
+        file = args.out / f"search-{args.name}-{name}.json"
+        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        problems = read_problems(args.out / "problems" / f"{name}.jsonl")[: args.problems]
+        for method_name in args.methods:
+            called = f"{method_name} {args.n}, {len(problems)} problems"
+            if called in facts:
+                continue
+            started = time.monotonic()
+            size = {"paths": args.n, "width": 4} if method_name == "mcts" else {"n": args.n}
+            method = create("searcher", method_name, **size)
+            judge.forget()
+            results = Searcher(policy, judge if method.judged else None, method, params=params).solve(problems)
+            right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
+            cost = Cost.total(r.cost for r in results)
+            facts[called] = {
+                "right": "".join(str(int(value)) for value in right), "accuracy": list(bootstrap_mean(right, seed=args.seed)),
+                "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
+                "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
+            }  # fmt: skip
+            tell(f"{called}: {facts[called]}")
+            keep(file, facts)
+
+
+def keep(file: Path, facts: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def tell(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stderr.flush()
+
+
+STAGES = {
+    "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "evaluate": evaluate,
+    "search": search,
+}  # fmt: skip
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--data", type=Path, help="folder with gsm8k, math, prm800k, mr_ben, best_of_n and the benchmarks"
+    )
+    parser.add_argument("--model", help="folder, hub id or GGUF file of the policy, which is also the PRMs' backbone")
+    parser.add_argument("--device")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sets", nargs="+", choices=data.FILES, default=["gsm8k-train", "math-train"])
+    parser.add_argument("--problems", type=int, help="of each set; default: all")
+    parser.add_argument("--n", type=int, default=4, help="solutions a problem; of a search, its width")
+    parser.add_argument("--max-tokens", type=int, default=768)
+    parser.add_argument("--chunk", type=int, default=512, help="problems or traces between two savings")
+    parser.add_argument("--method", default="monte-carlo")
+    parser.add_argument("--traces", type=int, help="of each set to label; default: all")
+    parser.add_argument("--rollouts", type=int, help="default: the method's own")
+    parser.add_argument("--name", default="prm")
+    parser.add_argument("--rows", nargs="+", default=["monte-carlo"])
+    parser.add_argument("--against", nargs="+", choices=data.EVALUATED, default=list(data.EVALUATED))
+    parser.add_argument("--hard", action="store_true", help="labels made hard: right above --hard-at")
+    parser.add_argument("--hard-at", type=float, default=0.0)
+    parser.add_argument("--full", action="store_true", help="train all weights; kept is the nearest adapter of --rank")
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--lr", type=float, help="default: 1e-4, or 2e-5 with --full")
+    parser.add_argument("--head-lr", type=float, default=5e-5)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=16, help="traces a forward pass")
+    parser.add_argument("--accumulation", type=int, default=4)
+    parser.add_argument("--max-length", type=int, default=1024)
+    parser.add_argument("--checkpointing", action="store_true")
+    parser.add_argument("--on", nargs="+", choices=data.EVALUATED, default=["processbench"])
+    parser.add_argument("--every", type=int, default=1, help="every so-manieth case of a benchmark")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--methods", nargs="+", default=["majority", "best-of-n", "beam-search"])
+    parser.add_argument("--pools", type=int, default=20000, help="rows of the pools that a published PRM has scored")
+    parser.add_argument("--gsm8k", type=int, default=4000, help="rows from GSM8K, half of them with a wrong result")
+    parser.add_argument("--math", type=int, default=4000, help="rows from MATH, half of them with a wrong result")
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    args = arguments(given)
+    torch.set_float32_matmul_precision("high")  # on CUDA: ten bits of mantissa in products, the rest in float32
+    STAGES[args.stage](args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Problems and rows of `scripts/loop.py`: what is sampled and labelled, what is learned from, and what is measured on.
+
+Sets that are measured on are named by `EVALUATED`. Problems of the training sets that are one of theirs, or nearly, are left
+out, and rows about them too; the pools that a published PRM scored are of GSM8K's and MATH's test problems, so who learns
+from them is held against the two step benchmarks alone, and may be measured on nothing else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from footfall.formats import read_problems, write_parquet
+from footfall.train import find_overlaps
+from footfall.types import Judged, Problem, content_key
+from scripts.smol_rows import gsm8k_rows, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
+from scripts.train_smol import Sources, hold_out, without
+
+FILES = {
+    "gsm8k-train": "gsm8k/train.jsonl.gz",
+    "math-train": "math/math_train_7500_problem_answer.json.gz",
+    "gsm8k-test": "gsm8k/test.jsonl.gz",
+    "math-500": "math/math500.jsonl.gz",
+}
+STEPS = ("processbench", "prmbench")
+EVALUATED = (*STEPS, "gsm8k-test", "math-500")
+VALIDATED = ("prm800k", "mr-ben")
+"""Sources whose held-out part chooses thresholds."""
+
+
+def problems_of(data: Path, name: str) -> list[Problem]:
+    """The problems of a set, in an order that is theirs and not the file's, each with an id by content."""
+    if name == "math-train":
+        with gzip.open(data / FILES[name], "rt", encoding="utf-8") as file:
+            found = [Problem("", row["problem"], row["final_answer"]) for row in json.load(file)]
+    else:
+        found = read_problems(data / FILES[name])
+    named = {p.text: Problem(f"{name}-{content_key(p.text)[:16]}", p.text, p.answer, p.domain) for p in found}
+    return sorted(named.values(), key=lambda problem: content_key("order", problem.text))
+
+
+def evaluation_texts(data: Path) -> dict[str, list[str]]:
+    """The problems of each set that is measured on; of PRMBench also those that its own were made from."""
+    texts = {name: [p.text for p in problems_of(data, name)] for name in ("gsm8k-test", "math-500")}
+    splits = sorted((data / "processbench").glob("*.json.gz"))
+    rows = [row for path in splits for row in json.loads(gzip.decompress(path.read_bytes()))]
+    texts["processbench"] = sorted({row["problem"] for row in rows})
+    pairs = read_lines(data / "prmbench" / "prmbench_all_6216.jsonl.gz")
+    texts["prmbench"] = sorted({row[field] for row in pairs for field in ("original_question", "modified_question")})
+    return texts
+
+
+def evaluation_problems(texts: dict[str, list[str]], sets: Iterable[str]) -> list[Problem]:
+    """Those of the named sets."""
+    return [Problem(f"{name} {k}", text) for name in sets for k, text in enumerate(texts[name])]
+
+
+def clean_problems(problems: Sequence[Problem], against: Sequence[Problem]) -> list[Problem]:
+    """Without those that are an evaluation problem, or nearly."""
+    bad = {overlap.train_id for overlap in find_overlaps(problems, against)}
+    return [problem for problem in problems if problem.id not in bad]
+
+
+def sources(data: Path, pools: int, gsm8k: int, math: int, seed: int) -> Sources:
+    """Rows with labels by people, by construction, and by a published PRM."""
+    right, wrong = gsm8k_rows(data, gsm8k, seed)
+    solved, broken = math_rows(data, math, seed)
+    return {
+        "prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data), "gold": [*right, *solved], "injected": [*wrong, *broken],
+        "distilled": pool_rows(data, pools, seed),
+    }  # fmt: skip
+
+
+def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: int) -> dict[str, object]:
+    """Clean rows by source, and the held-out ones; gives how many went where."""
+    everywhere = evaluation_problems(texts, EVALUATED)
+    kept, dropped = without({name: rows for name, rows in found.items() if name != "distilled"}, everywhere)
+    pools, beside = without({"distilled": found["distilled"]}, evaluation_problems(texts, STEPS))
+    kept, held, near = hold_out(kept | pools, VALIDATED, 0.1, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in {**kept, "held-out": held}.items():
+        write_parquet(folder / f"{name}.parquet", rows, "judged")
+    return {
+        "rows": {name: len(rows) for name, rows in kept.items()}, "held out": len(held),
+        "dropped, measured on": dropped | beside, "dropped, held out": near,
+    }  # fmt: skip
+
+
+def refuse_measured(rows: Sequence[Judged], texts: dict[str, list[str]], sets: Sequence[str]) -> None:
+    """An error if a row is about a problem of these sets."""
+    found = find_overlaps((row.trajectory.problem for row in rows), evaluation_problems(texts, sets))
+    if found:
+        raise ValueError(f"the training rows hold {len(found)} problems that are measured on, {found[0]} first")

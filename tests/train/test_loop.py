@@ -1,0 +1,113 @@
+"""The loop on a real model, in small: every stage over files, and nothing that is measured on is trained on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall.formats import read_parquet, write_parquet
+from footfall.types import Judged, Problem, Step
+from scripts import loop, loop_data
+from scripts.smol_rows import make_row
+from tests.test_gguf import write_gguf
+
+TEXTS = {
+    "gsm8k-test": ["Ann has 3 apples and buys 4 more apples at the shop today, how many apples has she now?"],
+    "math-500": ["Find the value of $x$ for which $3x + 5 = 17$ holds."],
+    "processbench": ["How many integers lie strictly between 12 and 30 on the number line?"],
+    "prmbench": ["Compute the area of a square whose side has length 9 metres."],
+}
+
+
+def rows(name: str, questions: list[str]) -> list[Judged]:
+    """Two a question: one right to its end, one with a wrong second step."""
+    return [
+        make_row(f"{name}-{k}-{right}", question, ["a" * (k + 1), "b a"], [1.0, float(right)], name)
+        for k, question in enumerate(questions) for right in (0, 1)
+    ]  # fmt: skip
+
+
+def test_problems_and_rows_that_are_measured_on_are_left_out(tmp_path: Path) -> None:
+    everywhere = loop_data.evaluation_problems(TEXTS, loop_data.EVALUATED)
+    measured = [Problem(f"m{k}", text.upper()) for k, (text,) in enumerate(TEXTS.values())]
+    own = [Problem("own", "What is 7 times 8?")]
+    assert loop_data.clean_problems([*measured, *own], everywhere) == own
+    questions = [f"What is {n} times {n + 1}?" for n in range(20)]
+    found = {name: rows(name, questions) for name in ("prm800k", "mr-ben", "gold", "injected")}
+    found["gold"] += rows("seen", [text for texts in TEXTS.values() for text in texts])
+    found["distilled"] = rows("pool", [TEXTS["gsm8k-test"][0], TEXTS["processbench"][0]])
+    facts: Any = loop_data.write_rows(found, TEXTS, tmp_path, seed=0)
+    assert facts["dropped, measured on"] == {"prm800k": 0, "mr-ben": 0, "gold": 8, "injected": 0, "distilled": 2}
+    kept = {name: read_parquet(tmp_path / f"{name}.parquet", "judged") for name in [*found, "held-out"]}
+    held = {row.trajectory.problem.text for row in kept["held-out"]}
+    assert held and not held & {r.trajectory.problem.text for name in found for r in kept[name]}
+    loop_data.refuse_measured(kept["gold"], TEXTS, loop_data.EVALUATED)
+    loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.STEPS)
+    with pytest.raises(ValueError, match="the training rows hold 1 problems that are measured on"):
+        loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.EVALUATED)
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> tuple[list[str], Path]:
+    """A tiny model, a benchmark of four cases, and what the stage prepare leaves."""
+    model, out, given = write_gguf(tmp_path / "tiny.gguf"), tmp_path / "out", tmp_path / "data" / "processbench"
+    given.mkdir(parents=True)
+    for split in ("gsm8k", "math", "olympiadbench", "omnimath"):
+        cases = [
+            {"id": f"{split}-{k}", "problem": TEXTS["processbench"][0], "steps": ["a", "b"], "label": k, "generator": "g",
+             "final_answer_correct": k < 0} for k in (-1, 1)
+        ]  # fmt: skip
+        (given / f"{split}.json.gz").write_bytes(gzip.compress(json.dumps(cases).encode()))
+    loop.keep(out / "evaluation.json", TEXTS)
+    for name in ("gsm8k-train", "gsm8k-test"):
+        lines = [{"id": f"{name}-{n}", "problem": f"What is {n} times {n}?", "answer": str(n)} for n in range(3)]
+        file = out / "problems" / f"{name}.jsonl"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (out / "rows").mkdir()
+    for name, first in (("gold", 0), ("distilled", 0), ("held-out", 20)):
+        questions = [f"What is {n} plus 1?" for n in range(first, first + 8)]
+        write_parquet(out / "rows" / f"{name}.parquet", rows(name, questions), "judged")
+    return ["--out", str(out), "--model", str(model), "--device", "cpu", "--data", str(given.parent)], out
+
+
+@pytest.mark.long
+def test_every_stage_goes_on_from_the_files_of_the_one_before(
+    prepared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared, out = prepared
+    short = ["--max-tokens", "8"]
+    loop.main(["sample", *shared, *short, "--sets", "gsm8k-train", "gsm8k-test", "--n", "2"])
+    traces = read_parquet(out / "sample-gsm8k-train.parquet", "trajectory")
+    assert len(traces) == 6 and all(step.logprobs is None for trace in traces for step in trace.steps)
+    solved = [replace(t, steps=(Step("a"), Step("b")), tokenizer=None, meta={}) for t in traces[::2]]
+    write_parquet(out / "sample-gsm8k-train.parquet", solved, "trajectory")
+    loop.main(["label", *shared, "--max-tokens", "90", "--sets", "gsm8k-train", "--rollouts", "16", "--traces", "2"])
+    labelled = read_parquet(out / "label-monte-carlo-gsm8k-train.parquet", "judged")
+    assert len(labelled) == 2 and 0.0 in {value for row in labelled for value in row.judgement.values}
+    train = ["train", *shared, "--rank", "2", "--batch", "4", "--accumulation", "1", "--max-length", "128"]
+    loop.main([*train, "--name", "gold", "--rows", "gold", "monte-carlo"])
+    loop.main([*train, "--name", "far", "--rows", "gold", "distilled", "--against", "processbench", "prmbench"])
+    folder = out / "prm-gold"
+    assert {file.name for file in folder.iterdir()} == {
+        "adapter_model.safetensors", "adapter_config.json", "head.safetensors", "step_head.json", "facts.json",
+    }  # fmt: skip
+    loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test"])
+    with pytest.raises(SystemExit, match="far may have seen problems of gsm8k-test"):
+        loop.main(["score", *shared, "--name", "far", "--on", "gsm8k-test"])
+    loop.main(["score", *shared, "--name", "far"])
+    capsys.readouterr()
+    loop.main(["evaluate", *shared])
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((out / "evaluate.json").read_text(encoding="utf-8"))
+    assert found["gold"]["processbench"]["cases"] == 8 and found["gold"]["gsm8k-test"]["problems"] == 3
+    assert set(found["far"]) == {"threshold", "processbench"}
+    loop.main(
+        ["search", *shared, *short, "--name", "gold", "--sets", "gsm8k-test", "--n", "2", "--methods", "best-of-n"]
+    )
+    assert "best-of-n 2, 3 problems" in json.loads((out / "search-gold-gsm8k-test.json").read_text(encoding="utf-8"))
