@@ -91,8 +91,8 @@ def test_it_is_counted_how_texts_were_cut() -> None:
     for text in ("Step 1: a Step 2: b", "Step 1: c\nStep 2: d", "e\n\nf", "g"):
         trace(text, solutions)
     assert solutions.told() == (
-        "split at 'Step k:' markers: 2 traces, at blank lines: 1 traces; 1 texts are one step each; "
-        "--segment lines or sentences would cut them"
+        "split at 'Step k:' markers: 2 traces, at blank lines: 1 trace; 1 text not split: "
+        "--segment lines or sentences may cut more finely"
     )
 
 
@@ -138,6 +138,9 @@ def test_every_command_that_reads_says_once_what_it_did(
         (["sample", "--problems", "world:arithmetic:2", "--skip-bad"], "a world makes its problems"),
         (["score", "texts.jsonl", "--judge", "random", "--step-end", "line"], "--segment says how a text is cut"),
         (["label", "--data", "texts.jsonl", "--method", "random", "--step-end", "line"], "--segment says how"),
+        (["info", "texts.jsonl", "--limit", "3"], "it counts all that there is"),
+        (["info", ".", "--segment", "lines"], "it is for reading one"),
+        (["bench", "labels", "--limit", "3"], "studies take --option"),
         (["score", "texts.jsonl", "--judge", "random", "--segment", "nope"], "no segmenter is called 'nope'"),
     ],
 )

@@ -15,6 +15,8 @@ from typing import Any
 
 from footfall.formats import LINE_LIMIT, refuse_lfs_pointer
 from footfall.formats.files import open_source
+from footfall.formats.records import show
+from footfall.terminal import one_line
 from footfall.types import Judgement, Trajectory
 
 Key = tuple[str | None, str]
@@ -63,7 +65,7 @@ class Scores:
             where = f"{name}, line {number}"
             key, steps, value = _checked(row, where)
             if key in scores or key in values:
-                raise ValueError(f"{where}: the id {key[1]!r} was scored before")
+                raise ValueError(f"{where}: the id {one_line(key[1], 60)!r} was scored before")
             if steps is not None:
                 scores[key] = steps
             if value is not None:
@@ -142,14 +144,16 @@ def _checked(row: Any, where: str) -> tuple[Key, tuple[float | None, ...] | None
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     if not isinstance(name, str):
-        raise ValueError(f"{where}, field id: a string or an integer is expected, not {name!r}")
+        raise ValueError(f"{where}, field id: a string or an integer is expected, not {show(name)}")
     if split is not None and not isinstance(split, str):
-        raise ValueError(f"{where}, field split: a string is expected, not {split!r}")
+        raise ValueError(f"{where}, field split: a string is expected, not {show(split)}")
     whole = _finite(value, f"{where}, field value")
     if scores is None and whole is not None:
         return (split, name), None, whole
     if not isinstance(scores, list):
-        raise ValueError(f"{where}, field scores: a list with one number or null a step is expected, not {scores!r}")
+        raise ValueError(
+            f"{where}, field scores: a list with one number or null a step is expected, not {show(scores)}"
+        )
     steps = tuple(_finite(score, f"{where}, field scores, step {k}") for k, score in enumerate(scores, start=1))
     return (split, name), steps, whole
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
@@ -71,12 +71,6 @@ class Some(list[T]):
     def limited(self) -> dict[str, dict[str, int]]:
         """For a result: `{"limited": {"used": 80, "of": 3400}}`, or nothing if all was taken."""
         return {"limited": {"used": len(self), "of": self.of}} if len(self) < self.of else {}
-
-
-def limited_in_words(result: Mapping[str, Any], what: str) -> str | None:
-    """`80 of 3,400 traces`, for people; `None` if all were taken."""
-    some = result.get("limited")
-    return some and f"{some['used']:,} of {some['of']:,} {what}"
 
 
 def read_traces(source: str, format: str, options: ReadOptions) -> Some[Judged]:

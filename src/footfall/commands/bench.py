@@ -32,6 +32,7 @@ from footfall.reports.pages import Named, write_page
 from footfall.store import write_json
 from footfall.types import Judge, Judgement
 
+_ANY_FILE = "it is for `footfall bench steps`, which reads any file"
 ORACLE = "oracle"
 """The judge that is made from the benchmark's own truth."""
 
@@ -101,7 +102,7 @@ def main(config: BenchConfig) -> int:
         raise ValueError(f"--threshold {config.threshold}: a finite number is needed")
     if config.name not in parts("benchmark") or not source_of(load("benchmark", config.name)).reader:
         besides = () if config.name in ("labels", "search", "compare") else ("limit",)
-        why = "it is for `footfall bench steps`, which reads any file"
+        why = "it is for benchmarks of data; studies take --option" if not besides else _ANY_FILE
         config.reading.refuse(f"`footfall bench {config.name}`", why, besides)
     if config.runs and config.name != "compare":
         raise ValueError(f"{config.runs[0]}: only `footfall bench compare` takes runs; data is named by --data")

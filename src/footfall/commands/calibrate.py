@@ -13,7 +13,8 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, figures, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
-from footfall.commands._sources import limited_in_words, read_traces
+from footfall.commands._sources import read_traces
+from footfall.reports.pages import limited_in_words
 from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit_scores
 from footfall.types import Cost, Judged, Judgement
 

@@ -45,11 +45,11 @@ class InfoConfig:
 
 def main(config: InfoConfig) -> int:
     """Look and tell."""
-    if config.path is None:
-        found = _installation()
-    elif config.path.is_dir():
-        found = _folder(config.path)
+    if config.path is None or config.path.is_dir():
+        config.reading.refuse("what is no data file", "it is for reading one")
+        found = _installation() if config.path is None else _folder(config.path)
     else:
+        config.reading.refuse("`footfall info`", "it counts all that there is", ("skip_bad", "segment", "map"))
         found = _file(config.path, config.reading)
     emit(found, config.json, lambda console: _show(console, found))
     return 0

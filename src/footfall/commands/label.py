@@ -39,7 +39,7 @@ from footfall.commands._running import (
     run_folder,
     run_settings,
 )
-from footfall.commands._sources import limited_in_words, read_traces
+from footfall.commands._sources import read_traces
 from footfall.drive.rollouts import ungradable
 from footfall.drive.trees import Harvest, TreeLabeller
 from footfall.formats import read_parquet, write_parquet
@@ -48,7 +48,7 @@ from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import System, declared, parts, systems
 from footfall.reports.label_page import label_page
-from footfall.reports.pages import Named, write_page
+from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.store import Run
 from footfall.types import Judge, Judged, Judgement, Problem, Trajectory
 

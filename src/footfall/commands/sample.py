@@ -14,8 +14,9 @@ from footfall.commands._options import PolicyOptions, ReadOptions, RunOptions, S
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
-from footfall.commands._sources import limited_in_words, read_source
+from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy, SamplingParams
+from footfall.reports.pages import limited_in_words
 from footfall.types import Trajectory, content_key
 
 

@@ -15,10 +15,10 @@ from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run, run_folder
-from footfall.commands._sources import limited_in_words, read_traces
+from footfall.commands._sources import read_traces
 from footfall.commands.show import print_trace
 from footfall.judging import traits
-from footfall.reports.pages import Named
+from footfall.reports.pages import Named, limited_in_words
 from footfall.search.votes import Aggregation, aggregate
 from footfall.store import Run
 from footfall.types import Cost, Judged, Judgement, Trajectory, content_key

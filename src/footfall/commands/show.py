@@ -14,8 +14,9 @@ from tyro.conf import Positional
 
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
-from footfall.commands._sources import Some, limited_in_words, read_source, read_traces
+from footfall.commands._sources import Some, read_source, read_traces
 from footfall.commands.info import format_of
+from footfall.reports.pages import limited_in_words
 from footfall.terminal import one_line
 from footfall.types import Judged, Judgement, Problem, SearchResult, Step, Trajectory
 

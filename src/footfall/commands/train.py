@@ -14,12 +14,12 @@ from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import REPORT, open_run, run_settings
-from footfall.commands._sources import limited_in_words, read_source, read_traces, world_source
+from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import read_parquet
 from footfall.progress import Progress
 from footfall.registry import load
-from footfall.reports.pages import write_page
+from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.train.config import TrainConfig as Settings
 from footfall.types import Problem

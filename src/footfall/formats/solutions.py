@@ -46,12 +46,16 @@ class Solutions:
 
     def told(self) -> str:
         """What was done, in one line; empty if no solution was a text."""
-        ways = [f"{way}: {count:,} traces" for way, count in self.counts.items() if way != _WHOLE]
+        ways = [f"{way}: {_some(count, 'trace')}" for way, count in self.counts.items() if way != _WHOLE]
         said = [f"split {', '.join(ways)}"] if ways else []
         if whole := self.counts[_WHOLE]:
             other = "another --segment" if self.segmenter else "--segment lines or sentences"
-            said.append(f"{whole:,} texts are one step each; {other} would cut them")
+            said.append(f"{_some(whole, 'text')} not split: {other} may cut more finely")
         return "; ".join(said)
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def split_solution(text: str) -> tuple[str, ...]:

@@ -10,7 +10,17 @@ from markupsafe import Markup
 
 from footfall.metrics.intervals import Interval, bootstrap_mean, wilson
 from footfall.reports.charts import Bar, BarGroup, Point, Series, bar_chart, line_chart
-from footfall.reports.pages import CostRow, Named, Section, cost_table, figure, report, responsive, table
+from footfall.reports.pages import (
+    CostRow,
+    Named,
+    Section,
+    cost_table,
+    figure,
+    limited_in_words,
+    report,
+    responsive,
+    table,
+)
 from footfall.reports.traces import TraceView, extremes, mean_value, scale_of, traces_section, view_of
 from footfall.types import Cost, Json, Judged
 
@@ -55,6 +65,7 @@ def label_page(
     facts = {
         "labeller": str(judge),
         "traces": f"{found['traces']:,}",
+        "limit": limited_in_words(found, "traces") or "",
         "labelled": f"{found['labelled']:,} of {steps:,} steps",
         "cut": "{cut:,} of {of:,} rollouts at max_tokens".format(**found["cut_rollouts"])
         if "cut_rollouts" in found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
@@ -207,6 +207,12 @@ def report(
 def page(title: str, *blocks: Markup) -> str:
     """One HTML file that needs nothing else: no script, no font, no image, no request."""
     return str(render("blocks", "page", title=title, blocks=blocks, policy=POLICY, style=stylesheet("report.css")))
+
+
+def limited_in_words(result: Mapping[str, Any], what: str) -> str | None:
+    """`80 of 3,400 traces` where --limit took only some of the data; `None` if all were taken."""
+    some = result.get("limited")
+    return some and f"{some['used']:,} of {some['of']:,} {what}"
 
 
 def write_page(path: str | Path, text: str) -> Path:

@@ -8,7 +8,17 @@ from typing import Any
 from footfall.metrics.preferences import sizes_up_to
 from footfall.reports.accuracy import accuracy_blocks, accuracy_points, percentage
 from footfall.reports.charts import Bar, BarGroup, bar_chart
-from footfall.reports.pages import CostRow, Named, Section, cost_table, facts_list, figure, report, responsive
+from footfall.reports.pages import (
+    CostRow,
+    Named,
+    Section,
+    cost_table,
+    facts_list,
+    figure,
+    limited_in_words,
+    report,
+    responsive,
+)
 from footfall.reports.traces import TraceView, extremes, scale_of, traces_section, view_of
 from footfall.search.votes import curve
 from footfall.types import Cost, Json, Judged, SearchResult
@@ -47,9 +57,10 @@ def search_page(
         *_traces(results),
         Section("What it cost", [cost_table(costs)]),
     ]
+    problems = limited_in_words(found, "problems") or f"{found['problems']:,}"
     facts = {
         "method": str(found["settings"]), "policy": str(found["policy"]), "judge": str(judge or ""),
-        "aggregate": str(found["aggregate"] or ""), "problems": f"{found['problems']:,}, accuracy over {found['decided']:,}",
+        "aggregate": str(found["aggregate"] or ""), "problems": f"{problems}, accuracy over {found['decided']:,}",
         "budget": ", ".join(f"{limit:g} {name}" for name, limit in found["budget"].items() if limit is not None),
         "seed": str(seed),
     }  # fmt: skip
