@@ -99,13 +99,21 @@ def _run(name: str, words: list[str]) -> int:
         return int(module.main(words))
     import tyro
 
+    from footfall.commands._config_file import with_file
     from footfall.commands._values import finite_fields
 
     kind = getattr(module, command.config)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    words = _gathered(words)
     registry.name_files(_naming_parts(words))
-    config = tyro.cli(kind, args=words, prog=f"footfall {name}", description=inspect.getdoc(kind), config=style)
+    default, words = with_file(kind, name, tuple(COMMANDS), words)
+    config = tyro.cli(
+        kind,
+        args=_gathered(words),
+        default=default,
+        prog=f"footfall {name}",
+        description=inspect.getdoc(kind),
+        config=style,
+    )
     finite_fields(asdict(config))
     return int(module.main(config))
 
@@ -152,7 +160,8 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "footfall COMMAND --help explains a command and shows how to call it. A first look:",
+            "footfall COMMAND --help explains a command and shows how to call it; --config FILE reads its options from TOML or",
+            "JSON. A first look:",
             "  footfall demo",
             "  footfall score traces.jsonl",
             "",

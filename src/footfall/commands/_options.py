@@ -27,6 +27,8 @@ StepEnd = Literal["auto", "line", "blank-line", "none"]
 class RunOptions:
     """The run: its folder, its seed, what it prints. Stopped at any moment, the same command line goes on."""
 
+    config: Path | None = None
+    """A file with options of this command, TOML or JSON, or an earlier run's folder; the command line wins over it."""
     seed: int = 0
     """Of everything random: the same seed gives the same result."""
     out: Path | None = None

@@ -20,7 +20,7 @@ from footfall.registry import named_files
 from footfall.store import Run
 from footfall.types import content_key
 
-_NOT_SETTINGS = ("out", "fresh", "json", "store", "skip_bad", *WHERE)
+_NOT_SETTINGS = ("config", "out", "fresh", "json", "store", "skip_bad", *WHERE)
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = (
     "system", "observations", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit",

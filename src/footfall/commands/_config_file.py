@@ -1,0 +1,165 @@
+"""Settings from a file: `footfall COMMAND --config FILE`, in TOML or JSON, or those of an earlier run by its folder.
+
+A key is an option's name; `set` and `option` may be tables. A table with a command's name holds for that command alone. What
+the command line says wins over the file. Since a file may come with somebody's data, it cannot ask for what endangers
+the machine or its secrets: see `_refuse_unsafe`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import tyro
+
+from footfall.commands._values import check_values
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_MOST_BYTES = 1 << 20
+_SETTINGS = ("set", "option")
+"""Options that hold any number of name=value."""
+_UNSAFE_FLAGS = ("api_key_env", "fresh")
+_UNSAFE = re.compile(r"(?:^|,)\s*(allow[-_]unsandboxed|api[-_]key(?:[-_]env)?)\s*(?:=|$)")
+
+
+def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]) -> tuple[Any, list[str]]:
+    """The configuration that the file named by the words makes the default, and the words to be put over it.
+
+    The default is `tyro.MISSING_NONPROP`, none, where no file is named.
+    """
+    path = _named(words)
+    if path is None:
+        return tyro.MISSING_NONPROP, words
+    values = read_settings(path, command, commands)
+    known = _options(kind)
+    for name in values:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"`footfall {command} --help` has them all"
+            raise ValueError(f"{path}: `footfall {command}` has no option {name!r}; {hint}")
+    _refuse_unsafe(path, values)
+    pairs = [word for name in _SETTINGS if name in values for word in (f"--{name}", *_as_pairs(values.pop(name)))]
+    return _filled(kind, values, str(path)), [*pairs, *words]
+
+
+def _named(words: Sequence[str]) -> Path | None:
+    """The file after --config; the last one, as with any option."""
+    found = None
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        flag, equals, value = word.partition("=")
+        if flag == "--config":
+            found = Path(value if equals else after).expanduser()
+    return found
+
+
+def read_settings(path: Path, command: str, commands: Sequence[str]) -> dict[str, Any]:
+    """The options in a file, by name; those that are null are left out."""
+    path = path / "config.json" if path.is_dir() else path
+    with path.open("rb") as stream:
+        source = stream.read(_MOST_BYTES + 1)
+    if len(source) > _MOST_BYTES:
+        raise ValueError(f"{path} is larger than {_MOST_BYTES} bytes, which no configuration is")
+    try:
+        text = source.decode()
+        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no table of options")
+    if {"command", "config", "versions"} <= found.keys():
+        return _of_run(path, found, command)
+    own = {name: value for name, value in found.items() if name not in commands or not isinstance(value, dict)}
+    own |= found[command] if isinstance(found.get(command), dict) else {}
+    return {name.replace("-", "_"): value for name, value in own.items() if value is not None}
+
+
+def _of_run(path: Path, found: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """What a run's config.json holds, without the facts that the run put beside its options."""
+    if found["command"] != command:
+        raise ValueError(f"{path} is of a run of `footfall {found['command']}`, not of `footfall {command}`")
+    facts = ("data_key", "files")
+    return {name: value for name, value in found["config"].items() if value is not None and name not in facts}
+
+
+def _refuse_unsafe(path: Path, values: Mapping[str, Any]) -> None:
+    """Code outside the sandbox, a key to send, and runs thrown away: only who types the command line can ask for these."""
+    unsafe = [name for name in _UNSAFE_FLAGS if values.get(name)]
+    unsafe += [hit[1] for text in _texts(values) if (hit := _UNSAFE.search(text))]
+    if unsafe:
+        flag = "--" + unsafe[0].replace("_", "-") if unsafe[0] in _UNSAFE_FLAGS else unsafe[0]
+        raise ValueError(f"{path}: {unsafe[0]} is not taken from a file; say {flag} on the command line if you want it")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts and keys within."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield f"{key}="
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _as_pairs(value: object) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"{key}={inner if isinstance(inner, str) else json.dumps(inner)}" for key, inner in value.items()]
+    if isinstance(value, list) and all(isinstance(pair, str) and "=" in pair for pair in value):
+        return value
+    raise ValueError(f'settings are a table, or a list of texts as in ["rollouts=8"], not {value!r}')
+
+
+def _groups(kind: Any) -> Iterator[tuple[Field[Any], Any]]:
+    """The fields of a command's configuration with their types."""
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        yield each, hints[each.name]
+
+
+def _options(kind: Any) -> list[str]:
+    return [
+        name
+        for each, hint in _groups(kind)
+        for name in ([inner.name for inner in fields(hint)] if is_dataclass(hint) else [each.name])
+    ]
+
+
+def _filled(kind: Any, values: Mapping[str, Any], owner: str) -> Any:
+    """The configuration with these values; what has no default and is not given is still to be given."""
+    own: dict[str, Any] = {}
+    given: dict[str, Any] = {}
+    for each, hint in _groups(kind):
+        if is_dataclass(hint):
+            base = each.default_factory() if each.default_factory is not MISSING else each.default
+            inner = {f.name: values[f.name] for f in fields(hint) if f.name in values}
+            own[each.name] = replace(base, **_typed(hint, inner, owner)) if inner else base
+        elif each.name in values:
+            given[each.name] = values[each.name]
+        elif each.default is MISSING and each.default_factory is MISSING:
+            own[each.name] = tyro.MISSING
+    return kind(**own, **_typed(kind, given, owner))
+
+
+def _typed(kind: Any, values: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """The values as the options have them, for a file knows no paths and writes 1 for 1.0."""
+    hints = get_type_hints(kind)
+    found = check_values(owner, kind, values)
+    for name, value in found.items():
+        wanted = {hints[name], *get_args(hints[name])}
+        if Path in wanted:
+            found[name] = Path(value)
+        elif float in wanted and isinstance(value, int):
+            found[name] = float(value)
+    return found
