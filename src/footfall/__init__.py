@@ -1,4 +1,13 @@
-"""Footfall: process reward models, the whole loop. `import footfall` loads no torch."""
+"""Footfall: process reward models, the whole loop. `import footfall` loads no torch.
+
+judge = footfall.load("runs/train-…")          # or a hub id, or a name of `footfall list reward`
+rows = footfall.read("traces.jsonl")
+judgements = judge.judge([row.trajectory for row in rows])
+"""
+
+import os
+from importlib import import_module
+from typing import Any
 
 from footfall.types import (
     Cost,
@@ -21,5 +30,20 @@ from footfall.types import (
 __version__ = "0.1.0"
 __all__ = [
     "Cost", "Judge", "Judged", "Judgement", "Message", "Node", "Part", "Problem", "Reason", "SearchResult", "Searcher",
-    "Step", "Trajectory", "Tree", "Unjudged", "__version__",
+    "Step", "Trajectory", "Tree", "Unjudged", "__version__", "load", "read",
 ]  # fmt: skip
+
+
+def load(source: str | os.PathLike[str], **settings: Any) -> Judge:
+    """The judge that `--judge` would name: a folder of `footfall train` or `calibrate`, a published PRM, a registered name.
+
+    `settings` are those of `--set`, and `policy=…` for a judge that asks one: `footfall.load("runs/prm", device="cpu")`.
+    """
+    judge: Judge = import_module("footfall.commands._judges").make_judge(os.fspath(source), settings, {})
+    return judge
+
+
+def read(source: str | os.PathLike[str], format: str = "auto") -> list[Judged]:
+    """The traces of a file in any format of `footfall list format`, with their judgements if it has any."""
+    rows: list[Judged] = import_module("footfall.formats").read(os.fspath(source), format)
+    return rows

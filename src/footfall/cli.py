@@ -47,6 +47,9 @@ COMMANDS = {
     "lab": Command("footfall.commands.lab", None, "run a published system's claim; show the ledger"),
     "list": Command("footfall.commands.listing", None, "all parts that can be named, one line each"),
     "show": Command("footfall.commands.show", "ShowConfig", "traces, labels and judgements, to read in the terminal"),
+    "completion": Command(
+        "footfall.commands.completion", None, "a script for your shell that completes commands and names"
+    ),
     "info": Command("footfall.commands.info", "InfoConfig", "this installation, or what a run, model or file is"),
 }
 

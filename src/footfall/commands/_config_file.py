@@ -41,7 +41,7 @@ def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]
     if path is None:
         return tyro.MISSING_NONPROP, words
     values = read_settings(path, command, commands)
-    known = _options(kind)
+    known = [name for name, _ in options_of(kind)]
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -128,11 +128,12 @@ def _groups(kind: Any) -> Iterator[tuple[Field[Any], Any]]:
         yield each, hints[each.name]
 
 
-def _options(kind: Any) -> list[str]:
+def options_of(kind: Any) -> list[tuple[str, Any]]:
+    """A command's options with their types; those of option groups stand beside its own."""
     return [
-        name
+        pair
         for each, hint in _groups(kind)
-        for name in ([inner.name for inner in fields(hint)] if is_dataclass(hint) else [each.name])
+        for pair in ([(f.name, own) for f, own in _groups(hint)] if is_dataclass(hint) else [(each.name, hint)])
     ]
 
 
@@ -142,7 +143,7 @@ def _filled(kind: Any, values: Mapping[str, Any], owner: str) -> Any:
     given: dict[str, Any] = {}
     for each, hint in _groups(kind):
         if is_dataclass(hint):
-            base = each.default_factory() if each.default_factory is not MISSING else each.default
+            base: Any = each.default_factory() if each.default_factory is not MISSING else each.default
             inner = {f.name: values[f.name] for f in fields(hint) if f.name in values}
             own[each.name] = replace(base, **_typed(hint, inner, owner)) if inner else base
         elif each.name in values:
