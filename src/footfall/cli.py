@@ -62,6 +62,13 @@ _NAMING_PARTS = ("--judge", "--judge-role", "--policy", "--helper", "--prover", 
 """Flags after which a part may be named by its file, mine.py:MyJudge."""
 
 
+_MOST_WORDS = 300
+_LESS_MEMORY = (
+    "free the device (`nvidia-smi` shows who holds it), name another --device, or take a smaller model; train with a lower "
+    "--batch-size and a higher --accumulation, or with --lora-rank; score and search with a smaller --chunk"
+)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. 1: it ran to its end, and nothing came of it (every call failed, no step has a label).
 
@@ -89,8 +96,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); the interpreter must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, KeyError, OSError, ModuleNotFoundError, RuntimeError) as error:
-        if os.environ.get("FOOTFALL_DEBUG") or not _is_for_the_user(error):
+    except (ValueError, KeyError, OSError, ModuleNotFoundError, RuntimeError, MemoryError) as error:
+        if os.environ.get("FOOTFALL_DEBUG"):
+            raise
+        if _out_of_memory(error):
+            return _fail(f"out of memory: {_one_line(error)[:_MOST_WORDS]}; {_LESS_MEMORY}")
+        if not _is_for_the_user(error):
             raise
         return _fail(_one_line(error))
 
@@ -173,6 +184,15 @@ def _help() -> str:
             "",
         ]
     )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Python's own error, or one of torch, which is loaded where that was raised."""
+    if isinstance(error, RuntimeError) and "torch" in sys.modules:
+        from footfall.loading import out_of_memory
+
+        return out_of_memory(error)
+    return isinstance(error, MemoryError)
 
 
 def _is_for_the_user(error: Exception) -> bool:

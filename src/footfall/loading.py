@@ -22,8 +22,24 @@ from footfall.gguf.container import is_gguf
 
 
 def pick_device(device: str | None) -> torch.device:
-    """The named device, or CUDA where there is one."""
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    """The named device, or CUDA where there is one; a name of none, or of one that is not here, is an error with the fix."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    usual = "--device takes cpu, cuda or cuda:N; leave it out for CUDA where there is one"
+    if device.partition(":")[0].lower() in ("gpu", "nvidia"):
+        raise ValueError(f"no device is called {device!r}: an NVIDIA GPU is cuda; {usual}")
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"no device is called {device!r}; {usual}") from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        why = "this build of torch has no CUDA" if torch.version.cuda is None else "torch finds no CUDA device here"
+        raise ValueError(f"--device {device}: {why}; pass --device cpu, or see `footfall info` and `nvidia-smi`")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from cuda:0")
+    if place.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"--device {device}: there is no Apple GPU that torch can use; pass --device cpu")
+    return place
 
 
 def pick_dtype(device: torch.device) -> torch.dtype:
@@ -34,7 +50,8 @@ def pick_dtype(device: torch.device) -> torch.dtype:
 def out_of_memory(error: RuntimeError) -> bool:
     """Whether a device had too little memory: torch's own error, or what a library or the driver says of it."""
     said = str(error).lower()
-    return isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in said or "alloc_failed" in said
+    words = ("out of memory", "alloc_failed", "can't allocate memory")
+    return isinstance(error, torch.cuda.OutOfMemoryError) or any(word in said for word in words)
 
 
 def give_memory_back() -> None:

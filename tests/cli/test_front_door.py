@@ -12,6 +12,7 @@ import pytest
 
 import footfall
 from footfall import cli
+from footfall.registry import create
 
 
 def test_the_package_runs_as_a_module() -> None:
@@ -86,7 +87,7 @@ def test_load_and_read_are_what_score_does(
 
 
 def test_load_takes_names_with_settings_and_says_what_it_cannot_load() -> None:
-    assert footfall.load("random", seed=3).name == cli.registry.create("labeller", "random", seed=3).name
+    assert footfall.load("random", seed=3).name == create("labeller", "random", seed=3).name
     with pytest.raises(ValueError, match="did you mean 'random'"):
         footfall.load("randomm")
     with pytest.raises(ValueError, match="takes no --set sed"):

@@ -101,11 +101,13 @@ class TrainConfig:
 def main(config: TrainConfig) -> int:
     """Train, or go on training, and report."""
     check_values(f"the objective {config.objective!r}", load("objective", config.objective), settings(config.set))
+    from footfall.loading import pick_device
     from footfall.policy.embedded import EMBEDDED
     from footfall.train import train_prm
     from footfall.train.data import data_key
     from footfall.train.prm import HELD_OUT
 
+    pick_device(config.device)  # an error about the device should not wait for the data
     rows = read_traces(config.data, config.format, config.reading)
     unjudged = sum(row.judgement is None for row in rows)
     if unjudged == len(rows):
