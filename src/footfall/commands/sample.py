@@ -15,8 +15,9 @@ from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
-from footfall.policy.protocol import Policy, SamplingParams
+from footfall.policy.protocol import Policy, Run, finished, sample_runs
 from footfall.reports.pages import limited_in_words
+from footfall.store import Run as Store
 from footfall.types import Trajectory, content_key
 
 
@@ -30,7 +31,8 @@ class SampleConfig:
     Your own problems, and a model that vLLM or another OpenAI-compatible server runs:
         footfall sample --problems problems.jsonl --policy http --url http://localhost:8000/v1 --mode chat
 
-    The run directory holds the graded traces in trajectories.parquet; `footfall label` reads it.
+    The run directory holds the graded traces in trajectories.parquet; `footfall label` reads it. Traces whose call failed are
+    counted, and the same command line again asks for just these.
     """
 
     problems: str
@@ -57,15 +59,10 @@ def main(config: SampleConfig) -> int:
     problems = read_source(config.problems, config.run.seed, "train", config.reading)
     separator = separator_of(config.policy)
     prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
-    params = config.sampling.params(config.run.seed)
     opener = Opener(config.store.folder())
     policy = opener(config.policy)
     with open_run("sample", config) as run:
-        drawn = run.map(
-            "traces", prefixes, lambda part: _sampled(policy, part, config.n, params),
-            key=lambda prefix: content_key(prefix.key, prefix.problem.answer), kind="trajectory",
-            chunk=config.chunk, per_item=config.n, made_by=policy.name, forgetful=(policy,),
-        )  # fmt: skip
+        drawn = _drawn(run, policy, prefixes, config)
         file = run.folder / "trajectories.parquet"
         write_parquet(file, [t for t in drawn if "error" not in t.meta], "trajectory")
         result = {**_summary(drawn, len(problems), config.run.seed), **problems.limited, "policy": policy.name,
@@ -81,11 +78,35 @@ def _any_written(result: Mapping[str, Any]) -> bool:
     return bool(sum(result["failed"].values()) < result["traces"])
 
 
-def _sampled(policy: Policy, prefixes: Sequence[Trajectory], n: int, params: SamplingParams) -> list[Trajectory]:
-    from footfall.policy.protocol import draw_traces
+def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: SampleConfig) -> list[Trajectory]:
+    """All traces. Those whose call failed in an earlier start are asked for again, once a start, in a stage of their own."""
+    n, params, worked = config.n, config.sampling.params(config.run.seed), False
 
-    drawn = [trace for row in draw_traces(policy, prefixes, n, params) for trace in row]
-    return [replace(trace, cost=replace(trace.cost, seconds=0.0)) for trace in drawn]  # times stand in the log alone
+    def work(part: Sequence[Run]) -> list[Trajectory]:
+        nonlocal worked
+        worked = True
+        rows = zip(part, sample_runs(policy, part, params), strict=True)
+        drawn = [finished(own.prefix, completion, policy.name) for own, row in rows for completion in row]
+        return [replace(t, cost=replace(t.cost, seconds=0.0)) for t in drawn]  # times stand in the log alone
+
+    def key(asked: Run) -> str:
+        plain = (asked.prefix.key, asked.prefix.problem.answer)
+        return content_key(*plain, *(() if asked.n == n else (asked.first,)))
+
+    found = run.map(
+        "traces", [Run(prefix, n) for prefix in prefixes], work, key=key, kind="trajectory", chunk=config.chunk, per_item=n,
+        made_by=policy.name, forgetful=(policy,),
+    )  # fmt: skip
+    stage = 0
+    while not worked and (failed := [place for place, t in enumerate(found) if "error" in t.meta]):
+        stage += 1
+        again = run.map(
+            f"retry-{stage}", [Run(prefixes[place // n], 1, place % n) for place in failed], work, key=key, kind="trajectory",
+            chunk=config.chunk * n, made_by=policy.name, forgetful=(policy,),
+        )  # fmt: skip
+        for place, trace in zip(failed, again, strict=True):
+            found[place] = trace
+    return found
 
 
 def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str, Any]:
@@ -114,7 +135,7 @@ def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: 
         "traces": f"{result['traces']} for {problems}, {result['steps']} steps",
         "right": shown or "not known: the problems have no reference answers",
         "cut": f"{result['cut']} at --max-tokens {config.sampling.max_tokens}" if result["cut"] else None,
-        "failed": "; ".join(f"{count}: {reason}" for reason, count in result["failed"].items()),
+        "failed": _failed(result["failed"]),
         "cost": cost,
         "store": found_in_words(result["store"]),
         "file": result["file"],
@@ -123,3 +144,8 @@ def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: 
         next_command(
             console, "label", "--method", "monte-carlo", "--data", Path(result["file"]), *config.policy.flags()
         )
+
+
+def _failed(reasons: Mapping[str, int]) -> str:
+    told = "; ".join(f"{count}: {reason}" for reason, count in reasons.items())
+    return f"{told}; the same command line tries again" if told else ""

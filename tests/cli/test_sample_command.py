@@ -1,0 +1,76 @@
+"""`footfall sample` over a server that fails for a while: what failed is asked for again, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall import cli
+from footfall.formats import read_parquet
+from tests.cli.serving import Server
+
+N = 3
+
+
+@pytest.fixture
+def server(process: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": f"p{k}", "problem": f"p{k}: what is 3 - 4?", "answer": "-1"} for k in range(4)]
+    Path("problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    process.behave(None, solve=True)
+    return process
+
+
+def told(capsys: pytest.CaptureFixture[str], server: Server, *words: str, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    fixed = [
+        "sample",
+        "--problems",
+        "problems.jsonl",
+        "--url",
+        server.url,
+        "--n",
+        str(N),
+        "--retries",
+        "0",
+        "--chunk",
+        "2",
+    ]
+    assert cli.main([*fixed, "--json", *words]) == code, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("store", ["none", "rollouts"])
+def test_failed_calls_are_tried_again_by_the_same_command_and_the_result_is_as_if_none_had_failed(
+    store: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = told(capsys, server, "--out", "whole", "--store", "none")
+    assert whole["failed"] == {} and whole["traces"] == 4 * N
+    words = ("--out", "run", "--store", store)
+    server.behave(None, solve=True, faults=[{"kind": "500", "match": "p1:"}, {"kind": "500", "match": "p3:"}])
+    first = told(capsys, server, *words)
+    assert sum(first["failed"].values()) == 2 * N and len(read_parquet(Path(first["file"]), "trajectory")) == 2 * N
+    server.behave(None, solve=True, faults=[{"kind": "500", "match": "p3:"}])
+    second = told(capsys, server, *words)
+    asked = server.asked()
+    assert len(asked) == 2 * N and not any("p0:" in key or "p2:" in key for key in asked)
+    assert sum(second["failed"].values()) == N
+    server.behave(None, solve=True)
+    third = told(capsys, server, *words)
+    assert len(server.asked()) == N and all("p3:" in key for key in server.asked()) and third["failed"] == {}
+    assert Path(third["file"]).read_bytes() == Path(whole["file"]).read_bytes()
+    server.behave(None, solve=True)
+    assert told(capsys, server, *words)["accuracy"] == whole["accuracy"] and server.asked() == []
+
+
+def test_a_run_in_which_everything_failed_goes_on_when_the_server_is_back(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.behave(None, solve=True, faults=[{"kind": "503"}])
+    told(capsys, server, "--out", "run", code=1)
+    server.behave(None, solve=True)
+    assert told(capsys, server, "--out", "run")["failed"] == {}
