@@ -23,7 +23,7 @@ LAYERS = (
     ("label", "reward"),
     ("train", "search"),
     ("metrics", "benchmarks", "reports", "studies", "lab"),
-    ("demo", "cli", "commands"),
+    ("demo", "cli", "commands", "__main__"),
     ("recipes",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

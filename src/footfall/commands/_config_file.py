@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -55,7 +56,7 @@ def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]
 def _named(words: Sequence[str]) -> Path | None:
     """The file after --config; the last one, as with any option."""
     found = None
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip_longest(words, words[1:], fillvalue=""):
         flag, equals, value = word.partition("=")
         if flag == "--config":
             found = Path(value if equals else after).expanduser()
