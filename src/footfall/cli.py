@@ -9,6 +9,7 @@ import difflib
 import importlib
 import inspect
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -62,6 +63,8 @@ _NAMING_PARTS = ("--judge", "--judge-role", "--policy", "--helper", "--prover", 
 """Flags after which a part may be named by its file, mine.py:MyJudge."""
 
 
+_SECRETS = ((re.compile(r"//\S{1,999}@"), "//***@"), (re.compile(r"([?&][\w.-]+=)[^\s&'\"]+"), r"\1***"))
+"""What an address may hold and no message repeats: user and password before @, and what follows ?."""
 _MOST_WORDS = 300
 _LESS_MEMORY = (
     "free the device (`nvidia-smi` shows who holds it), name another --device, or take a smaller model; train with a lower "
@@ -209,6 +212,8 @@ def _one_line(error: Exception) -> str:
 
 
 def _fail(message: str) -> int:
+    for secret, instead in _SECRETS:
+        message = secret.sub(instead, message)
     if len(message) > _LONGEST:
         message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     sys.stderr.write(f"footfall: {visible(message)}\n")

@@ -179,6 +179,15 @@ class Loopback:
             self.record(event="hung-up" if not gone else "pipelined", key=f"{request['seed']}|{prompt}")
         elif kind == "drip":
             return await self.drip(writer)
+        elif kind == "body":
+            return await send_bytes(
+                writer, fault.get("status", 200), fault["body"].encode("latin-1"), fault.get("headers")
+            )
+        elif kind == "raw":
+            writer.write(fault["raw"].encode("latin-1"))
+            await writer.drain()
+        elif kind == "endless":
+            return await self.endless(writer, fault["raw"].encode("latin-1"))
         elif kind == "drop":
             body = json.dumps(good).encode()
             writer.write(head(200, len(body)) + body[: len(body) // 2])
@@ -203,6 +212,14 @@ class Loopback:
             writer.write(b" ")
             await writer.drain()
             await asyncio.sleep(0.05)
+        return False
+
+    async def endless(self, writer: asyncio.StreamWriter, again: bytes) -> bool:
+        """The same bytes until the client has enough, or after a hundred megabytes."""
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n\r\n")
+        for _ in range(100 * 2**20 // len(again)):
+            writer.write(again)
+            await writer.drain()
         return False
 
     def reply(self, request: dict[str, Any], prompt: str) -> dict[str, Any]:
@@ -326,7 +343,12 @@ def head(status: int, length: int, headers: dict[str, str] | None = None) -> byt
 
 
 async def send(writer: asyncio.StreamWriter, status: int, body: object, headers: dict[str, str] | None = None) -> bool:
-    content = json.dumps(body).encode()
+    return await send_bytes(writer, status, json.dumps(body).encode(), headers)
+
+
+async def send_bytes(
+    writer: asyncio.StreamWriter, status: int, content: bytes, headers: dict[str, str] | None = None
+) -> bool:
     writer.write(head(status, len(content), headers) + content)
     await writer.drain()
     return True

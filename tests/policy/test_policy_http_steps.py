@@ -80,7 +80,10 @@ GOOD: dict[str, Any] = {"index": 0, "text": "so", "finish_reason": "stop"}
         ({"choices": [{**GOOD, "text": 3}]}, "'text' is a int where a str belongs"),
         ({"choices": [{**GOOD, "finish_reason": "content_filter"}]}, "finish_reason is 'content_filter'"),
         ({"choices": [{**GOOD, "logprobs": {"tokens": ["a"], "token_logprobs": []}}]}, "1 tokens and 0 values"),
-        ({"choices": [{**GOOD, "logprobs": {"tokens": ["a"], "token_logprobs": [None]}}]}, "holds None where a number"),
+        (
+            {"choices": [{**GOOD, "logprobs": {"tokens": ["a"], "token_logprobs": [None]}}]},
+            "holds 'None' where a log-probability",
+        ),
         ({"choices": [GOOD], "usage": {"prompt_tokens": "3"}}, "'prompt_tokens' is a str where a int belongs"),
         (
             {"choices": [GOOD], "usage": {"prompt_tokens": 3, "completion_tokens": -1}},

@@ -44,6 +44,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _BLANKS = 3
+_SHOWN = 10
+"""Models of a server that are named."""
 _UNCOUNTED = "the server sends no usage; the token counts of its samples are 0"
 _PATHS: dict[Mode, str] = {"completions": "/completions", "chat": "/chat/completions"}
 _OWN_FIELDS = frozenset(
@@ -135,9 +137,10 @@ class HttpPolicy:
         if found.value is None:
             raise ConnectionError(f"{self.server.url} does not answer: {found.error}; is the server running?")
         if len(found.value) != 1:
-            raise ValueError(
-                f"{self.server.url} serves {', '.join(found.value) or 'no model'}; name one by model= (--model)"
+            some = ", ".join(found.value[:_SHOWN]) + (
+                f" and {len(found.value) - _SHOWN} more" if found.value[_SHOWN:] else ""
             )
+            raise ValueError(f"{self.server.url} serves {some or 'no model'}; name one by model= (--model)")
         return found.value[0]
 
     async def _ask_models(self) -> Outcome[tuple[str, ...]]:

@@ -2,12 +2,17 @@
 
 A sampling request changes nothing on the server, so asking again is safe: a failed attempt is closed before the next
 one starts, and only one answer is ever returned. What will fail however often it is asked is raised at once.
+
+A server is not trusted. Of one answer at most `Server.max_bytes` are read, within `Server.total_timeout`; a wait that it asks
+for is at most `Server.longest_wait`; of its words at most 500 characters are repeated, without control characters; and the key
+that it was sent is taken out of all that it says, before anything is made of that, stored or cut.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import re
 import ssl
@@ -21,6 +26,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -30,6 +36,8 @@ T = TypeVar("T")
 
 _MOST_SAID = 500
 """Characters of a server's words that are repeated."""
+_SHORTEST_KEY = 8
+"""A shorter key (some servers want any word) may stand in a text by chance, and is taken out of messages only."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -62,13 +70,21 @@ class Server:
     max_bytes: int = 64 * 2**20
 
     def __post_init__(self) -> None:
-        url = httpx.URL(self.url)
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError(f"url={self.url!r} is not a server's address; write e.g. http://localhost:8000/v1")
-        if url.userinfo:
+        secret = "give the key as api_key or by api_key_env (--api-key-env) instead"
+        if "@" in self.url:
+            raise ValueError(f"the url holds a user name or password; {secret}")
+        if "?" in self.url or "#" in self.url:
             raise ValueError(
-                "the url holds a user name or password; give the key as api_key or by api_key_env (--api-key-env) instead"
+                f"the url goes on after its path with ? or #; leave that out, and if it holds a key, {secret}"
             )
+        try:
+            url = httpx.URL(self.url)
+            url.host.encode("idna")  # as the resolver will
+            usable = url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) < 1 << 16
+        except (httpx.InvalidURL, UnicodeError):
+            url, usable = httpx.URL(), False
+        if not usable:
+            raise ValueError(f"url={self.url[:200]!r} is not a server's address; write e.g. http://localhost:8000/v1")
         if url.path == "/":
             url = url.copy_with(path="/v1")
         object.__setattr__(self, "url", str(url).rstrip("/"))
@@ -77,6 +93,14 @@ class Server:
         numbers = (self.concurrency, self.connect_timeout, self.read_timeout, self.total_timeout, self.max_bytes)
         if min(numbers) <= 0 or min(self.retries, self.first_wait, self.longest_wait) < 0:
             raise ValueError(f"concurrency, time-outs, retries, waits and max_bytes out of range: {self}")
+
+    def without_key(self, text: str) -> str:
+        """The text without the key, as it is, in JSON and in an address."""
+        if self.api_key is None:
+            return text
+        for form in (self.api_key, json.dumps(self.api_key)[1:-1], quote(self.api_key, safe="")):
+            text = text.replace(form, "***")
+        return text
 
     def wait(self, question: str, attempt: int) -> float:
         """Seconds after a failed attempt: first_wait · 2^(attempt-1), times a jitter in [½, 1] seeded by the question."""
@@ -142,7 +166,8 @@ class Session:
             attempt += 1
 
     def _last_words(self, failed: AttemptError, attempt: int) -> str:
-        words = f"{self._redact(str(failed))} (attempt {attempt} of {self.server.retries + 1})"
+        reason = _bounded(self.server.without_key(str(failed)), 2 * _MOST_SAID)
+        words = f"{reason} (attempt {attempt} of {self.server.retries + 1})"
         if failed.wait > self.server.longest_wait:
             words += (
                 f"; it asks for a wait of {failed.wait:g} s, more than {self.server.longest_wait:g} s (longest_wait)"
@@ -160,10 +185,14 @@ class Session:
         except httpx.TimeoutException as error:
             limits = f"{server.connect_timeout:g} s to connect, {server.read_timeout:g} s for a word (read_timeout; --timeout)"
             raise AttemptError(f"{type(error).__name__}: the server was silent for too long: {limits}") from error
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise AttemptError(f"{type(error).__name__}: {error or 'connection lost'}") from error
+        except (httpx.InvalidURL, UnicodeError) as error:  # httpx reads where a redirect leads, though none is followed
+            raise AttemptError(
+                f"it redirects to an address that is none ({type(error).__name__})", again=False
+            ) from error
         self._check_status(question, response, body)
-        value = parse(_decode(body))
+        value = parse(self._decoded(body))
         self.accepted.add(question.shape)
         return value
 
@@ -191,18 +220,29 @@ class Session:
         status = response.status_code
         if status == 200:
             return
-        reason = f"HTTP {status}: {_server_message(body)}"
+        reason = (
+            f"HTTP {status}: {_bounded(self.server.without_key(_server_message(body)), _MOST_SAID) or 'no message'}"
+        )
         if status in (408, 425, 429) or status >= 500:
             raise AttemptError(reason, wait=_retry_after(response))
         # Too long, or a kind of request that was answered before: then it is this prefix, not the settings.
         of_this_prefix = status in (400, 413, 422) and (_TOO_LONG.search(reason) or question.shape in self.accepted)
         if of_this_prefix:
             raise AttemptError(reason, again=False)
-        fix = _field_advice(question, reason) if status in (400, 422) else _FIXES.get(status, _BAD_URL)
-        raise ServerRefusedError(self._redact(f"{self.server.url}{question.path} answered {reason}; {fix}"))
+        if status not in (400, 422, *_FIXES):
+            raise AttemptError(f"{reason}; {_BAD_URL}", again=False)
+        fix = _FIXES.get(status) or _field_advice(question, reason)
+        raise ServerRefusedError(f"{self.server.url}{question.path} answered {reason}; {fix}")
 
-    def _redact(self, text: str) -> str:
-        return text.replace(self.server.api_key, "***") if self.server.api_key else text
+    def _decoded(self, body: bytes) -> object:
+        """The JSON of an answer, without the key wherever it may have been repeated."""
+        key = self.server.api_key or ""
+        try:
+            value: object = json.loads(body)
+            hidden = len(key) >= _SHORTEST_KEY and (key.encode() in body or b"\\" in body)
+            return _replaced(value, key) if hidden else value
+        except (ValueError, RecursionError) as error:
+            raise AttemptError(f"the answer is not whole JSON: {error}") from error
 
 
 _TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HTTP 413", re.IGNORECASE)
@@ -244,12 +284,22 @@ def _ssl_context(trust_env: bool) -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=trust_env)
 
 
-def _decode(body: bytes) -> object:
-    try:
-        value: object = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise AttemptError(f"the answer is not whole JSON: {error}") from error
+def _replaced(value: object, key: str) -> object:
+    """All texts within, without the key."""
+    if isinstance(value, str):
+        return value.replace(key, "***")
+    if isinstance(value, list):
+        return [_replaced(each, key) for each in value]
+    if isinstance(value, dict):
+        return {name.replace(key, "***"): _replaced(each, key) for name, each in value.items()}
     return value
+
+
+def _bounded(text: str, most: int) -> str:
+    """At most so many characters, in one line and without control characters."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text[: 16 * most])
+    said = " ".join(plain.split())
+    return f"{said[: most - 1]}…" if len(said) > most or len(text) > 16 * most else said
 
 
 def _server_message(body: bytes) -> str:
@@ -261,22 +311,23 @@ def _server_message(body: bytes) -> str:
         found = None
     for key in ("error", "message", "detail"):
         found = found.get(key, found) if isinstance(found, dict) else found
-    said = " ".join((found if isinstance(found, str) else text).split())
-    return f"{said[: _MOST_SAID - 1]}…" if len(said) > _MOST_SAID else said or "no message"
+    return found if isinstance(found, str) else text
 
 
 def _retry_after(response: httpx.Response) -> float:
     """Seconds that the server asks to wait: the header holds a number or a date."""
-    value = response.headers.get("retry-after", "")
-    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value.strip()):
+    value = response.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
         return float(value)
+    if re.fullmatch(r"[\d.]+", value):
+        return math.inf
     try:
         when = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=timezone.utc)
+        return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
+    except (TypeError, ValueError, OverflowError):
         return 0.0
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=timezone.utc)
-    return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
 
 
 def run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

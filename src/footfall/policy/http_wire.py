@@ -9,7 +9,6 @@ an unfinished assistant turn: `continue_final_message` and no `add_generation_pr
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -39,6 +38,10 @@ IDS_IN_WORDS: Mapping[str, Json] = {"return_tokens_as_token_ids": True}
 _IN_WORDS = re.compile(r"token_id:(\d{1,9})")
 _MOST_TOKENS = 1 << 40
 """No request has as many."""
+_MOST_TOKEN = (1 << 31) - 1
+_LEAST_LOGPROB, _MOST_LOGPROB = -1e6, 0.1
+"""A logarithm of a probability is at most 0; rounding may put it a little above."""
+_LONGEST_NAME = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,13 @@ def sampling_fields(params: SamplingParams, seed: int, n: int, neutral: bool) ->
 def model_ids(payload: object) -> tuple[str, ...]:
     """The names in a `/models` answer."""
     models = _get(_as(payload, dict, "the answer"), "data", list, "the answer")
-    return tuple(_get(_as(model, dict, "data"), "id", str, "data") for model in models)
+    names = tuple(_get(_as(model, dict, "data"), "id", str, "data") for model in models)
+    for name in names:
+        if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
+            raise AttemptError(
+                f"data: a model's name is 1 to {_LONGEST_NAME} printable characters, not {name[:80]!r}", again=False
+            )
+    return names
 
 
 def read_reply(payload: object, mode: Mode, n: int) -> Reply:
@@ -163,6 +172,8 @@ def _token_ids(found: object, tokens: Sequence[str] | None) -> tuple[int, ...] |
     if found is None or tokens is None:
         return None
     ids = tuple(_as(token, int, "choices[].token_ids") for token in _as(found, list, "choices[].token_ids"))
+    if not all(map(_is_id, ids)):
+        raise AttemptError(f"choices[].token_ids holds {min(ids)} to {max(ids)}, and ids are 0 to {_MOST_TOKEN}")
     if len(ids) != len(tokens):
         raise AttemptError(f"choices[] has {len(ids)} token_ids and the logprobs of {len(tokens)} tokens")
     return ids
@@ -172,7 +183,7 @@ def _row_ids(found: object) -> tuple[int, ...] | None:
     """llama.cpp tells the ids in the rows of its logprobs."""
     rows = found.get("content") if isinstance(found, dict) else None
     ids = [row.get("id") if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []
-    known = tuple(i for i in ids if isinstance(i, int))
+    known = tuple(i for i in ids if isinstance(i, int) and _is_id(i))
     return known if known and len(known) == len(ids) else None
 
 
@@ -189,7 +200,7 @@ def _usage(found: object, choices: Sequence[Choice]) -> Usage | None:
     prompt = _get(usage, "prompt_tokens", int, "usage")
     generated = _get(usage, "completion_tokens", int, "usage")
     if not 0 <= prompt < _MOST_TOKENS or not 0 <= generated < _MOST_TOKENS:
-        raise AttemptError(f"usage cannot be: {prompt:.3g} prompt tokens and {generated:.3g} completion tokens")
+        raise AttemptError(f"usage cannot be: {prompt} prompt tokens and {generated} completion tokens")
     n_cached = min(max(0, cached), prompt) if isinstance(cached, int) else 0
     if not generated and any(choice.text for choice in choices):
         return None
@@ -207,9 +218,13 @@ def _is_text(text: str) -> bool:
 
 
 def _number(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise AttemptError(f"{where} holds {value!r} where a number belongs")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST_LOGPROB <= value <= _MOST_LOGPROB:
+        raise AttemptError(f"{where} holds {str(value)[:80]!r} where a log-probability belongs")
     return float(value)
+
+
+def _is_id(token: int) -> bool:
+    return 0 <= token <= _MOST_TOKEN
 
 
 def _as(value: object, kind: type[V], where: str) -> V:
@@ -253,7 +268,9 @@ def candidate(text: object, told: object, value: object) -> Candidate:
         raise AttemptError(f"top_logprobs holds {text!r}: {value!r} where a token and a number belong")
     in_words = _IN_WORDS.fullmatch(text)
     logprob = _number(value, f"top_logprobs: {text!r}")
-    return Candidate(text, told if isinstance(told, int) else int(in_words[1]) if in_words else None, logprob)
+    if isinstance(told, int) and _is_id(told):
+        return Candidate(text, told, logprob)
+    return Candidate(text, int(in_words[1]) if in_words else None, logprob)
 
 
 def _at(found: object, *keys: str | int) -> object:
