@@ -259,11 +259,11 @@ def tampered(rng: random.Random) -> dict[str, Any]:
         at: Any = reply
         for key in way:
             at = at[key]
-        what = rng.random()
+        what, value = rng.random(), copy.deepcopy(at[last])
         if what < 0.15:
             del at[last]
         elif what < 0.3 and isinstance(at, list):
-            at.insert(0, copy.deepcopy(at[last]))
+            at.insert(0, value)
         else:
             at[last] = copy.deepcopy(rng.choice(VALUES))
     return reply

@@ -396,6 +396,11 @@ def test_waits_double_up_to_the_longest_and_their_jitter_is_seeded() -> None:
             {"kind": "400", "message": "logprobs are off"},
             r"are off; logprobs=False \(--logprobs False\) leaves out logprobs$",
         ),
+        (
+            {"kind": "500", "message": "[{'loc': ('body', 'top_k'), 'msg': 'at least 0'}]"},
+            "--neutral False.* leaves out top_k$",
+        ),
+        ({"kind": "500", "message": "logprobs is not supported for this model"}, "--logprobs False"),
         ({"kind": "400", "message": "x" * 5000}, "400: x{499}…; if it is about a field"),
         ({"kind": "404", "message": "no model"}, "404: no model; check the url"),
         ({"kind": "403"}, "check api_key"),

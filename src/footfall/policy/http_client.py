@@ -223,6 +223,9 @@ class Session:
         reason = (
             f"HTTP {status}: {_bounded(self.server.without_key(_server_message(body)), _MOST_SAID) or 'no message'}"
         )
+        refused = f"{self.server.url}{question.path} answered {reason}"
+        if status == 500 and _NOT_TAKEN.search(reason) and (fix := _named_fields(question, reason)):
+            raise ServerRefusedError(f"{refused}; {fix}")
         if status in (408, 425, 429) or status >= 500:
             raise AttemptError(reason, wait=_retry_after(response))
         # Too long, or a kind of request that was answered before: then it is this prefix, not the settings.
@@ -232,7 +235,7 @@ class Session:
         if status not in (400, 422, *_FIXES):
             raise AttemptError(f"{reason}; {_BAD_URL}", again=False)
         fix = _FIXES.get(status) or _field_advice(question, reason)
-        raise ServerRefusedError(f"{self.server.url}{question.path} answered {reason}; {fix}")
+        raise ServerRefusedError(f"{refused}; {fix}")
 
     def _decoded(self, body: bytes) -> object:
         """The JSON of an answer, without the key wherever it may have been repeated."""
@@ -265,18 +268,32 @@ _LEAVES_OUT = {
 """Fields that not every server takes, by the setting that leaves them out."""
 
 
+_NOT_TAKEN = re.compile(r"not supported|'loc'|\"loc\"|validation error")
+"""llama-cpp-python's server says with a 500 that it does not take a field."""
+
+
 def _field_advice(question: Question, said: str) -> str:
-    """What to do about a request that the server does not take: what leaves out the fields that it names, if it names any."""
-    sent = {field for field, value in (question.body or {}).items() if (field, value) != ("n", 1)}
-    found = {fix: [field for field in fields if field in sent] for fix, fields in _LEAVES_OUT.items()}
-    words = set(re.findall(r"\w\w+", said))
-    for fix, fields in found.items():
-        if named := words.intersection(fields):
-            return f"{fix} leaves out {', '.join(sorted(named))}"
-    usable = ", ".join(fix for fix, fields in found.items() if fields)
-    return (
+    """What to do about a request that the server does not take."""
+    usable = ", ".join(fix for fix, fields in _optional_fields(question).items() if fields)
+    generic = (
         f"if it is about a field that is not OpenAI's own, leave that out by one of: {usable}" if usable else _BAD_URL
     )
+    return _named_fields(question, said) or generic
+
+
+def _named_fields(question: Question, said: str) -> str | None:
+    """The setting that leaves out the fields which the server names, if it names any."""
+    words = set(re.findall(r"\w\w+", said))
+    for fix, fields in _optional_fields(question).items():
+        if named := words.intersection(fields):
+            return f"{fix} leaves out {', '.join(sorted(named))}"
+    return None
+
+
+def _optional_fields(question: Question) -> dict[str, list[str]]:
+    """The fields of a question that can be left out, by the setting that does so."""
+    sent = {field for field, value in (question.body or {}).items() if (field, value) != ("n", 1)}
+    return {fix: [field for field in fields if field in sent] for fix, fields in _LEAVES_OUT.items()}
 
 
 @lru_cache(maxsize=2)
