@@ -22,7 +22,7 @@ from footfall import cli
 from footfall.formats import read_parquet
 from footfall.policy import SamplingParams
 from footfall.policy.http import HttpPolicy, http_policy
-from footfall.policy.http_client import ServerRefusedError
+from footfall.policy.http_client import Question, ServerRefusedError
 from footfall.types import Problem, Trajectory
 
 pytestmark = pytest.mark.long
@@ -40,10 +40,9 @@ def served(folder: Path, *options: str) -> Iterator[str]:
     model = os.environ.get("FOOTFALL_GGUF", "")
     if not model:
         pytest.importorskip("gguf", reason="gguf is needed to write a model, or FOOTFALL_GGUF to name one")
-        from tests.policy.test_policy_torch_gguf import tiny_llama, write_gguf
+        from tests.test_gguf import write_gguf
 
-        model = str(folder / "tiny.gguf")
-        write_gguf(Path(model), tiny_llama())
+        model = str(write_gguf(folder / "tiny.gguf"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,16 +70,25 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from served(tmp_path_factory.mktemp("server"), "--logits_all", "true")
+    yield from served(tmp_path_factory.mktemp("server"))
 
 
 @pytest.fixture(scope="module")
 def plain_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from served(tmp_path_factory.mktemp("plain"))
+    yield from served(tmp_path_factory.mktemp("plain"), "--logits_all", "false")
 
 
 def policy(url: str, **options: Any) -> HttpPolicy:
     return http_policy(url, **{"neutral": False, "retries": 1, "first_wait": 0.01, "concurrency": 2, **options})
+
+
+def test_it_refuses_an_id_that_is_no_uuid(url: str) -> None:
+    asked = {"prompt": "1 + 1", "max_tokens": 1}
+    answers = [
+        httpx.post(f"{url}/completions", json=asked, headers={"X-Request-Id": name}, trust_env=False, timeout=60)
+        for name in ("p0-0-1", Question("p0-0", "/completions").request_id(1))
+    ]
+    assert [answer.status_code for answer in answers] == [400, 200]
 
 
 def test_it_answers_every_request_with_logprobs_and_keeps_to_the_seed(url: str) -> None:

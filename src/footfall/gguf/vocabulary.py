@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from footfall.gguf.container import Container, read_container
+from footfall.render.pieces import templated
 
 _LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -69,7 +70,7 @@ def end_by_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
     if not tokenizer.chat_template:
         return None
     talk = [{"role": "user", "content": "asked"}, {"role": "assistant", "content": _SAID}]
-    text = str(tokenizer.apply_chat_template(talk, tokenize=False))
+    text = str(templated(tokenizer, talk, tokenize=False))
     behind = text.rpartition(_SAID)[2]
     places = [(behind.find(t), -len(t), t) for t in map(str, tokenizer.all_special_tokens + _added(tokenizer))]
     return min((place for place in places if place[0] >= 0), default=(0, 0, None))[2]

@@ -8,16 +8,43 @@ model saw them in training) and the position is found by character offset; a tok
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from types import FrameType
 from typing import Any, Literal, NamedTuple
 
 from footfall.hashing import vocabulary_fingerprint
 from footfall.types import Author
+
+MOST_TEMPLATE_LINES = 1_000_000
+"""Lines of a chat template that are run for one dialogue; real ones need some hundreds."""
+
+
+def templated(tokenizer: Any, turns: Sequence[Any], **options: Any) -> Any:
+    """`tokenizer.apply_chat_template`. The template is a program that came with a model: one that does not end is stopped."""
+    lines = 0
+
+    def within(frame: FrameType, event: str, value: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if lines > MOST_TEMPLATE_LINES:
+            name = getattr(tokenizer, "name_or_path", "the tokenizer")
+            raise ValueError(
+                f"the chat template of {name} does not end: it was stopped after {MOST_TEMPLATE_LINES:,} lines"
+            )
+        return within
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, value: within if frame.f_code.co_filename == "<template>" else None)
+    try:
+        return tokenizer.apply_chat_template(turns, **options)
+    finally:
+        sys.settrace(before)
 
 
 class Reading(NamedTuple):
@@ -318,7 +345,7 @@ class Writer:
         """
         holders = [f"\ue000{n}\ue001" for n in range(len(messages))]
         padded = [{"role": role, "content": f" {h} "} for (role, _), h in zip(messages, holders, strict=True)]
-        rendered: str = self.tokenizer.apply_chat_template(padded, tokenize=False, add_generation_prompt=open_turn)
+        rendered: str = templated(self.tokenizer, padded, tokenize=False, add_generation_prompt=open_turn)
         pieces: list[Piece] = []
         rest = rendered
         for n, (holder, (_, content)) in enumerate(zip(holders, messages, strict=True)):
@@ -344,7 +371,7 @@ class Writer:
     def turn_end(self) -> str | None:
         """The special token right after an assistant's turn, by which the model ends it; `None` if the template has none."""
         said = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "\ue000"}]
-        rendered: str = self.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=False)
+        rendered: str = templated(self.tokenizer, said, tokenize=False, add_generation_prompt=False)
         after = self.template(rendered.partition("\ue000")[2])
         return after[0].text if after and isinstance(after[0], Token) else None
 

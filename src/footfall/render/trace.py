@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from footfall.render.pieces import CUT, Ids, Piece, Reading, Text, Token, Writer
+from footfall.render.pieces import CUT, Ids, Piece, Reading, Text, Token, Writer, templated
 from footfall.types import Author, Json, Message, Problem, Step, Trajectory
 
 Observations: TypeAlias = Literal["inline", "user", "tool"]
@@ -182,8 +182,12 @@ def prompt_ids(tokenizer: Tokenizer, problem: Problem, template: Template) -> li
         return tokenizer.encode(problem.text, add_special_tokens=False)
     if template.kind == "plain":
         return _bos(tokenizer) + tokenizer.encode(problem.text + template.prompt_end, add_special_tokens=False)
-    ids = tokenizer.apply_chat_template(
-        _json(prompt_turns(problem, template.system)), add_generation_prompt=True, tokenize=True, return_dict=False
+    ids = templated(
+        tokenizer,
+        _json(prompt_turns(problem, template.system)),
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
     )
     return list(ids)
 
@@ -297,7 +301,7 @@ def dialogue_text(tokenizer: Any, said: Sequence[Message], opening: str = "", he
     if tokenizer.chat_template is None:
         return (tokenizer.bos_token or "") + "\n\n".join(disarm(m.content) for m in said) + "\n" + opening
     turns = [{"role": m.role, "content": disarm(m.content)} for m in said]
-    text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=header)
+    text: str = templated(tokenizer, turns, tokenize=False, add_generation_prompt=header)
     closed = text.removesuffix("\n")
     if not header and tokenizer.eos_token and closed.endswith(tokenizer.eos_token):
         text = closed.removesuffix(tokenizer.eos_token)
