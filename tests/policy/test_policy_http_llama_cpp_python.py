@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,13 @@ def test_it_answers_every_request_with_logprobs_and_keeps_to_the_seed(url: str) 
         assert [c.steps for c in row] == [c.steps for c in same]
         assert all(c.cost.generated_tokens > 0 and c.cost.prompt_tokens > 0 for c in row)
     assert any(step.logprobs for row in first for c in row for step in c.steps)
+
+
+def test_its_own_sampling_defaults_can_be_switched_off_in_python(url: str) -> None:
+    off = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+    plain, changed = policy(url), replace(policy(url), extra=off)
+    texts = [[c.steps for row in each.sample(PREFIXES, 4, PARAMS) for c in row] for each in (plain, changed)]
+    assert texts[0] != texts[1] and plain.name != changed.name
 
 
 def test_steps_need_a_cut_here_and_it_says_so(url: str) -> None:
