@@ -307,8 +307,8 @@ def test_tampered_replies_are_read_or_refused_in_words(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_thousands_of_tampered_replies_are_read_or_refused_in_words(tmp_path: Path) -> None:
-    tamper(range(1000, 31_000), None)
-    tamper(range(31_000, 31_800), tmp_path)
+    tamper(range(1000, 16_000), None)
+    tamper(range(16_000, 16_400), tmp_path)
 
 
 @pytest.mark.long
