@@ -7,6 +7,7 @@ import io
 import json
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from footfall import cli
+from footfall.benchmarks.scores import Scores
 from footfall.formats import (
     FormatError,
     files,
@@ -206,9 +209,9 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> bytes:
+def mutated(draw: st.DrawFn, sound: list[dict[str, Any]]) -> bytes:
     """A valid record with some of its values replaced, removed, moved or added to, at any depth."""
-    record = json.loads(json.dumps(draw(st.sampled_from(RECORDS))))
+    record = json.loads(json.dumps(draw(st.sampled_from(sound))))
     for _ in range(draw(st.integers(1, 3))):
         known = places(record)
         if not known:
@@ -216,7 +219,7 @@ def mutated(draw: st.DrawFn) -> bytes:
         holder, key = draw(st.sampled_from(range(len(known))).map(known.__getitem__))
         what = draw(st.sampled_from(["replace", "remove", "copy", "add"]))
         if what == "replace":
-            holder[key] = draw(JSON)
+            holder[key] = deepcopy(draw(JSON))
         elif what == "remove":
             del holder[key]
         elif what == "copy":
@@ -224,16 +227,15 @@ def mutated(draw: st.DrawFn) -> bytes:
             if place in other if isinstance(other, dict) else place < len(other):
                 holder[key] = json.loads(json.dumps(other[place]))
         elif isinstance(holder, dict):
-            holder[draw(st.sampled_from(["labels", "label", "steps", "problem", "messages", "x", "id", "images"]))] = (
-                draw(JSON)
-            )
+            name = draw(st.sampled_from(["labels", "label", "steps", "problem", "messages", "x", "id", "images"]))
+            holder[name] = deepcopy(draw(JSON))
     return json.dumps(record, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> bytes:
+def damaged(draw: st.DrawFn, sound: list[dict[str, Any]]) -> bytes:
     """The bytes of a few valid records, plain or packed, with some cut out, put in or changed."""
-    records = draw(st.lists(st.sampled_from(RECORDS), min_size=1, max_size=3))
+    records = draw(st.lists(st.sampled_from(sound), min_size=1, max_size=3))
     whole = draw(st.sampled_from(["lines", "array", "gzip"]))
     data = json.dumps(records).encode() if whole == "array" else "\n".join(map(json.dumps, records)).encode()
     data = gzip.compress(data, mtime=0) if whole == "gzip" else data
@@ -272,25 +274,25 @@ many = settings(max_examples=1000, deadline=None, suppress_health_check=QUIET)
 
 
 @some
-@given(mutated(), st.sampled_from(FORMATS))
+@given(mutated(RECORDS), st.sampled_from(FORMATS))
 def test_records_that_were_tampered_with(data: bytes, format: str) -> None:
     check(data, format)
 
 
 @some
-@given(damaged(), st.sampled_from(FORMATS))
+@given(damaged(RECORDS), st.sampled_from(FORMATS))
 def test_files_that_were_damaged(data: bytes, format: str) -> None:
     check(data, format)
 
 
 @pytest.mark.long
 @many
-@given(mutated() | damaged(), st.sampled_from(FORMATS))
+@given(mutated(RECORDS) | damaged(RECORDS), st.sampled_from(FORMATS))
 def test_many_more_of_both(data: bytes, format: str) -> None:
     check(data, format)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=(*QUIET, HealthCheck.function_scoped_fixture))
+@settings(max_examples=30, deadline=None, suppress_health_check=(*QUIET, HealthCheck.function_scoped_fixture))
 @given(edits=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=3)), min_size=1, max_size=3))
 def test_parquet_files_that_were_damaged(edits: list[tuple[float, bytes]], tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
@@ -304,3 +306,35 @@ def test_parquet_files_that_were_damaged(edits: list[tuple[float, bytes]], tmp_p
         assert all(isinstance(row, Judged) for row in read_parquet(path, "judged"))
     except FormatError as error:
         messages(error)
+
+
+SCORES = [{"id": "a", "scores": [1, 0.5, None]}, {"id": 3, "split": "x", "value": 0.25}]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=(*QUIET, HealthCheck.function_scoped_fixture))
+@given(mutated(SCORES) | damaged(SCORES))
+def test_scores_files_that_were_tampered_with(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(data)
+    try:
+        Scores.read(path)
+    except ValueError as error:
+        messages(error)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=(*QUIET, HealthCheck.function_scoped_fixture))
+@given(mutated(RECORDS) | damaged(RECORDS), st.sampled_from(["show", "info"]))
+def test_commands_that_look_at_files_say_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, command: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(data)
+    capsys.readouterr()
+    code = cli.main([command, str(path)])
+    shown = capsys.readouterr()
+    assert code == 0 if not shown.err else code in (0, 2)
+    assert code == 0 or (not shown.out and shown.err.count("\n") == 1)
+    assert not set(shown.out + shown.err) & UNPRINTABLE
+
+
+UNPRINTABLE = {chr(code) for code in [*range(0x20), *range(0x7F, 0xA0)]} - {"\n", "\t"}
