@@ -308,7 +308,7 @@ def test_parquet_files_that_were_damaged(edits: list[tuple[float, bytes]], tmp_p
         messages(error)
 
 
-SCORES = [{"id": "a", "scores": [1, 0.5, None]}, {"id": 3, "split": "x", "value": 0.25}]
+SCORES: list[dict[str, Any]] = [{"id": "a", "scores": [1, 0.5, None]}, {"id": 3, "split": "x", "value": 0.25}]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=(*QUIET, HealthCheck.function_scoped_fixture))
