@@ -192,6 +192,8 @@ class Declared:
     note: str = ""
     """What else there is of that name, for whoever asks for it as something that it is not."""
     paper: Paper | None = None
+    switches: tuple[str, ...] = ()
+    """Parameters that take away protection. The operator alone sets them, by a flag or in Python: see `stored`. A literal."""
 
 
 NOTHING = Declared()
@@ -255,6 +257,24 @@ def declared(kind: str, name: str) -> Declared:
     own = name in _files or getattr(factory, "__footfall_part__", None) == (kind, name)
     said: Declared = getattr(factory, "__footfall_declared__", NOTHING) if own else NOTHING
     return said
+
+
+def stored(settings: Mapping[str, Any], file: str | Path) -> dict[str, Any]:
+    """Settings that came from a file, for whichever part; what any part declares as a safety switch is refused there."""
+    for name in settings:
+        if name in safety_switches():
+            raise ValueError(
+                f"{file} sets {name}, which takes away protection; only you can: delete it there and pass --set {name}=…"
+            )
+    return dict(settings)
+
+
+def safety_switches() -> frozenset[str]:
+    """The names of all parameters that a part declares as safety switches, those of installed extensions too."""
+    found: set[str] = set()
+    for (kind, name), each in _all_parts().items():
+        found.update(declared(kind, name).switches if each.switches is None else each.switches)
+    return frozenset(found)
 
 
 def systems(kind: str) -> dict[str, System]:
@@ -334,6 +354,7 @@ class _Found(NamedTuple):
     part: Part
     declared: Declared | None
     """`None`: to be known by importing the part."""
+    switches: tuple[str, ...] | None
 
 
 @lru_cache(maxsize=1)
@@ -342,7 +363,7 @@ def _all_parts() -> dict[tuple[str, str], _Found]:
     found: dict[tuple[str, str], _Found] = {}
     root = Path(__file__).parent
     own = [each for path in sorted(root.rglob("*.py")) for each in _parts_in(path, root)]
-    for each in own + [_Found(part, None) for part in _extension_parts()]:
+    for each in own + [_Found(part, None, None) for part in _extension_parts()]:
         part = each.part
         other = found.setdefault((part.kind, part.name), each)
         if other is not each:
@@ -365,7 +386,8 @@ def _parts_in(path: Path, root: Path) -> list[_Found]:
                 match decorator:
                     case ast.Call(ast.Name("register"), [ast.Constant(str(kind)), ast.Constant(str(name)), *more]):
                         part = Part(kind, name, f"{module}:{node.name}", summary)
-                        found.append(_Found(part, _literally(more[0]) if more else NOTHING))
+                        said = _literally(more[0]) if more else NOTHING
+                        found.append(_Found(part, said, said.switches if said else _switches(more[0])))
     return found
 
 
@@ -378,6 +400,12 @@ def _literally(node: ast.expr) -> Declared | None:
     except ValueError:
         return None
     return Declared(**said)
+
+
+def _switches(node: ast.expr) -> tuple[str, ...]:
+    """Those of a declaration that is more than literals: no part is imported to know them."""
+    given = node.keywords if isinstance(node, ast.Call) else []
+    return next((tuple(ast.literal_eval(keyword.value)) for keyword in given if keyword.arg == "switches"), ())
 
 
 def _extension_parts() -> list[Part]:

@@ -24,7 +24,7 @@ from footfall.commands._parts import StandIns, make_part, settings
 from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
-from footfall.registry import declared, load, no_file_part, parts, systems
+from footfall.registry import declared, load, no_file_part, parts, safety_switches, stored, systems
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, write_json
@@ -32,6 +32,8 @@ from footfall.types import Judge, Judgement, Trajectory, content_key
 
 CALIBRATION = "calibration.json"
 _DEMO = Path("runs/demo")
+_DEEPEST = 8
+"""Calibrations of calibrations."""
 
 
 def judge_name(options: JudgeOptions) -> str:
@@ -56,11 +58,12 @@ def make_judge(
     asked: Mapping[str, Any],
     offered: Mapping[str, Any],
     opening: Callable[[PolicyOptions], Policy] | None = None,
+    above: tuple[Path, ...] = (),
 ) -> Judge:
     """A judge from a PRM's folder (or the run that trained it, or one of `footfall calibrate`), a published PRM's folder or hub
     id, a registered name, or a published system's.
 
-    What is asked for must fit the judge; what is offered is used if it does.
+    What is asked for must fit the judge; what is offered is used if it does. `above` are the folders that it is within.
     """
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
     if name not in kinds and (why := no_file_part("labeller", name)):
@@ -69,11 +72,15 @@ def make_judge(
     folder = prm_folder(Path(name))
     within = inside(Path(name))
     if name in kinds:
-        made = _registered(kinds[name], name, asked, offered, opening)
+        made = _registered(kinds[name], name, asked, offered, opening, above)
     elif name in known:
-        made = _registered("labeller", known[name].part, {**known[name].settings, **asked}, offered, opening)
+        made = _registered("labeller", known[name].part, {**known[name].settings, **asked}, offered, opening, above)
     elif within is not None:
-        own = make_judge(within.judge, {**within.settings, **asked}, offered, opening)
+        here = Path(name).resolve()
+        if here in above or len(above) == _DEEPEST:
+            what = "the judge of itself" if here in above else f"within {_DEEPEST} calibrations"
+            raise ValueError(f"{Path(name) / CALIBRATION} is {what}; calibrate another judge by `footfall calibrate`")
+        own = make_judge(within.judge, {**within.settings, **asked}, offered, opening, (*above, here))
         made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
     elif isinstance(opening, StandIns) and (folder is not None or _is_checkpoint(name)):
         made = opening.rehearsal.reader(name)
@@ -99,6 +106,7 @@ def _registered(
     asked: Mapping[str, Any],
     offered: Mapping[str, Any],
     opening: Callable[[PolicyOptions], Policy] | None,
+    above: tuple[Path, ...],
 ) -> Judge:
     """The part; one whose labels are those of other judges is made over them, and what it does not take is the last one's."""
     said = declared(kind, name)
@@ -111,7 +119,7 @@ def _registered(
         own = {key: value for key, value in asked.items() if key in takes}
         rest = {key: value for key, value in asked.items() if key not in own}
         for role in said.judges:
-            own[role] = make_judge(own[role], rest if role == said.judges[-1] else {}, offered, opening)
+            own[role] = make_judge(own[role], rest if role == said.judges[-1] else {}, offered, opening, above)
     made: Judge = make_part(kind, name, own, offered, opening)
     return made
 
@@ -177,10 +185,11 @@ class Inside(NamedTuple):
 
 
 def write_calibrated(folder: Path, made: Calibration, judge: str, settings: Mapping[str, Any]) -> None:
-    """Make `folder` a judge."""
+    """Make `folder` a judge. A safety switch stays with the command that it was said to."""
+    kept = {key: value for key, value in settings.items() if key not in safety_switches()}
     named = any(judge in parts(kind) for kind in ("labeller", "reward"))
     of = {"name": judge} if named or not Path(judge).exists() else {"folder": os.path.relpath(judge, folder)}
-    write_json(folder / CALIBRATION, {**asdict(made), "of": {**of, "settings": dict(settings)}})
+    write_json(folder / CALIBRATION, {**asdict(made), "of": {**of, "settings": kept}})
 
 
 def inside(folder: Path) -> Inside | None:
@@ -190,12 +199,13 @@ def inside(folder: Path) -> Inside | None:
         return None
     try:
         of: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["of"]
-        found = of["name"] if "name" in of else str(folder / of["folder"])
-        return Inside(os.path.normpath(found) if "folder" in of else found, of["settings"])
+        name = str(of["name"]) if "name" in of else os.path.normpath(folder / of["folder"])
+        settings: dict[str, Any] = {**of["settings"]}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} does not say which judge it is for ({error!r}); write it by `footfall calibrate`"
         ) from error
+    return Inside(name, stored(settings, path))
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,7 @@ def _sample(
         study=(StudyRow(fixed={"run": "world"}, kind="reference", worlds=("code",), place=190),),
         systems={"prlcoder": {}},
         smoke={"run": "world"},
+        switches=("allow_unsandboxed",),
     ),
 )
 def execution(run: Literal["sandbox", "world"] = "sandbox", allow_unsandboxed: bool = False) -> Execution:

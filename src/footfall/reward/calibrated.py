@@ -249,6 +249,8 @@ def calibrated(calibration: str, of: str, path: str | None = None) -> Calibrated
     `calibration` is a file that `Calibration.save` wrote; `of` a registered labeller or reward that needs no more than a path.
     """
     kind = next((kind for kind in ("reward", "labeller") if of in parts(kind)), None)
+    if of == "calibrated":
+        raise ValueError("of = 'calibrated' names itself; give the judge whose values are calibrated")
     if kind is None:
         raise ValueError(f"of = {of!r} is no registered judge; see `footfall list reward` and `footfall list labeller`")
     inner: Judge = create(kind, of, **({} if path is None else {"path": path}))

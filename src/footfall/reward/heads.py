@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from footfall.registry import create, register
+from footfall.registry import create, register, stored
 from footfall.render import Writer
 from footfall.reward.backbone import TensorFiles
 
@@ -139,7 +139,7 @@ def make_head(settings: Mapping[str, Any], width: int, outputs: int, seed: int =
     """The head that `Head.settings` describes, with fresh weights."""
     made: Head = create(
         "head", settings["name"], width=width, outputs=outputs, seed=seed,
-        **{name: value for name, value in settings.items() if name != "name"},
+        **stored({name: value for name, value in settings.items() if name != "name"}, "the head of a PRM"),
     )  # fmt: skip
     return made
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from footfall.registry import create, register
+from footfall.registry import create, register, stored
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -185,7 +185,7 @@ class Several(Readout):
 def readout_from(given: Mapping[str, Any]) -> Readout:
     """The read-out that `to_dict` wrote; JSON's lists are tuples again."""
     settings = {name: _tuples(value) for name, value in given.items() if name != "name"}
-    made: Readout = create("readout", given["name"], **settings)
+    made: Readout = create("readout", given["name"], **stored(settings, "the read-out of a PRM"))
     return made
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
@@ -68,6 +69,8 @@ class Sandbox:
         if reason is not None and not self.allow_unsandboxed:
             how = "allow_unsandboxed=True (--set allow_unsandboxed=true)"
             raise SandboxError(f"code is not run without a sandbox: {reason}; or pass {how}")
+        if reason is not None:
+            warnings.warn(f"code {_WARNING}", stacklevel=4)
         return Start(self.limits, self.packages, walls=reason is None)
 
     def _run(self, job: str, payload: Mapping[str, object], stdin: str, files: Mapping[str, str]) -> Result:
