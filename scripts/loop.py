@@ -23,6 +23,7 @@ import gzip
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +109,7 @@ def label(args: argparse.Namespace) -> None:
     for name in args.sets:
         traces: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
         distinct = {trace.key: trace for trace in traces if "finish" not in trace.meta}
-        chosen = list(distinct.values())[: args.traces]
+        chosen = spread(list(distinct.values()))[: args.traces]
         given, run = args.out / f"to-label-{name}.parquet", args.out / f"label-{args.method}-{name}.run"
         write_parquet(given, chosen, "trajectory")
         own = ["--method", args.method, "--data", str(given), "--store", "none", "--chunk", str(args.chunk)]
@@ -117,6 +118,16 @@ def label(args: argparse.Namespace) -> None:
         rows: list[Judged] = read_parquet(run / "judged.parquet", "judged")
         small = [row._replace(trajectory=without_logprobs(row.trajectory)) for row in rows]
         write_parquet(args.out / f"label-{args.method}-{name}.parquet", small, "judged")
+
+
+def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:
+    """One of each problem first, then a second one of each, and so on."""
+    seen: Counter[str] = Counter()
+    places = []
+    for k, trace in enumerate(traces):
+        places.append((seen[trace.problem.id], k))
+        seen[trace.problem.id] += 1
+    return [traces[k] for _, k in sorted(places)]
 
 
 def rows_of(args: argparse.Namespace) -> list[Judged]:
@@ -132,7 +143,8 @@ def rows_of(args: argparse.Namespace) -> list[Judged]:
 
 def train(args: argparse.Namespace) -> None:
     texts = json.loads((args.out / "evaluation.json").read_text(encoding="utf-8"))
-    rows, held = rows_of(args), read_parquet(args.out / "rows" / "held-out.parquet", "judged")
+    rows, parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
+    held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
     data.refuse_measured(rows, texts, args.against)
     config = TrainConfig(
         objective="bce" if args.hard else "soft-bce", objective_options={"threshold": args.hard_at} if args.hard else {},
@@ -152,7 +164,7 @@ def train(args: argparse.Namespace) -> None:
         tuned = create("reward", "step-head", path=result.folder, check=False).model.backbone
         kept = export_difference(tuned, base.base_model, result.folder, folder, named, args.rank)
     else:
-        export_adapter(result.folder, folder, named, config.max_length or 0)
+        export_adapter(result.folder, folder, named, base.config.max_position_embeddings)
     model = load_shipped(folder, base.base_model, tokenizer, device=args.device, dtype=torch.float32, check=False)
     chosen = validate(PRMJudge(model, too_long="partial", compile=False), held, args.seed)
     finish_export(folder, model, {"threshold": chosen.threshold})

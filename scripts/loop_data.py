@@ -26,8 +26,8 @@ FILES = {
 }
 STEPS = ("processbench", "prmbench")
 EVALUATED = (*STEPS, "gsm8k-test", "math-500")
-VALIDATED = ("prm800k", "mr-ben")
-"""Sources whose held-out part chooses thresholds."""
+VALIDATED = ("prm800k", "mr-ben", "distilled")
+"""Sources whose held-out part chooses thresholds; the last one's only for who learns from the others of its rows."""
 
 
 def problems_of(data: Path, name: str) -> list[Problem]:
@@ -80,12 +80,20 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
     pools, beside = without({"distilled": found["distilled"]}, evaluation_problems(texts, STEPS))
     kept, held, near = hold_out(kept | pools, VALIDATED, 0.1, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in {**kept, "held-out": held}.items():
+    parts = {
+        "held-out": [r for r in held if not is_distilled(r)],
+        "held-out-distilled": [r for r in held if is_distilled(r)],
+    }
+    for name, rows in (kept | parts).items():
         write_parquet(folder / f"{name}.parquet", rows, "judged")
     return {
-        "rows": {name: len(rows) for name, rows in kept.items()}, "held out": len(held),
+        "rows": {name: len(rows) for name, rows in kept.items()}, "held out": {name: len(rows) for name, rows in parts.items()},
         "dropped, measured on": dropped | beside, "dropped, held out": near,
     }  # fmt: skip
+
+
+def is_distilled(row: Judged) -> bool:
+    return row.judgement is not None and row.judgement.judge == "Qwen2.5-Math-PRM-7B"
 
 
 def refuse_measured(rows: Sequence[Judged], texts: dict[str, list[str]], sets: Sequence[str]) -> None:

@@ -40,12 +40,20 @@ def test_problems_and_rows_that_are_measured_on_are_left_out(tmp_path: Path) -> 
     questions = [f"What is {n} times {n + 1}?" for n in range(20)]
     found = {name: rows(name, questions) for name in ("prm800k", "mr-ben", "gold", "injected")}
     found["gold"] += rows("seen", [text for texts in TEXTS.values() for text in texts])
-    found["distilled"] = rows("pool", [TEXTS["gsm8k-test"][0], TEXTS["processbench"][0]])
+    seen = [TEXTS["gsm8k-test"][0], TEXTS["processbench"][0]]
+    found["distilled"] = rows("Qwen2.5-Math-PRM-7B", [*seen, *(f"What is {n} minus 1?" for n in range(20))])
     facts: Any = loop_data.write_rows(found, TEXTS, tmp_path, seed=0)
     assert facts["dropped, measured on"] == {"prm800k": 0, "mr-ben": 0, "gold": 8, "injected": 0, "distilled": 2}
-    kept = {name: read_parquet(tmp_path / f"{name}.parquet", "judged") for name in [*found, "held-out"]}
-    held = {row.trajectory.problem.text for row in kept["held-out"]}
-    assert held and not held & {r.trajectory.problem.text for name in found for r in kept[name]}
+    kept = {
+        name: read_parquet(tmp_path / f"{name}.parquet", "judged")
+        for name in [*found, "held-out", "held-out-distilled"]
+    }
+    held = {row.trajectory.problem.text for name in ("held-out", "held-out-distilled") for row in kept[name]}
+    assert (
+        held
+        and kept["held-out-distilled"]
+        and not held & {r.trajectory.problem.text for name in found for r in kept[name]}
+    )
     loop_data.refuse_measured(kept["gold"], TEXTS, loop_data.EVALUATED)
     loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.STEPS)
     with pytest.raises(ValueError, match="the training rows hold 1 problems that are measured on"):
@@ -70,7 +78,7 @@ def prepared(tmp_path: Path) -> tuple[list[str], Path]:
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     (out / "rows").mkdir()
-    for name, first in (("gold", 0), ("distilled", 0), ("held-out", 20)):
+    for name, first in (("gold", 0), ("distilled", 0), ("held-out", 20), ("held-out-distilled", 40)):
         questions = [f"What is {n} plus 1?" for n in range(first, first + 8)]
         write_parquet(out / "rows" / f"{name}.parquet", rows(name, questions), "judged")
     return ["--out", str(out), "--model", str(model), "--device", "cpu", "--data", str(given.parent)], out
