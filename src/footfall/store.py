@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from footfall import __version__
-from footfall.formats import atomic_write, read_parquet, write_parquet
+from footfall.formats import FormatError, atomic_write, read_parquet, set_aside, write_parquet
 from footfall.judging import forget
 from footfall.progress import Progress
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
@@ -102,8 +102,9 @@ class Run:
                 part = items[start : start + chunk]
                 name = content_key(stage, made_by, [key(item) for item in part])[:16]
                 shard = self.folder / stage / f"{index:05d}-{name}.parquet"
-                if shard.exists():
-                    done = read_parquet(shard, kind)
+                found = _finished(shard, kind, name, len(part) * per_item)
+                if found is not None:
+                    done = found
                     progress.at_start += len(part)
                 else:
                     begun = time.monotonic()
@@ -111,7 +112,7 @@ class Run:
                     done = list(work(part))
                     if len(done) != len(part) * per_item:
                         raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")
-                    write_parquet(shard, done, kind)
+                    write_parquet(shard, done, kind, key=name)
                     seconds = round(time.monotonic() - begun, 3)
                     self.log("chunk", stage=stage, index=index, items=len(part), seconds=seconds)
                 self.cost += Cost.total(_cost_of(result) for result in done)
@@ -164,6 +165,20 @@ class Run:
                 f"{self.folder} holds another run; these settings differ: {'; '.join(changed)}. "
                 "Choose another --out, or pass --fresh to throw the old run away"
             )
+
+
+def _finished(shard: Path, kind: str, key: str, rows: int) -> list[Any] | None:
+    """The rows of a finished chunk; a damaged shard, or another chunk's under this name, is set aside."""
+    if not shard.exists():
+        return None
+    try:
+        found = read_parquet(shard, kind, key=key)
+        if len(found) != rows:
+            raise FormatError(str(shard), f"{rows} rows", got=f"{len(found)}")
+    except FormatError as error:
+        set_aside(shard, error)
+        return None
+    return found
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -313,7 +313,7 @@ def test_a_killed_run_that_asked_anew_goes_on_with_its_own_replies_and_no_others
     assert told(capsys, *words, code=1)["labelled"] == 0, "the store has the replies"
     server.behave("[1, 0]")
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:  # two replies are in the store, but not in the run

@@ -27,14 +27,28 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def _rewritten(path: Path, change: Any) -> None:
     table = pq.read_table(path)
-    pq.write_table(change(table), path)
+    pq.write_table(change(table.replace_schema_metadata(_unchecked(table))), path)
+
+
+def _unchecked(table: pa.Table) -> dict[bytes, bytes]:
+    """The metadata as version 1 wrote it, without a checksum."""
+    kept = {name: value for name, value in table.schema.metadata.items() if name != b"footfall.sum"}
+    return {**kept, b"footfall.version": b"1"}
+
+
+def test_a_file_that_another_program_rewrote_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    pq.write_table(pq.read_table(path), path)
+    with pytest.raises(FormatError, match=r"it was damaged or rewritten.*footfall\.version 1"):
+        formats.read_parquet(path, "problem")
 
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "problems.parquet"
     formats.write_parquet(path, [PROBLEM], "problem")
-    _rewritten(path, lambda t: t.replace_schema_metadata({**t.schema.metadata, b"footfall.version": b"2"}))
-    with pytest.raises(FormatError, match=r"expected version 1 or older, got version 2; fix: update footfall"):
+    _rewritten(path, lambda t: t.replace_schema_metadata({**t.schema.metadata, b"footfall.version": b"3"}))
+    with pytest.raises(FormatError, match=r"expected version 2 or older, got version 3; fix: update footfall"):
         formats.read_parquet(path, "problem")
 
 
@@ -112,7 +126,7 @@ def test_files_from_before_authors_and_reasons_are_read(tmp_path: Path, kind: st
     assert formats.read_parquet(path, kind) == [row]
     table = pq.read_table(path)
     old = older(pa.struct(list(table.schema)))
-    schema = pa.schema([old.field(i) for i in range(old.num_fields)], metadata=table.schema.metadata)
+    schema = pa.schema([old.field(i) for i in range(old.num_fields)], metadata=_unchecked(table))
     pq.write_table(table.select(schema.names).cast(schema), path)
     assert "token_values" not in str(pq.read_schema(path)) and formats.read_parquet(path, kind) == [row]
 

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from footfall.formats import FormatError, read_parquet, write_parquet
+from footfall.formats import FormatError, read_ids, read_parquet, set_aside, write_parquet
 from footfall.policy.protocol import Completion, Finish, Policy, Run, SamplingParams, kind_by_kind, runs_of, sample_runs
 from footfall.policy.resuming import Resumable
 from footfall.types import Cost, Problem, Trajectory, content_key, image_name
@@ -111,7 +111,12 @@ class RolloutStore:
         names = sorted(path.name for path in folder.glob("*.parquet")) if folder.is_dir() else []
         for name in sorted(names, key=_edition, reverse=True):
             if name not in known.seen and self.edition in ("", _edition(name)):
-                self._index(known, name, _ids(folder / name))
+                try:
+                    ids = read_ids(folder / name, "trajectory")
+                except FormatError as error:
+                    set_aside(folder / name, error)
+                else:
+                    self._index(known, name, ids)
 
     def _book(self, book: str) -> _Book:
         if book not in self._books:
@@ -155,20 +160,6 @@ def _row(address: str, completion: Completion) -> Trajectory:
 def _completion(row: Trajectory) -> Completion:
     index = int(row.id.rpartition("/")[2])
     return Completion(row.steps, cast(Finish, row.meta["finish"]), index, row.tokenizer, cost=row.cost)
-
-
-def _ids(shard: Path) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        ids: list[str] = pq.read_table(shard, columns=["id"], partitioning=None)["id"].to_pylist()
-    except (pa.ArrowException, OSError, KeyError) as error:
-        fix = "delete this file; its rollouts will be sampled again"
-        raise FormatError(
-            str(shard), "a shard of a rollout store", got=str(error).partition("\n")[0], fix=fix
-        ) from None
-    return ids
 
 
 _Ask: TypeAlias = Callable[[Sequence[Run], SamplingParams], list[list[Completion]]]

@@ -18,7 +18,7 @@ from footfall.formats.files import (
 )
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import tree_rows
-from footfall.formats.parquet import parquet_kind, read_parquet, write_parquet
+from footfall.formats.parquet import parquet_kind, read_ids, read_parquet, set_aside, write_parquet
 from footfall.formats.reading import format_named, iter_read, read, read_problems, read_record, read_trees
 from footfall.formats.records import Fields, FormatError
 from footfall.formats.renaming import check_names, renamed
@@ -29,7 +29,7 @@ from footfall.formats.writing import write, write_trees
 __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "Fields", "Format", "FormatError", "Solutions", "Source", "Written",
     "atomic_write", "check_names", "format_named", "iter_fields", "iter_read", "parquet_kind", "parse_json",
-    "problem_id", "read", "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer",
-    "renamed", "split_solution", "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write", "write_parquet",
-    "write_trees",
+    "problem_id", "read", "read_ids", "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer",
+    "renamed", "set_aside", "split_solution", "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write",
+    "write_parquet", "write_trees",
 ]  # fmt: skip

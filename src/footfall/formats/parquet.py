@@ -1,12 +1,16 @@
-"""Parquet files of the nouns: what runs write. The schema's metadata names the kind of row and the version.
+"""Parquet files of the nouns: what runs write. The schema's metadata names the kind of row, the version, and a checksum.
 
-Equal rows give equal bytes, so that a resumed run can be compared with an undisturbed one. pyarrow is imported when a
-file is read or written, not before.
+Equal rows give equal bytes, so that a resumed run can be compared with an undisturbed one. The checksum is the SHA-256 of the
+whole file with zeros in the checksum's own place, so a file that was damaged anywhere is refused, never read as other rows.
+Files of version 1 have none and are read unchecked. pyarrow is imported when a file is read or written, not before.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,7 @@ from footfall.formats.nouns import Shape
 from footfall.formats.records import FormatError
 from footfall.types import Judged, Judgement, Problem, SearchResult, Trajectory, Tree
 
-VERSION = 1
+VERSION = 2
 KINDS: dict[str, type] = {
     "problem": Problem,
     "trajectory": Trajectory,
@@ -27,11 +31,13 @@ KINDS: dict[str, type] = {
 }
 """What a file may hold, by the name in its metadata."""
 
-_KIND, _VERSION = b"footfall.kind", b"footfall.version"
+_KIND, _VERSION, _SUM, _KEY = b"footfall.kind", b"footfall.version", b"footfall.sum", b"footfall.key"
+_MARK, _DIGITS = b"sha256-", 64
+_UNSUMMED = _MARK + b"0" * _DIGITS
 
 
-def write_parquet(path: str | os.PathLike[str], rows: Sequence[Any], kind: str) -> None:
-    """Write rows of one kind, whole or not at all."""
+def write_parquet(path: str | os.PathLike[str], rows: Sequence[Any], kind: str, key: str = "") -> None:
+    """Write rows of one kind, whole or not at all. `key` names what they were made from; a reader can ask for it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -43,28 +49,58 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Any], kind: str) 
             raise FormatError(str(path), f"a row of kind {kind!r}", line=number, got=type(row).__name__, unit="row")
     try:
         struct = to_array(shape, rows)
-        metadata = {_KIND: kind.encode(), _VERSION: str(VERSION).encode()}
+        metadata = {_KIND: kind.encode(), _VERSION: str(VERSION).encode(), _SUM: _UNSUMMED}
+        metadata |= {_KEY: key.encode()} if key else {}
         schema = pa.schema(list(arrow_type(shape)), metadata=metadata)
         table = pa.Table.from_arrays([struct.field(i) for i in range(struct.type.num_fields)], schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise FormatError(str(path), f"sound rows of kind {kind!r}", got=str(error)) from error
+    written = io.BytesIO()
+    pq.write_table(table, written, compression="zstd", row_group_size=65536, data_page_version="1.0")
+    data = written.getbuffer()
+    place = _place_of_sum(data)
+    data[place : place + len(_UNSUMMED)] = _MARK + hashlib.sha256(data).hexdigest().encode()
     with atomic_write(path) as stream:
-        pq.write_table(table, stream, compression="zstd", row_group_size=65536, data_page_version="1.0")
+        stream.write(data)
 
 
-def read_parquet(path: str | os.PathLike[str], kind: str) -> list[Any]:
-    """The rows of a file of this kind; a file of another kind or of a newer version is refused."""
+def _place_of_sum(data: memoryview) -> int:
+    """Where the checksum stands: in the file's last part, after all rows."""
+    tail = min(len(data), 1 << 20)
+    found = bytes(data[-tail:]).rfind(_MARK)
+    return found if found < 0 else len(data) - tail + found
+
+
+def _intact(data: memoryview) -> bool:
+    """Whether the checksum in the file is that of the file."""
+    place = _place_of_sum(data)
+    after = place + len(_UNSUMMED)
+    if place < 0 or after > len(data):
+        return False
+    digest = hashlib.sha256(data[:place])
+    digest.update(_UNSUMMED)
+    digest.update(data[after:])
+    return bytes(data[place:after]) == _MARK + digest.hexdigest().encode()
+
+
+def set_aside(path: Path, error: FormatError) -> None:
+    """Rename a damaged file, so that what it held is made again and nothing is deleted unseen."""
+    aside = path.with_name(f"{path.name}.damaged")
+    path.replace(aside)
+    warnings.warn(f"{error}. It is now {aside.name}; what it held is made again", stacklevel=2)
+
+
+def read_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> list[Any]:
+    """The rows of a file of this kind; another kind, a newer version, another `key` and a damaged file are refused."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from footfall.formats.columns import YOUNGER, arrow_type, from_array
 
     shape = _shape(kind)
-    found = parquet_kind(path)
-    if found != kind:
-        raise FormatError(str(path), f"a Parquet file of kind {kind!r}", got=f"kind {found!r}")
+    data = _checked(str(path), kind, key)
     try:
-        table = pq.read_table(path, memory_map=False, partitioning=None)
+        table = pq.read_table(pa.BufferReader(data), partitioning=None)
         younger = YOUNGER.get(KINDS[kind], ())
         wanted = pa.schema([f for f in arrow_type(shape) if f.name in table.schema.names or f.name not in younger])
         missing = [name for name in wanted.names if name not in table.schema.names]
@@ -80,27 +116,68 @@ def read_parquet(path: str | os.PathLike[str], kind: str) -> list[Any]:
     return rows
 
 
+def read_ids(path: str | os.PathLike[str], kind: str) -> list[str]:
+    """The ids of a file's rows, without building the rows; refused where `read_parquet` would refuse the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        data = pa.BufferReader(_checked(str(path), kind))
+        ids: list[str] = pq.read_table(data, columns=["id"], partitioning=None)["id"].to_pylist()
+    except (pa.ArrowException, KeyError) as error:
+        raise FormatError(str(path), f"rows of kind {kind!r} with ids", got=str(error), fix=_DAMAGED) from error
+    return ids
+
+
+def _checked(path: str, kind: str, key: str = "") -> bytes:
+    """The bytes of a file, if they are whole and hold what is asked for."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise FormatError(path, "a Parquet file", got=str(error)) from error
+    found, summed, made_from = _described(path, data)
+    if summed and not _intact(memoryview(data)):
+        raise FormatError(
+            path, "a file as it was written", got="another checksum: it was damaged or rewritten", fix=_DAMAGED
+        )
+    if found != kind:
+        raise FormatError(path, f"a Parquet file of kind {kind!r}", got=f"kind {found!r}")
+    if key and made_from and made_from != key:
+        raise FormatError(path, f"the rows of {key}", got=f"those of {made_from}", fix=_DAMAGED)
+    return data
+
+
+_DAMAGED = (
+    "take it from a copy, or run the command that wrote it again; a file that another program wrote needs no "
+    "footfall.sum and footfall.version 1 in its metadata"
+)
+
+
 def parquet_kind(path: str | os.PathLike[str]) -> str:
     """The kind of row a Parquet file holds; an error if the file is none of ours."""
+    return _described(str(path))[0]
+
+
+def _described(path: str, data: bytes | None = None) -> tuple[str, bool, str]:
+    """A file's kind, whether it has a checksum, and the key of what it was made from."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with Path(path).open("rb") as stream:
-            refuse_lfs_pointer(str(path), stream.read(64))
-        metadata = pq.read_schema(path).metadata or {}
+            refuse_lfs_pointer(path, stream.read(64))
+        metadata = pq.read_schema(path if data is None else pa.BufferReader(data)).metadata or {}
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(str(path), "a Parquet file", got=str(error).partition("\n")[0]) from error
-    kind, version = (str(metadata.get(name, b""), "utf-8", "replace") for name in (_KIND, _VERSION))
-    if kind not in KINDS or not version.isdigit():
+        raise FormatError(path, "a Parquet file", got=str(error).partition("\n")[0]) from error
+    kind, version, key = (str(metadata.get(name, b""), "utf-8", "replace") for name in (_KIND, _VERSION, _KEY))
+    if kind not in KINDS or not version.isdecimal():
         fix = "convert it to JSON lines first"
-        raise FormatError(str(path), "a Parquet file that Footfall wrote", got="no kind in its metadata", fix=fix)
-    if int(version) > VERSION:
-        fix = "update footfall"
-        raise FormatError(str(path), f"version {VERSION} or older", got=f"version {version}", fix=fix)
-    return kind
+        raise FormatError(path, "a Parquet file that Footfall wrote", got="no kind in its metadata", fix=fix)
+    if version not in map(str, range(1, VERSION + 1)):
+        raise FormatError(path, f"version {VERSION} or older", got=f"version {version[:20]}", fix="update footfall")
+    return kind, version != "1" or _SUM in metadata, key
 
 
 def _shape(kind: str) -> Shape:
