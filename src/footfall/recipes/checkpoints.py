@@ -62,6 +62,15 @@ class TooEarly(PRM):
         return [[Reading(r.ids, tuple(p - 1 for p in r.positions)) for r in readings] for readings in found]
 
 
+class AnySeparator(PRM):
+    """Reads steps with whatever stands between them. A judge would put there what the model was trained with."""
+
+    @property
+    def separators(self) -> tuple[str, ...]:
+        """None that it knows."""
+        return ()
+
+
 def measure(trial: Trial) -> Outcome:
     """First-error F1 of one PRM, read rightly and in three wrong ways."""
     traces, folder = pool(trial)[::2], prm(trial, "truth").folder
@@ -70,7 +79,7 @@ def measure(trial: Trial) -> Outcome:
         "right reading": right,
         "one token too early": PRMJudge(TooEarly.load(folder, device="cpu", check=False)).judge(traces),
         "classes swapped": [replace(j, values=tuple(None if v is None else 1 - v for v in j.values)) for j in right],
-        "blank lines between steps": PRMJudge(PRM.load(folder, device="cpu")).judge(
+        "blank lines between steps": PRMJudge(AnySeparator.load(folder, device="cpu")).judge(
             [Trajectory(t.id, t.problem, tuple(Step(s.text) for s in t.steps), separator="\n\n") for t in traces]
         ),
     }
