@@ -41,8 +41,10 @@ def family_table() -> str:
 def _row(family: Family, summary: str) -> str:
     published = ", ".join(f"`{name}`" for name in family.published) or summary
     value = _VALUE[family.readout.value]
-    if parts("family")[family.name].module.endswith(".critics"):
+    if family.verdicts is not None:
         value = "a critique, then p(yes)"
+    if family.spans is not None:
+        value = "sigmoid of β times the summed log-ratios"
     if family.made_layout is not None:
         value = "as its folder says"
     threshold = "none" if family.threshold is None else f"{family.threshold:g}"

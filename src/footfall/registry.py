@@ -189,6 +189,9 @@ class Declared:
     """Of a policy: made of its settings alone, so that an estimate may open it."""
     verifier: tuple[str, Mapping[str, Any]] = ("formal", {})
     """Of a world: the labeller that reads its steps as a tool does, and its settings."""
+    serves: tuple[str, ...] = ()
+    """What commands take it for where they are given no name of its kind: `default` (nothing), `url`, `model` (a folder or hub
+    id of a language model), `prm` (a folder that was trained here), `checkpoint` (a published PRM). Literals; one part each."""
     note: str = ""
     """What else there is of that name, for whoever asks for it as something that it is not."""
     paper: Paper | None = None
@@ -277,6 +280,22 @@ def safety_switches() -> frozenset[str]:
     return frozenset(found)
 
 
+def serving(kind: str, what: str = "default") -> str:
+    """The part of a kind that commands take where no name is given (`Declared.serves`); nothing is imported for it."""
+    found = [each.part.name for each in _servants() if each.part.kind == kind and what in each.serves]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} parts of the kind {kind} serve as {what!r}: {', '.join(found)}")
+    return found[0]
+
+
+@lru_cache(maxsize=1)
+def _servants() -> list[_Found]:
+    """The package's own parts that serve; only their files are parsed, since commands ask when they are imported."""
+    root = Path(__file__).parent
+    own = [path for path in sorted(root.rglob("*.py")) if "serves=(" in path.read_text(encoding="utf-8")]
+    return [each for path in own for each in _parts_in(path, root) if each.serves]
+
+
 def systems(kind: str) -> dict[str, System]:
     """Published systems that are a part of this kind with certain settings, by name."""
     known = parts(kind)
@@ -355,6 +374,7 @@ class _Found(NamedTuple):
     declared: Declared | None
     """`None`: to be known by importing the part."""
     switches: tuple[str, ...] | None
+    serves: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -387,7 +407,10 @@ def _parts_in(path: Path, root: Path) -> list[_Found]:
                     case ast.Call(ast.Name("register"), [ast.Constant(str(kind)), ast.Constant(str(name)), *more]):
                         part = Part(kind, name, f"{module}:{node.name}", summary)
                         said = _literally(more[0]) if more else NOTHING
-                        found.append(_Found(part, said, said.switches if said else _switches(more[0])))
+                        switches = said.switches if said else _switches(more[0])
+                        keywords = [keyword for each in more for keyword in getattr(each, "keywords", ())]
+                        serves = next((ast.literal_eval(k.value) for k in keywords if k.arg == "serves"), ())
+                        found.append(_Found(part, said, switches, serves))
     return found
 
 

@@ -24,7 +24,7 @@ from footfall.commands._parts import StandIns, make_part, settings
 from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
-from footfall.registry import declared, load, no_file_part, parts, safety_switches, stored, systems
+from footfall.registry import declared, load, no_file_part, parts, safety_switches, serving, stored, systems
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, write_json
@@ -86,10 +86,10 @@ def make_judge(
         made = opening.rehearsal.reader(name)
     elif folder is not None:
         # What was trained of a published family is opened as that is: in two passes, against a reference, or as a critic.
-        part = "step-head" if read_json(folder).get("family", FOOTFALL) == FOOTFALL else "checkpoint"
-        made = make_part("reward", part, {**asked, "path": str(folder)}, offered, opening)
+        what = "prm" if read_json(folder).get("family", FOOTFALL) == FOOTFALL else "checkpoint"
+        made = make_part("reward", serving("reward", what), {**asked, "path": str(folder)}, offered, opening)
     elif _is_checkpoint(name):
-        made = make_part("reward", "checkpoint", {**asked, "path": name}, offered, opening)
+        made = make_part("reward", serving("reward", "checkpoint"), {**asked, "path": name}, offered, opening)
     elif Path(name).exists():
         raise ValueError(
             f"{name} is no PRM: it has neither a {CONFIG_FILE} (`footfall train` writes it) nor a {CALIBRATION} (`footfall "

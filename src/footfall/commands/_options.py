@@ -11,6 +11,7 @@ from typing import Any, Literal
 from footfall.commands._values import in_range
 from footfall.formats import check_names
 from footfall.policy.protocol import SamplingParams
+from footfall.registry import serving
 
 WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
 """Options that say where a policy is and how it is asked, not what it is."""
@@ -132,9 +133,9 @@ class PolicyOptions:
         `otherwise` is the policy where neither is given.
         """
         if self.policy is not None and _ADDRESS.match(self.policy):
-            return replace(self, policy="http", url=self.policy)
+            return replace(self, policy=serving("policy", "url"), url=self.policy)
         if self.policy is None:
-            return replace(self, policy=otherwise if self.url is None else "http")
+            return replace(self, policy=otherwise if self.url is None else serving("policy", "url"))
         return self
 
     def flags(self) -> list[str]:
@@ -230,7 +231,12 @@ def policy_in_words(words: str) -> PolicyOptions:
     for pair in pairs:
         key, _, value = pair.partition("=")
         key = key.strip().replace("-", "_")
-        if key not in known and value and name.strip() not in ("", "http") and not _ADDRESS.match(name.strip()):
+        if (
+            key not in known
+            and value
+            and name.strip() not in ("", serving("policy", "url"))
+            and not _ADDRESS.match(name.strip())
+        ):
             name = f"{name},{pair}"
             continue
         if key not in known or not value:
@@ -261,5 +267,5 @@ def _number(words: str, key: str, value: str) -> float | int:
 
 def without_place(words: str) -> str:
     """A policy in one word, or NAME=POLICY, without what only says where it is: `http,model=NAME,mode=chat`."""
-    name, *pairs = _PAIRS.split(_ADDRESS.sub("http", words))
+    name, *pairs = _PAIRS.split(_ADDRESS.sub(serving("policy", "url"), words))
     return ",".join([name, *(pair for pair in pairs if pair.partition("=")[0].strip().replace("-", "_") not in WHERE)])

@@ -16,11 +16,11 @@ from footfall.commands._values import check_values
 from footfall.drive.rollout_store import RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import NOTHING, declared, load, no_file_part, parts
+from footfall.registry import NOTHING, declared, load, no_file_part, parts, serving
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
-    "policy": "--policy, who completes the prefixes (embedded, scripted-arithmetic, http with --url, a folder or .gguf file)",
+    "policy": "--policy, who completes the prefixes (a name of `footfall list policy`, a folder or .gguf file), or --url",
     "url": "--url, the address of the server",
     "data": "--data, the file or folder to measure on",
     "path": "its folder: give that to --judge",
@@ -238,7 +238,7 @@ def _open(options: PolicyOptions) -> Policy:
     if name not in parts("policy") and (Path(name).exists() or "/" in name) and not no_file_part("policy", name):
         if name[0] in "./~" and not Path(name).exists():
             raise FileNotFoundError(f"{name}: there is no such folder or file to load a policy from")
-        name, asked = "torch", {"path": name, **asked}
+        name, asked = serving("policy", "model"), {"path": name, **asked}
     policy: Policy = make_part("policy", name, asked)
     return policy
 

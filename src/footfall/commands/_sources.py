@@ -94,7 +94,7 @@ def world_source(source: str, default_split: str) -> WorldSource | None:
     _, world, *rest = source.split(":")
     if not 1 <= len(rest) <= 2 or not rest[0].isdigit() or int(rest[0]) < 1:
         raise ValueError(
-            f"{source!r}: a world is named as world:NAME:N or world:NAME:N:SPLIT, e.g. world:arithmetic:64"
+            f"{source!r}: a world is named as world:NAME:N or world:NAME:N:SPLIT; `footfall list world` has them"
         )
     load("world", world)
     return WorldSource(world, int(rest[0]), rest[1] if len(rest) == 2 else default_split)

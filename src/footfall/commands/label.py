@@ -46,7 +46,7 @@ from footfall.formats import read_parquet, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import System, declared, parts, systems
+from footfall.registry import System, declared, parts, serving, systems
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.store import Run
@@ -89,7 +89,7 @@ class LabelConfig:
 
     data: str
     """Traces in any supported format (`footfall list format`) or Parquet; - is standard input."""
-    method: str = "monte-carlo"
+    method: str = serving("labeller")
     """A judge: a name of `footfall list labeller`, a published system's that is one (math-shepherd, aurora, fover, …), the
     folder of a trained PRM, or mine.py:MyJudge, of a file of yours. GenPRM's labels are relative-progress; genprm is its
     critic, which writes about each step."""

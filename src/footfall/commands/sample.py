@@ -16,6 +16,7 @@ from footfall.commands._parts import Opener, found_in_words, separator_of
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy, Run, finished, sample_runs
+from footfall.registry import serving
 from footfall.reports.pages import limited_in_words
 from footfall.store import Run as Store
 from footfall.types import Trajectory, content_key
@@ -53,7 +54,7 @@ def main(config: SampleConfig) -> int:
     """Sample, grade and report."""
     from footfall.formats import write_parquet
 
-    config = replace(config, policy=config.policy.resolved("embedded"))
+    config = replace(config, policy=config.policy.resolved(serving("policy")))
     if config.n < 1:
         raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
     problems = read_source(config.problems, config.run.seed, "train", config.reading)
@@ -142,7 +143,7 @@ def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: 
     })  # fmt: skip
     if _any_written(result):
         next_command(
-            console, "label", "--method", "monte-carlo", "--data", Path(result["file"]), *config.policy.flags()
+            console, "label", "--method", serving("labeller"), "--data", Path(result["file"]), *config.policy.flags()
         )
 
 

@@ -44,7 +44,7 @@ from footfall.commands._search_report import (
 from footfall.commands._sources import read_source
 from footfall.drive.budget import Budget
 from footfall.policy.protocol import Policy
-from footfall.registry import declared, load
+from footfall.registry import declared, load, serving
 from footfall.reports.pages import Named, write_page
 from footfall.reports.search_page import search_page
 from footfall.search.searcher import Searcher
@@ -95,7 +95,7 @@ class SearchConfig:
     the file is taken once."""
     explain: str | None = None
     """The id of a problem: write its page from a finished run, that of --out or of the same command line, and do no more."""
-    method: str = "weighted-vote"
+    method: str = serving("searcher")
     """A name of `footfall list searcher`, or mine.py:MySearch of a file of yours."""
     n: int | None = None
     """Candidates a problem, or the width. None: 16 for methods that have one."""
@@ -137,11 +137,11 @@ def main(config: SearchConfig) -> int:
     """Search, keep all candidates and report."""
     from footfall.formats import write_parquet
 
-    config = replace(config, policy=config.policy.resolved("embedded"))
+    config = replace(config, policy=config.policy.resolved(serving("policy")))
     if config.explain is not None:
         return _explain(config, config.explain)
     if config.problems is None:
-        raise ValueError("--problems is needed: a file of problems, or world:arithmetic:N")
+        raise ValueError("--problems is needed: a file of problems, or world:NAME:N")
     if config.to is not None:
         check_answers_file(config.to)
     method = _method(config)
@@ -299,7 +299,7 @@ def _check_roles(method: Method, helpers: Iterable[str], judges: Iterable[str], 
     for role in sorted(want.helpers - helpers):
         raise ValueError(
             f"{method.name} asks a policy in the role {role!r}: pass --helper {role}=POLICY, for example "
-            f"--helper {role}=http,url=http://localhost:8001/v1,mode=chat"
+            f"--helper {role}={serving('policy', 'url')},url=http://localhost:8001/v1,mode=chat"
         )
     for role in sorted(want.judges - judges):
         raise ValueError(

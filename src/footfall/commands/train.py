@@ -18,7 +18,7 @@ from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import read_parquet
 from footfall.progress import Progress
-from footfall.registry import load
+from footfall.registry import load, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.train.config import TrainConfig as Settings
@@ -53,12 +53,12 @@ class TrainConfig:
     """Judged traces in any supported format or Parquet (`footfall label` writes them); - is standard input."""
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
-    backbone: str = "embedded"
+    backbone: str = serving("policy")
     """embedded, a folder or hub id of any decoder or published PRM, a decoder's GGUF file, or a PRM's folder to go on from."""
     family: str | None = None
     """How the backbone is read. None: a published PRM as its family (`footfall list family`) does, with its head, and a plain
     decoder with a fresh one; footfall: with a fresh head, whatever it is."""
-    objective: str = "soft-bce"
+    objective: str = serving("objective")
     """A training loss of `footfall list objective`: soft-bce keeps soft labels soft, bce makes them hard. Or mine.py:my_loss,
     of a file of yours."""
     set: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def main(config: TrainConfig) -> int:
     if unjudged == len(rows):
         raise ValueError(f"{config.data}: none of its {len(rows)} traces has labels; `footfall label` makes them")
     against = _against(config.against, config) if config.against else []
-    backbone = str(EMBEDDED) if config.backbone == "embedded" else config.backbone
+    backbone = str(EMBEDDED) if config.backbone == serving("policy") else config.backbone
     with open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW) as run, ExitStack() as stack:
         trained = train_prm(
             rows, backbone, _settings(config), run.folder, against=against, resume=not config.run.fresh,
@@ -134,7 +134,7 @@ def _against(source: str, config: TrainConfig) -> list[Problem]:
 
 
 def _settings(config: TrainConfig) -> Settings:
-    usual = 1e-3 if config.backbone == "embedded" else 1e-4 if config.lora_rank is not None else 1e-5
+    usual = 1e-3 if config.backbone == serving("policy") else 1e-4 if config.lora_rank is not None else 1e-5
     lr = usual if config.lr is None else config.lr
     shared = {
         name: value for name, value in asdict(config).items()

@@ -166,6 +166,7 @@ def _completed(trace: Trajectory) -> int:
     "labeller",
     "monte-carlo",
     Declared(
+        serves=("default",),
         study=(
             label_row(10, value="values"),
             label_row(11, "monte-carlo-hard", fixed={"estimate": "hard"}),

@@ -16,7 +16,7 @@ CHECKING = Template(prompt_end=" Check each step.\n")
 """Asks the embedded model to proofread: it then catches most of its errors, and its inner state tells them apart."""
 
 
-@register("policy", "embedded", Declared(separator="\n"))
+@register("policy", "embedded", Declared(separator="\n", serves=("default",)))
 def embedded(device: str | None = None, rows: int | None = None) -> TorchPolicy:
     """The tiny Llama that ships with the package and writes arithmetic traces."""
     return TorchPolicy.load(EMBEDDED, device or "cpu", label="embedded", rows=rows)

@@ -36,7 +36,7 @@ from footfall.policy.http_wire import (
     sampling_fields,
 )
 from footfall.policy.protocol import Completion, Run, SamplingParams, sample_seed
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.render import Observations, Template, Tokenizer, check_round_trip, encode, messages, solution_text
 from footfall.types import Cost, Json, Step, Trajectory, content_key
 
@@ -387,7 +387,7 @@ def _joined(blank: Completion, longer: list[Completion] | None) -> Completion:
     return blank if longer is None else replace(longer[0], cost=blank.cost + longer[0].cost)
 
 
-@register("policy", "http")
+@register("policy", "http", Declared(serves=("url",)))
 def http_policy(
     url: str,
     model: str | None = None,

@@ -20,7 +20,7 @@ from footfall.policy.decoding import Generated, Request
 from footfall.policy.engine import Engine
 from footfall.policy.protocol import Completion, Finish, Run, SamplingParams, sample_seed
 from footfall.policy.splitting import StepSplitter, splitter_for
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.render import Template, check_round_trip, encode, prompt_ids, template_for
 from footfall.segment.tokens import written
 from footfall.types import Cost, Step, Trajectory, content_key
@@ -278,7 +278,7 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[
     return {int(i) for i in ends | {tokenizer.eos_token_id} if i is not None}
 
 
-@register("policy", "torch")
+@register("policy", "torch", Declared(serves=("model",)))
 def torch_policy(
     path: str, device: str | None = None, rows: int | None = None, compile: bool = False, system: str | None = None
 ) -> TorchPolicy:

@@ -14,7 +14,7 @@ import torch
 
 from footfall.gguf.container import is_gguf
 from footfall.loading import load_tokenizer, pick_device, pick_dtype
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.render import Writer, check_round_trip
 from footfall.reward.backbone import Backbone, base_of, context_length, is_adapter, load_native, local_folder
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, read_json
@@ -52,7 +52,7 @@ class Options:
         )  # fmt: skip
 
 
-@register("reward", "checkpoint")
+@register("reward", "checkpoint", Declared(serves=("checkpoint",)))
 def checkpoint(
     path: str | Path,
     family: str | None = None,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from footfall.judging import Traits, as_trained
 from footfall.loading import give_memory_back, out_of_memory
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.prm import PRM
@@ -29,7 +29,7 @@ WORTH_COMPILING = 1e16
 """Parameters times tokens in one call from which half a minute of compiling is paid back on a GPU."""
 
 
-@register("reward", "step-head")
+@register("reward", "step-head", Declared(serves=("prm",)))
 def step_head(
     path: str | Path,
     device: str | None = None,

@@ -96,7 +96,11 @@ def best_of_n(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     return BestOf(n, "best", aggregation)
 
 
-@register("searcher", "weighted-vote", Declared(study=(search_row(5),), aggregation="min", smoke={"n": 4}))
+@register(
+    "searcher",
+    "weighted-vote",
+    Declared(study=(search_row(5),), aggregation="min", smoke={"n": 4}, serves=("default",)),
+)
 def weighted_vote(n: int = 8, aggregation: Aggregation = "last") -> BestOf:
     """Weighted vote: the answer whose samples have the largest sum of scores."""
     return BestOf(n, "weighted", aggregation)

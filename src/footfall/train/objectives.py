@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from footfall.registry import create, register
+from footfall.registry import Declared, create, register
 from footfall.reward.readout import MeanOfHeads, Readout, Several
 from footfall.types import Json, Trajectory
 
@@ -306,7 +306,7 @@ def bce(threshold: float = 0.0) -> Objective:
     )
 
 
-@register("objective", "soft-bce")
+@register("objective", "soft-bce", Declared(serves=("default",)))
 def soft_bce() -> Objective:
     """Binary cross-entropy on soft labels: the label is the probability that the step is good."""
     return Objective("soft-bce", soft_bce_loss)
