@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import footfall
-from footfall.registry import parts, serving
+from footfall.registry import parts, serving, systems
 
 COMMANDS = sorted((Path(footfall.__file__).parent / "commands").glob("*.py"))
 METHODS = ("policy", "labeller", "tree-labeller", "reward", "objective", "searcher", "segmenter", "world", "benchmark",
@@ -44,7 +44,8 @@ def said(path: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)
 def test_no_command_names_a_method(path: Path) -> None:
-    names = {name for kind in METHODS for name in parts(kind)} - WORDS - OF_A_FILE.get(path.stem, set())
+    names = {name for kind in METHODS for name in (*parts(kind), *systems(kind))}
+    names -= WORDS | OF_A_FILE.get(path.stem, set())
     worlds = re.compile(rf"world:({'|'.join(parts('world'))})")
     found = [f"{path.name}:{line}: {text!r}" for line, text in said(path) if text in names or worlds.search(text)]
     assert not found, "declare it (Declared.serves) and ask registry.serving: " + "; ".join(found)

@@ -204,25 +204,19 @@ def test_settings_that_parts_declare_are_theirs() -> None:
 
 
 ELSEWHERE = {
-    "commands/calibrate.py": {"quantile"},
-    "commands/demo.py": {"majority"},
-    "commands/label.py": {"monte-carlo"},
-    "commands/sample.py": {"monte-carlo", "length"},
-    "commands/search.py": {"weighted-vote"},
-    "commands/train.py": {"soft-bce"},
     "studies/label_setting.py": {"majority"},
     "studies/search.py": {"noisy"},
     "studies/search_judges.py": {"noisy"},
     "studies/search_report.py": {"noisy"},
 }
-"""Defaults of commands, and words that mean something else there."""
+"""Words that mean something else there."""
 
 
-def test_neither_commands_nor_studies_name_a_method() -> None:
+def test_studies_name_no_method() -> None:
     kinds = ("labeller", "tree-labeller", "searcher", "objective")
     names = {name for kind in kinds for name in (*parts(kind), *systems(kind))}
     root = Path(footfall.__file__).parent
-    for file in sorted([*root.glob("commands/*.py"), *root.glob("studies/*.py")]):
+    for file in sorted(root.glob("studies/*.py")):
         strings = {n.value for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Constant)}
         assert strings & names == ELSEWHERE.get(file.relative_to(root).as_posix(), set()), file
 
