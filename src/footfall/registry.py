@@ -407,9 +407,7 @@ def _parts_in(path: Path, root: Path) -> list[_Found]:
                     case ast.Call(ast.Name("register"), [ast.Constant(str(kind)), ast.Constant(str(name)), *more]):
                         part = Part(kind, name, f"{module}:{node.name}", summary)
                         said = _literally(more[0]) if more else NOTHING
-                        switches = said.switches if said else _switches(more[0])
-                        keywords = [keyword for each in more for keyword in getattr(each, "keywords", ())]
-                        serves = next((ast.literal_eval(k.value) for k in keywords if k.arg == "serves"), ())
+                        switches, serves = (_words(more, field) for field in ("switches", "serves"))
                         found.append(_Found(part, said, switches, serves))
     return found
 
@@ -425,10 +423,10 @@ def _literally(node: ast.expr) -> Declared | None:
     return Declared(**said)
 
 
-def _switches(node: ast.expr) -> tuple[str, ...]:
-    """Those of a declaration that is more than literals: no part is imported to know them."""
-    given = node.keywords if isinstance(node, ast.Call) else []
-    return next((tuple(ast.literal_eval(keyword.value)) for keyword in given if keyword.arg == "switches"), ())
+def _words(declaration: Sequence[ast.expr], field: str) -> tuple[str, ...]:
+    """A field of a declaration, of one that is more than literals too: no part is imported to know it."""
+    given = [keyword for node in declaration if isinstance(node, ast.Call) for keyword in node.keywords]
+    return next((tuple(ast.literal_eval(keyword.value)) for keyword in given if keyword.arg == field), ())
 
 
 def _extension_parts() -> list[Part]:
