@@ -131,14 +131,30 @@ def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def rows_of(args: argparse.Namespace) -> list[Judged]:
-    """Labels by their method's name, whatever sets they are of; sources by their own."""
+    """Labels by their method's name, whatever sets they are of; sources by their own.
+
+    A policy writes a full stop and the blank line behind it as one token, where text that is read has two. So labelled samples
+    are learned from in both forms: a benchmark's traces are text, those of a search are ids.
+    """
     found: list[Judged] = []
     for name in args.rows:
-        files = sorted(args.out.glob(f"label-{name}-*.parquet")) or [args.out / "rows" / f"{name}.parquet"]
-        rows = [row for file in files for row in read_parquet(file, "judged")]
+        files = sorted(args.out.glob(f"label-{name}-*.parquet"))
+        if files:
+            sampled = [row for file in files for row in read_parquet(file, "judged")]
+            rows = [*sampled, *map(as_text, sampled)]
+        else:
+            rows = read_parquet(args.out / "rows" / f"{name}.parquet", "judged")
         tell(f"{name}: {len(rows)} rows")
         found += rows
     return found
+
+
+def as_text(row: Judged) -> Judged:
+    """The same without the ids it was sampled with."""
+    trace, name = row.trajectory, f"{row.trajectory.id}#text"
+    steps = tuple(replace(step, token_ids=None, logprobs=None) for step in trace.steps)
+    said = None if row.judgement is None else replace(row.judgement, trajectory_id=name)
+    return Judged(replace(trace, id=name, steps=steps, tokenizer=None), said)
 
 
 def train(args: argparse.Namespace) -> None:
