@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from footfall.judging import UNKNOWN, Bound, Traits, all_parts, bound_of, forget, parts_of, read_partial, traits
+from footfall.judging import (
+    UNKNOWN,
+    Bound,
+    Traits,
+    all_parts,
+    as_trained,
+    bound_of,
+    forget,
+    parts_of,
+    read_partial,
+    traits,
+)
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 SOME = Bound(8, 1)
@@ -82,3 +93,15 @@ def test_traits_that_are_none_are_a_bug_that_is_named() -> None:
 
     with pytest.raises(AssertionError, match=r"Odd\.traits is a str"):
         traits(Odd())
+
+
+def test_traces_are_read_with_the_only_separator_that_a_judge_knows() -> None:
+    sampled = Trajectory("s", Problem("p", "?"), (Step("a", token_ids=(1, 2)),), separator="\n", tokenizer="v")
+    (same,) = as_trained(["\n"], [sampled])
+    assert same is sampled
+    (other,) = as_trained(["\n\n"], [sampled])
+    assert (other.separator, other.tokenizer, other.steps[0].token_ids) == ("\n\n", None, None), (
+        "its ids hold the old one"
+    )
+    assert as_trained(["\n", "\n\n"], [sampled]) == as_trained([], [sampled]) == [sampled]
+    assert as_trained([""], [sampled]) == [sampled], "steps with ends of their own say nothing of other traces"

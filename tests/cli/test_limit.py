@@ -47,6 +47,12 @@ def test_the_result_says_of_how_many(words: list[str], capsys: pytest.CaptureFix
     assert "limited" not in json.loads(capsys.readouterr().out)
 
 
+def test_an_estimate_says_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["label", "--data", "rows.jsonl", *POLICY, "--rollouts", "2", "--estimate", "--limit", "5"]
+    assert told(capsys, *words)["limited"] == {"used": 5, "of": 12}
+    assert cli.main(words) == 0 and "5 of 12 traces" in capsys.readouterr().out
+
+
 def test_the_page_says_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["bench", "steps", "--data", "rows.jsonl", "--judge", "oracle", "--limit", "5", "--out", "b"])
     assert "5 of 12" in Path("b/report.html").read_text(encoding="utf-8")

@@ -78,6 +78,8 @@ def test_runs_are_shown_by_what_they_hold(capsys: pytest.CaptureFixture[str]) ->
     counts = {name: len(told(capsys, "show", name)["traces"]) for name in ("s", "l", "c", "b")}
     assert counts == {"s": 4, "l": 4, "c": 30, "b": 6}
     assert all("value" in step for trace in told(capsys, "show", "l")["traces"] for step in trace["steps"])
+    chosen = [trace for trace in told(capsys, "show", "b")["traces"] if trace.get("chosen")]
+    assert len(chosen) == 2 and "chosen by the search" in shown(capsys, "b")
     Path("empty").mkdir()
     assert cli.main(["show", "empty"]) == 2
 

@@ -18,6 +18,7 @@ from footfall.drive.trees import TreeLabeller
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.label.estimate import LENGTH_SLACK, Plan, Volume, count_tokens, planned, planned_trees
+from footfall.reports.pages import limited_in_words
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
 _BOUNDS = (
@@ -211,6 +212,7 @@ def show_estimate(console: Console, result: dict[str, Any]) -> None:
     facts(console, {
         "for": f"trees on {result['problems']} problems" if "problems" in result
         else f"{result['steps']} steps in {result['traces']} traces",
+        "limit": limited_in_words(result, "traces"),
         "counted by": result["tokens_counted_by"],
         "time": _UNKNOWN_TIME + ("" if "problems" in result else _OR_PROBE) if result["expected"]["seconds"] is None else None,
         "no label": "; ".join(f"{n} traces: {why}" for why, n in result.get("without_label", {}).items()),

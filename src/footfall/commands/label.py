@@ -135,7 +135,7 @@ def main(config: LabelConfig) -> int:
     edition = edition_of(folder, config.again, config.run.fresh)
     opener = Opener(store, edition)
     if config.costs.estimate:
-        return _estimate(config, opener, trajectories)
+        return _estimate(config, opener, trajectories, given.limited)
     method = _method(config, opener)
     trajectories = (traits(method).prepare or list)(trajectories)  # as adaptivestep cuts them anew
     with open_run("label", config, for_show=_FOR_SHOW) as run:
@@ -162,7 +162,7 @@ def main(config: LabelConfig) -> int:
     return 0 if _of_use(result) else NOTHING
 
 
-def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory]) -> int:
+def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory], limited: Mapping[str, Any]) -> int:
     """Run the method over policies that only count; for a probe, the same method over those that were asked for."""
     rehearsal = Rehearsal()
     method = _method(config, StandIns(rehearsal))
@@ -173,7 +173,7 @@ def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory])
         chunk = config.chunk if opener.store is None else None
         probing = cast(Judge, _method(config, opener)) if config.costs.probe else None
         found = estimate_of(rehearsal, method, traces, config.costs, chunk, probing, config.run.seed)
-    estimate = {"method": config.method, **found}
+    estimate = {"method": config.method, **limited, **found}
     emit(estimate, config.run.json, lambda console: show_estimate(console, estimate))
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from footfall.types import Judged, Judgement, Problem, SearchResult, Step, Traje
 
 _FIRST = 20
 """Traces that are shown unless --limit or --id says otherwise."""
+_CHOSEN = "chosen by the search"
 _OF_RUNS = ("results.parquet", "judged.parquet", "trajectories.parquet")
 """What runs of search, label and sample leave; others leave judgements alone."""
 
@@ -111,9 +112,17 @@ def _stored(file: Path, kind: str, options: ReadOptions) -> Iterator[Judged]:
         elif isinstance(row, Judgement):
             yield Judged(Trajectory(row.trajectory_id, Problem("", ""), (Step(""),) * len(row.values)), row)
         elif isinstance(row, SearchResult):
-            yield from row.candidates or [_of_problem(row.problem)]
+            yield from (_marked(one, row) for one in row.candidates or [_of_problem(row.problem)])
         else:
             yield from tree_rows(row)
+
+
+def _marked(candidate: Judged, result: SearchResult) -> Judged:
+    """The candidate that a search chose is called so."""
+    trace = candidate.trajectory
+    if result.chosen is None or trace.id != result.chosen.id or not trace.steps:
+        return candidate
+    return candidate._replace(trajectory=replace(trace, meta={**trace.meta, _CHOSEN: True}))
 
 
 def _of_problem(problem: Problem) -> Judged:
@@ -141,7 +150,7 @@ def _told(row: Judged) -> dict[str, Any]:
     judged = {} if said is None else {"judge": said.judge, "value": said.value}
     return {
         "id": trace.id, "problem": trace.problem.text, "reference": trace.problem.answer, "answer": trace.answer,
-        "correct": trace.correct, **judged, "steps": steps,
+        "correct": trace.correct, **({"chosen": True} if _CHOSEN in trace.meta else {}), **judged, "steps": steps,
     }  # fmt: skip
 
 
@@ -182,8 +191,9 @@ def print_trace(console: Console, row: Judged, below: float | None = None, width
 
 def _outcome(trace: Trajectory, said: Judgement | None) -> dict[str, Any]:
     verdict = {True: "right", False: "wrong", None: None}[trace.correct]
+    chosen = _CHOSEN if _CHOSEN in trace.meta else None
     return {
-        "     answer": ", ".join(filter(None, [trace.answer, verdict])),
+        "     answer": ", ".join(filter(None, [trace.answer, verdict, chosen])),
         "     reference": trace.problem.answer,
         "     judge": None if said is None else said.judge,
         "     value": None if said is None or said.value is None else coloured(said.value),
