@@ -101,6 +101,8 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     train = ["train", *shared, "--rank", "2", "--batch", "4", "--accumulation", "1", "--max-length", "128"]
     loop.main([*train, "--name", "gold", "--rows", "gold", "monte-carlo"])
     loop.main([*train, "--name", "far", "--rows", "gold", "distilled", "--against", "processbench", "prmbench"])
+    loop.main([*train, "--name", "full", "--rows", "gold", "--full", "--hard"])
+    assert json.loads((out / "prm-full" / "facts.json").read_text(encoding="utf-8"))["kept in the adapter"] < 1
     folder = out / "prm-gold"
     assert {file.name for file in folder.iterdir()} == {
         "adapter_model.safetensors", "adapter_config.json", "head.safetensors", "step_head.json", "facts.json",
