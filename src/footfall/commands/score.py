@@ -27,6 +27,7 @@ _THRESHOLD = 0.5
 """Of a judge that declares none."""
 _FOR_SHOW = ("aggregate", "threshold", "show", "to", "chunk")
 """Options that do not decide what the judge says."""
+_NOT_OURS = "--to {} is already there, and this run did not write it; pass --fresh to write over it"
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,13 @@ def main(config: ScoreConfig) -> int:
 
 def _check_file(config: ScoreConfig) -> None:
     """Before any work is done."""
-    run_folder("score", config, _FOR_SHOW)
-    file = config.to
+    folder, file = run_folder("score", config, _FOR_SHOW), config.to
     if file is None:
         return
     if not file.name.endswith((".parquet", ".jsonl", ".jsonl.gz")):
         raise ValueError(f"--to {file}: a file that ends in .jsonl, .jsonl.gz or .parquet is expected")
+    if file.exists() and not folder.exists() and not config.run.fresh:
+        raise ValueError(_NOT_OURS.format(file))
 
 
 def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory]) -> None:
@@ -119,9 +121,7 @@ def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory
     claim = {"file": str(config.to.absolute()), "traces": content_key([[t.id, t.key] for t in trajectories])}
     ours = any(claim.items() <= event.items() for event in run.logged("to"))
     if config.to.exists() and not ours and not config.run.fresh:
-        raise ValueError(
-            f"--to {config.to} is already there, and this run did not write it; pass --fresh to write over it"
-        )
+        raise ValueError(_NOT_OURS.format(config.to))
     run.log("to", **claim)
 
 
