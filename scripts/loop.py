@@ -183,7 +183,9 @@ def train(args: argparse.Namespace) -> None:
         export_adapter(result.folder, folder, named, base.config.max_position_embeddings)
     model = load_shipped(folder, base.base_model, tokenizer, device=args.device, dtype=torch.float32, check=False)
     chosen = validate(PRMJudge(model, too_long="partial", compile=False), held, args.seed)
-    finish_export(folder, model, {"threshold": chosen.threshold})
+    torch.set_float32_matmul_precision("highest")
+    # The canary is taken on the CPU, where float32 is the same everywhere.
+    finish_export(folder, model.cpu(), {"threshold": chosen.threshold})
     keep(folder / "facts.json", {
         "model": named, "rows": args.rows, "against": args.against, "config": config.to_dict(), **trained_facts(result),
         "kept in the adapter": kept, "validation": chosen._asdict(),
@@ -194,9 +196,12 @@ def train(args: argparse.Namespace) -> None:
 
 def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
     base, tokenizer = load_model(args.model, args.device, torch.float32)
+    torch.set_float32_matmul_precision("highest")  # for the canary
     model = load_shipped(
-        args.out / f"prm-{args.name}", base.base_model, tokenizer, device=args.device, dtype=getattr(torch, args.dtype)
-    )
+        args.out / f"prm-{args.name}", base.base_model, tokenizer, device=args.device, dtype=getattr(torch, args.dtype),
+        check=args.dtype == "float32",
+    )  # fmt: skip
+    torch.set_float32_matmul_precision("high")
     return PRMJudge(model, too_long="partial", compile=False, cache_tokens=cache_tokens)
 
 
