@@ -21,8 +21,8 @@ LAYERS = (
     ("gguf", "loading", "policy", "tools", "worlds"),
     ("formal", "simulate", "drive"),
     ("label", "reward"),
-    ("train", "search"),
-    ("metrics", "benchmarks", "reports", "studies", "lab"),
+    ("train", "search", "metrics"),
+    ("benchmarks", "reports", "studies", "lab"),
     ("demo", "cli", "commands", "__main__"),
     ("recipes",),
 )

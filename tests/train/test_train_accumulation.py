@@ -58,9 +58,9 @@ def updated(objective: Objective, folder: Path, batch_size: int, accumulation: i
     model = fresh(objective)
     examples = some_examples(model, objective)
     config = TrainConfig(
-        lr=0.5, epochs=1, batch_size=batch_size, accumulation=accumulation, warmup=0.0, max_grad_norm=1e9, device="cpu"
+        epochs=1, batch_size=batch_size, accumulation=accumulation, warmup=0.0, max_grad_norm=1e9, device="cpu"
     )
-    args = training_arguments(config, folder, updates=1, cuda=False)
+    args = training_arguments(config, 0.5, folder, updates=1, cuda=False)
     args.optim = "sgd"  # Adam hides a gradient that is too large
     trainer = StepTrainer(model, objective, args, examples)
     trainer.train()

@@ -20,7 +20,7 @@ from footfall.train import TrainConfig, TrainResult, train_prm
 from footfall.train.checkpoints import last_checkpoint
 from footfall.train.data import collate, make_examples, split_by_problem
 from footfall.train.objectives import make_objective
-from footfall.train.trainer import LengthGrouped, roc_auc
+from footfall.train.trainer import LengthGrouped
 from footfall.types import Judged, Judgement, Problem
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
 
@@ -269,12 +269,6 @@ def test_an_epochs_order_depends_on_seed_and_epoch_alone() -> None:
     assert orders[0] != orders[2] != orders[3]
     waste = sum(max(lengths[i] for i in orders[0][k : k + 8]) * 8 for k in range(0, 96, 8)) / sum(lengths)
     assert waste < 1.3, "batches hold like lengths"
-
-
-def test_roc_auc_by_hand() -> None:
-    assert roc_auc([0.9, 0.8, 0.3, 0.1], [True, False, True, False]) == 0.75
-    assert roc_auc([0.5, 0.5], [True, False]) == 0.5
-    assert roc_auc([0.5, 0.6], [True, True]) is None
 
 
 @pytest.mark.parametrize("change", [{"epochs": 0}, {"eval_share": 1.0}, {"lr": 0.0}, {"patience": 1, "eval_share": 0}])

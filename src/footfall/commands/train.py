@@ -66,7 +66,8 @@ class TrainConfig:
     epochs: int = 3
     """Passes over the data."""
     lr: float | None = None
-    """Learning rate. None: 1e-3 for the embedded model, otherwise 1e-4 with LoRA and 1e-5 without."""
+    """Learning rate. None: by what is trained (a small model, adapters, all weights), and told at the end; docs/training.md has
+    the rates and what they were chosen by."""
     batch_size: int = 16
     """Traces a forward pass."""
     accumulation: int = 1
@@ -134,13 +135,8 @@ def _against(source: str, config: TrainConfig) -> list[Problem]:
 
 
 def _settings(config: TrainConfig) -> Settings:
-    usual = 1e-3 if config.backbone == serving("policy") else 1e-4 if config.lora_rank is not None else 1e-5
-    lr = usual if config.lr is None else config.lr
-    shared = {
-        name: value for name, value in asdict(config).items()
-        if name in Settings.__dataclass_fields__ and name not in ("lr", "seed")
-    }  # fmt: skip
-    return Settings(**shared, lr=lr, seed=config.run.seed, objective_options=settings(config.set))
+    shared = {name: value for name, value in asdict(config).items() if name in Settings.__dataclass_fields__}
+    return Settings(**shared, seed=config.run.seed, objective_options=settings(config.set))
 
 
 def _reporter(stack: ExitStack) -> Callable[[int, int], None]:
@@ -157,7 +153,7 @@ def _reporter(stack: ExitStack) -> Callable[[int, int], None]:
 
 def _summary(trained: TrainResult) -> dict[str, Any]:
     stored = trained.to_dict()
-    kept = ("metrics", "train", "held_out", "contaminated", "updates", "tokens_per_second")
+    kept = ("metrics", "first_error", "train", "held_out", "contaminated", "updates", "lr", "tokens_per_second")
     return {"model": str(trained.folder), **{name: stored[name] for name in kept}, "cost": trained.cost.to_dict()}
 
 
@@ -172,12 +168,33 @@ def _show(console: Console, trained: TrainResult, result: dict[str, Any]) -> Non
     facts(console, {
         "limit": limited_in_words(result, "traces"),
         "trained on": f"{report.used} of {report.rows} traces, {report.steps - report.unlabelled} labelled steps, "
-        f"{trained.updates} updates",
+        f"{trained.updates} updates" + (f" at a learning rate of {trained.lr:g}" if trained.lr else ""),
         "left out": "; ".join(f"{count}: {reason}" for reason, count in report.dropped.items()),
         "decontaminated": f"{trained.contaminated} rows about evaluation problems" if trained.contaminated else None,
         "held out": ", ".join(f"{name} {value:.3g}" for name, value in trained.metrics.items()),
+        **_worth(trained),
         "cost": spent(trained.cost, trained.cost.seconds),
         "model": trained.folder,
         "page": result["page"],
     })  # fmt: skip
     next_command(console, "score", "--judge", trained.folder, "traces.jsonl")
+
+
+def _worth(trained: TrainResult) -> dict[str, str]:
+    """Whether it finds first errors on the held-out problems, in words; a step AUC does not show that."""
+    found = trained.first_error
+    if found is None:
+        unknown = "not measured: it takes held-out traces of two problems, with an error and without"
+        return {"first error": unknown} if trained.metrics else {}
+    beside = ", ".join(f"{name} {f1:.3f}" for name, f1 in found.sanity.items())
+    told = {
+        "first error": f"F1 {found.f1:.3f} [{found.ci95[0]:.3f}, {found.ci95[1]:.3f}] on {found.traces} held-out traces, "
+        f"{found.erroneous} with an error (a label of {'' if found.error_up_to == 0 else 'at most '}{found.error_up_to:g}); "
+        f"judges that know nothing: {beside}",
+    }
+    if not found.beats_sanity:
+        told["caution"] = (
+            "these traces do not show that it finds first errors better than a judge that knows nothing; "
+            "train on more problems, or at a lower --lr, and measure it by `footfall bench`"
+        )
+    return told

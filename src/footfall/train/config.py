@@ -9,10 +9,20 @@ from typing import Any, Literal
 from footfall.render import Template
 from footfall.types import Json
 
+SMALL_LR, LORA_LR, LARGE_LR = 3e-4, 1e-4, 1e-5
+"""Learning rates of a small model, of adapters on a large one, and of all weights of a large one."""
+SMALL = 20_000_000
+"""Weights below which a model is small."""
+
+
+def usual_lr(weights: int, lora: bool) -> float:
+    """The learning rate where none is named, for a model of so many weights; docs/training.md says what it was chosen by."""
+    return SMALL_LR if weights < SMALL else LORA_LR if lora else LARGE_LR
+
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of `train_prm`. Full fine-tuning of a small model likes `lr` 1e-3, of an LLM 1e-5, LoRA 1e-4."""
+    """Settings of `train_prm`."""
 
     objective: str = "soft-bce"
     objective_options: Mapping[str, Json] = field(default_factory=dict)
@@ -28,7 +38,8 @@ class TrainConfig:
     """With `heads`: weight of the mean squared distance of their weights from where they began."""
     template: Template | None = None
     """None: chat where the tokenizer has a chat template, plain otherwise."""
-    lr: float = 1e-4
+    lr: float | None = None
+    """Learning rate. None: by what is trained, `usual_lr`."""
     head_lr: float | None = None
     """Of the head alone; None: `lr`. An LLM's last states are large, and a head that learns as fast as LoRA overshoots."""
     epochs: int = 3
@@ -65,10 +76,11 @@ class TrainConfig:
         for name in ("epochs", "batch_size", "accumulation", "save_steps"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.eval_share < 1 or not 0 <= self.warmup < 1 or self.lr <= 0:
-            raise ValueError(f"eval_share and warmup lie in [0, 1) and lr is positive; got {self}")
-        if self.head_lr is not None and self.head_lr <= 0:
-            raise ValueError(f"head_lr must be positive, not {self.head_lr}")
+        if not 0 <= self.eval_share < 1 or not 0 <= self.warmup < 1:
+            raise ValueError(f"eval_share and warmup lie in [0, 1); got {self.eval_share:g} and {self.warmup:g}")
+        for name in ("lr", "head_lr"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name):g}")
         if self.heads < 0 or self.anchor < 0:
             raise ValueError(f"heads and anchor must not be negative; got {self.heads} and {self.anchor}")
         if self.patience is not None and self.eval_share == 0:

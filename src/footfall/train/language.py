@@ -28,7 +28,7 @@ from footfall.reward.config import CONFIG_FILE, PRMConfig, read_json
 from footfall.reward.families.critics import PROMPT_FILE
 from footfall.reward.families.eurus import token_log_probs
 from footfall.reward.family import Evidence, Family
-from footfall.train.config import TrainConfig
+from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, report_of
 from footfall.train.imitation import ImitationConfig, fit
 from footfall.train.objectives import Objective
@@ -108,8 +108,9 @@ def train_language_prm(
         return objective.loss(logits_N11, targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
 
     lengths = [len(item.ids) for item in train]
+    lr = config.lr or usual_lr(sum(p.numel() for p in lm.parameters()), config.lora_rank is not None)
     settings = ImitationConfig(
-        lr=config.lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
+        lr=lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
         weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
     )  # fmt: skip
     losses, updates = fit(lm, lengths, loss_of, settings, progress)

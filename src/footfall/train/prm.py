@@ -36,9 +36,10 @@ from footfall.reward.config import CONFIG_FILE, FOOTFALL
 from footfall.reward.family import Family, families
 from footfall.reward.prm import PRM
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
-from footfall.train.config import TrainConfig
+from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
+from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.trainer import Progress, StepTrainer, callbacks_for, evaluate, training_arguments
@@ -73,11 +74,16 @@ class TrainResult:
     """Of the whole training, but for `seconds`: those of the call that finished it."""
     held_out_curve: tuple[tuple[int, float], ...] = ()
     """(update, held-out loss) after each epoch, with `patience`: the weights of the lowest were kept."""
+    first_error: HeldOutErrors | None = None
+    """Whether it finds first errors on the held-out problems; None where that cannot be measured."""
+    lr: float | None = None
+    """The learning rate that was used; None: of a run that did not note it."""
 
     def to_dict(self) -> dict[str, Any]:
         """As `result.json` keeps it; the folder is relative to the run."""
         given = asdict(self)
-        return {**given, "folder": MODEL, "train": self.train.to_dict(), "held_out": self.held_out.to_dict()}
+        given |= {"folder": MODEL, "train": self.train.to_dict(), "held_out": self.held_out.to_dict()}
+        return given | {"first_error": self.first_error and self.first_error.to_dict()}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any], out: Path) -> TrainResult:
@@ -94,6 +100,7 @@ class TrainResult:
             "train": report(given["train"]),
             "held_out": report(given["held_out"]),
             "cost": Cost(**given["cost"]),
+            "first_error": HeldOutErrors.from_dict(found) if (found := given.get("first_error")) else None,
         }
         return cls(**values)
 
@@ -132,6 +139,7 @@ def train_prm(
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
+    lr = config.lr or usual_lr(model.size, model.prm_config.lora)
     objective = fitted_to(objective, model.readout, str(model.prm_config.backbone))
     train_rows, held_rows = _split(rows, held_out, config)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
@@ -139,7 +147,7 @@ def train_prm(
     _refuse_nothing_to_learn(train, objective)
     model.prm_config = replace(model.prm_config, training=_training_facts(rows, objective, plan["data"], config))
     with full_disk_told(out):
-        trainer, seconds, done = _fit(model, objective, config, train, held, out / CHECKPOINTS, progress)
+        trainer, seconds, done = _fit(model, objective, config, lr, train, held, out / CHECKPOINTS, progress)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
     result = TrainResult(
@@ -153,6 +161,8 @@ def train_prm(
         tokens_per_second=tokens * done / max(1, updates) / max(seconds, 1e-9),
         cost=Cost(scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=updates),
         held_out_curve=_curve(trainer, "eval_loss"),
+        first_error=held_out_errors(model, held_rows, objective.is_good, config.seed),
+        lr=lr,
     )
     with full_disk_told(out):
         write_parquet(out / HELD_OUT, _told(model, held, objective), "judged")
@@ -401,12 +411,12 @@ def _updates(examples: int, config: TrainConfig) -> int:
 
 
 def _fit(
-    model: PRM, objective: Objective, config: TrainConfig, train: Sequence[Example], held: Sequence[Example],
-    folder: Path, progress: Progress | None,
+    model: PRM, objective: Objective, config: TrainConfig, lr: float, train: Sequence[Example],
+    held: Sequence[Example], folder: Path, progress: Progress | None,
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
-    args = training_arguments(config, folder, _updates(len(train), config), cuda)
+    args = training_arguments(config, lr, folder, _updates(len(train), config), cuda)
     checkpoint = last_checkpoint(folder)
     before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()

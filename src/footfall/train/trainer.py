@@ -22,6 +22,7 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from footfall.loading import pack
+from footfall.metrics.steps import auc
 from footfall.reward.heads import Heads
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
@@ -168,18 +169,6 @@ class StepTrainer(Trainer):
             )
 
 
-def roc_auc(scores: Sequence[float], good: Sequence[bool]) -> float | None:
-    """P(score of a good step > score of a bad one), ties count half; None if one of the two is absent."""
-    truth = np.asarray(good, dtype=bool)
-    n_good, n_bad = int(truth.sum()), int((~truth).sum())
-    if not n_good or not n_bad:
-        return None
-    values, rank_of = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)
-    counts = np.bincount(rank_of, minlength=len(values))
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[rank_of]
-    return float((ranks[truth].sum() - n_good * (n_good + 1) / 2) / (n_good * n_bad))
-
-
 @torch.inference_mode()
 def evaluate(
     model: PRM, examples: Sequence[Example], objective: Objective, token_budget: int = 2048
@@ -216,8 +205,7 @@ def step_metrics(values: Sequence[float], labels: Sequence[float], objective: Ob
         "brier": float(np.mean([(v - g) ** 2 for v, g in zip(values, good, strict=True)])),
         "steps": float(len(labels)),
     }
-    auc = roc_auc(values, good)
-    return metrics if auc is None else {"step_auc": auc, **metrics}
+    return {"step_auc": float(auc(values, good)), **metrics} if 0 < sum(good) < len(good) else metrics
 
 
 class _Reporter(TrainerCallback):
@@ -230,7 +218,7 @@ class _Reporter(TrainerCallback):
         self.progress(state.global_step, state.max_steps)
 
 
-def training_arguments(config: TrainConfig, folder: Path, updates: int, cuda: bool) -> TrainingArguments:
+def training_arguments(config: TrainConfig, lr: float, folder: Path, updates: int, cuda: bool) -> TrainingArguments:
     """A `TrainConfig` in the Trainer's words: quiet, no workers, no loggers, bfloat16 on CUDA only."""
     by_epoch = "epoch" if config.patience is not None else "no"
     return TrainingArguments(
@@ -238,7 +226,7 @@ def training_arguments(config: TrainConfig, folder: Path, updates: int, cuda: bo
         per_device_train_batch_size=config.batch_size,
         gradient_accumulation_steps=config.accumulation,
         num_train_epochs=config.epochs,
-        learning_rate=config.lr,
+        learning_rate=lr,
         lr_scheduler_type=config.schedule,
         warmup_steps=round(config.warmup * updates),
         weight_decay=config.weight_decay,
