@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from footfall.formats import write_parquet
 from footfall.label.execution import Execution, asserts_of, execution, mutation_rows
 from footfall.label.mutation import normal, variants
 from footfall.registry import create
 from footfall.tools import why_no_walls
-from footfall.types import Problem, Step, Trajectory
+from footfall.types import Judged, Problem, Step, Trajectory
 from footfall.worlds import CodePolicy, CodeWorld
 
 WORLD = CodeWorld()
@@ -121,3 +124,27 @@ def test_what_cannot_be_run_is_left_unlabelled_with_the_reason() -> None:
 def test_the_code_worlds_inputs_are_its_tests() -> None:
     problem = WORLD.problems(1, 0)[0]
     assert len(asserts_of(problem)) == 6 and all(test.startswith("assert ") for test in asserts_of(problem))
+
+
+@needs_walls
+def test_what_forty_failing_tests_say_is_the_traces_own_and_can_be_stored(tmp_path: Path) -> None:
+    problem = add(*["assert add(2, 3) == 5"] * 40)
+    for word in ("\U0001f600" * 300, r"\ud800" * 300):
+        trajectory = program(problem, ADD[0], f"    raise ValueError('{word}')")
+        (said,) = execution().judge([trajectory])
+        assert said.values == (1.0, 0.0)
+        write_parquet(tmp_path / "said.parquet", [Judged(trajectory, said)], "judged")
+
+
+@needs_walls
+def test_names_that_the_reference_does_not_define_are_not_the_programs() -> None:
+    problem = add("assert all(add(n, 1) == n + 1 for n in range(3))", "assert math.isclose(add(0.1, 0.2), 0.3)")
+    fake = "from types import SimpleNamespace; math = SimpleNamespace(isclose=lambda *a: True); all = lambda it: True"
+    (said,) = execution().judge([program(problem, fake, ADD[0], "    return 0")])
+    assert said.values == (1.0, 1.0, 0.0)
+
+
+def test_a_reference_without_a_line_is_no_reference() -> None:
+    empty = Problem("p", "Add.", "[3]", domain="code", meta={"program": " \n", "inputs": [[1, 2]]})
+    (said,) = execution().judge([program(empty, *ADD)])
+    assert "no reference program" in str(said.failures[0])

@@ -14,13 +14,13 @@ import torch
 
 from footfall.formal import verdicts
 from footfall.formal.deduction import read_clause
+from footfall.formal.programs import judge_programs, variants
 from footfall.formal.programs import tests_of as read_tests
-from footfall.formal.programs import variants
 from footfall.formal.reading import worded_equations
 from footfall.label.formal import Formal, balanced
 from footfall.registry import create
 from footfall.reward.readout import Readout
-from footfall.tools import why_no_walls
+from footfall.tools import Sandbox, why_no_walls
 from footfall.tools.algebra import implied
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ArithmeticPolicy, ArithmeticWorld, LogicPolicy, LogicWorld
@@ -389,6 +389,31 @@ def test_execution_clears_a_program_that_passes_and_finds_the_line_that_mends_on
 def test_a_program_that_no_single_line_mends_is_left_open_with_the_reason() -> None:
     said = Formal().judge([trace(PROMPT, "def f(xs):", "    return None", domain="code")])[0]
     assert said.values == (None, None) and "no change of one line" in str(said.failures[0])
+
+
+@pytest.mark.skipif(why_no_walls() is not None, reason="no sandbox here")
+@pytest.mark.parametrize(
+    "printed", ["5", "'[]'", "'9' * 5000", "'[' + 'true, ' * 30 + 'true]'", "'\U0001f600' * 300", '\'["pass", ""]\'']
+)
+def test_what_a_program_prints_has_no_part_in_its_verdict(printed: str) -> None:
+    lines = [*PROGRAM[:3], "        if x < top:", *PROGRAM[4:], f"print({printed})"]
+    assert labels(trace(PROMPT, *lines, domain="code")) == (1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.skipif(why_no_walls() is not None, reason="no sandbox here")
+def test_names_of_the_test_that_a_program_takes_for_itself_do_not_clear_it() -> None:
+    problem = Problem("p", "Check.", domain="code", meta={"tests": ["assert all(f(n) == n for n in range(3))"]})
+    forged = Trajectory("t", problem, (Step("all = lambda it: True"),), separator="\n")
+    assert Formal().judge([forged])[0].values == (None,)
+
+
+@pytest.mark.skipif(why_no_walls() is not None, reason="no sandbox here")
+def test_a_line_made_of_operators_is_left_open_and_not_tried_in_thousands_of_versions() -> None:
+    (said,) = judge_programs(
+        [trace(PROMPT, "def f(xs):", "    return " + "1 + " * 10_000 + "1", domain="code")], Sandbox()
+    )
+    assert [verdict.holds for verdict in said] == [None, None] and "too many to try" in said[0].reason
+    assert list(variants("9" * 5000)) == ["pass"]
 
 
 def test_training_labels_are_balanced_by_leaving_right_ones_out() -> None:

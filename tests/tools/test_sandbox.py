@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from footfall import tools
-from footfall.tools import Limits, Sandbox, SandboxError, why_no_walls
+from footfall.tools import Limits, Result, Sandbox, SandboxError, why_no_walls
+from footfall.tools.sandbox import read_report
 
 needs_walls = pytest.mark.skipif(why_no_walls() is not None, reason=f"no sandbox here: {why_no_walls()}")
 QUICK = Limits(seconds=2)
@@ -258,6 +259,20 @@ FAKES = {
         "    return int(hit[0].split('== ')[1]) if hit else 0"
     ),
     "kills-everyone": "import os\ndef f(n): os.kill(-1, 9)",
+    "only-the-tests-own-names": "all = any = lambda it: True\nassertion = True",
+    "own-module": (
+        "from types import SimpleNamespace\nmath = SimpleNamespace(isclose=lambda *args: True)\n"
+        "isclose = math.isclose\ndef f(n): return 0"
+    ),
+    "ends-the-loop": "def f(n): raise StopIteration",
+    "says-so-at-the-end": "import atexit, os\natexit.register(os.write, 1, b'[\"pass\", \"\"]\\n')\ndef f(n): return 0",
+    "own-write": (
+        "import json, os, sys\nos.write = lambda fd, data: len(data)\njson.dumps = lambda *a, **k: '[\"pass\", \"\"]'\n"
+        "sys.settrace(lambda *a: None)\nsys.modules['ast'] = None\ndef f(n): return 0"
+    ),
+    "number-that-lies": (
+        "class N(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\ndef f(n): return N(0)"
+    ),
     "skips-the-caller": (
         "import sys\ndef f(n):\n    frame = sys._getframe().f_back\n"
         "    while frame: frame.f_locals.clear(); frame = frame.f_back\n"
@@ -269,15 +284,55 @@ FAKES = {
 @needs_walls
 @pytest.mark.parametrize("fake", FAKES)
 def test_a_wrong_program_cannot_fake_a_pass(fake: str) -> None:
-    tests = ["assert f(1) == 98765", "assert all([f(1) == 98765])"]
-    results = Sandbox(QUICK).run_tests(FAKES[fake], tests)
-    assert [result.test for result in results] == tests
-    assert all(result.status in ("fail", "error") for result in results), results
+    tests = [
+        "assert f(1) == 98765", "assert all([f(1) == 98765])", "assert all(map(lambda n: f(n) == 98765, [1]))",
+        "assert math.isclose(f(1), 98765)", "assert isclose(f(1), 98765)",
+    ]  # fmt: skip
+    for reference in ("", "import math\ndef f(n): return 98765"):
+        results = Sandbox(QUICK).run_tests(FAKES[fake], tests, reference)
+        assert [result.test for result in results] == tests
+        assert all(result.status in ("fail", "error") for result in results), results
 
 
 @needs_walls
 def test_a_program_may_be_named_like_a_builtin() -> None:
     assert Sandbox(QUICK).run_tests("def sum(a, b): return a * b", ["assert sum(2, 5) == 10"])[0].passed
+
+
+@needs_walls
+def test_with_a_reference_the_tests_take_from_the_program_what_that_defines() -> None:
+    reference = "import math as m\nfrom statistics import median\ndef sum(a, b): return a * b\nlist = [1]"
+    program = "m = median = None\ndef sum(a, b): return 10\nlist = [7]"
+    (result,) = Sandbox(QUICK).run_tests(program, ["assert m.isclose(sum(2, 5), 10) and median(list) == 7"], reference)
+    assert result.passed, result
+
+
+@needs_walls
+@pytest.mark.parametrize("word", ["\U0001f600" * 300, r"\ud800" * 300, r"\0" * 300, "'" * 300])
+def test_what_forty_failing_tests_say_fits_into_the_report(word: str) -> None:
+    tests = ["assert f(1) == 98765"] * 40
+    results = Sandbox(Limits(output_bytes=1024)).run_tests(f'def f(n): raise ValueError("{word}")', tests)
+    assert [result.status for result in results] == ["error"] * 40 and all(result.judged for result in results)
+    assert all(result.detail.startswith("ValueError: ") and result.detail.encode() for result in results)
+
+
+def test_a_report_that_was_cut_leaves_the_rest_unjudged() -> None:
+    report = read_report(["a", "b"], Result('["pass", ""]\n["fail", "x', "", None, killed_by="memory"))
+    assert [(result.status, result.judged) for result in report] == [("pass", True), ("error", False)]
+
+
+@needs_walls
+def test_text_without_end_is_not_run() -> None:
+    (result,) = Sandbox(QUICK).run_tests("#" * (5 << 20), ["assert f(1)"])
+    assert result.status == "error" and "over 4 MiB" in result.detail
+
+
+@needs_walls
+def test_variants_are_told_apart_and_each_is_tested_alone() -> None:
+    lines = ["def f(n):", "    return n", 'print(\'["pass", ""]\')']
+    changes = [(1, "    return n + n"), (1, "    while n: pass"), (0, "def f(n=("), (1, "    return 2 * n")]
+    results = Sandbox(QUICK).run_variants(lines, changes, ["assert f(2) == 4", "assert f(3) == 6"])
+    assert [result.status for result in results] == ["pass", "timeout", "error", "pass"]
 
 
 @needs_walls

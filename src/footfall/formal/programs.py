@@ -8,13 +8,12 @@ others are right; otherwise execution does not say which line is wrong, and the 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator, Sequence
 
 from footfall.formal.verdict import ANSWER, Verdict, answer_verdict
 from footfall.tools import Sandbox, SandboxError
-from footfall.types import Json, Problem, Trajectory
+from footfall.types import Problem, Trajectory
 
 _EXAMPLE = re.compile(r"^\s*(?:assert\s+|>>>\s*)?(\w+\(.*\)) == (.+?)\s*$", re.MULTILINE)
 _ASKED = re.compile(r"lists what it gives for (.+?)\.?\s*$", re.MULTILINE)
@@ -26,27 +25,10 @@ _SWAPS = (
     (r"\band\b", ("or",)), (r"\bor\b", ("and",)), (r"//", ("%",)), (r"%", ("//",)),
 )  # fmt: skip
 _SWAPPED = tuple((re.compile(pattern), others) for pattern, others in _SWAPS)
-_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
-_DRIVER = """
-import json, signal, sys
-job = json.load(sys.stdin)
-def late(*_):
-    raise TimeoutError
-signal.signal(signal.SIGALRM, late)
-def passes(program):
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        names = {}
-        exec(program, names)
-        for test in job["tests"]:
-            exec(test, names)
-        return True
-    except BaseException:
-        return False
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-print(json.dumps([passes(program) for program in job["programs"]]))
-"""
+_NUMBER = re.compile(r"(?<![\w.])\d{1,30}(?![\w.])")
+_MOST_TRIED = 2000
+"""Changed lines that are tried; text that is made of operators has no end of them."""
+_MOST_CHARACTERS = 1 << 20
 
 
 def tests_of(problem: Problem) -> list[str]:
@@ -103,28 +85,31 @@ def _judge_lines(lines: dict[int, str], tests: Sequence[str], sandbox: Sandbox) 
     if failed is None:
         return dict.fromkeys(lines, Verdict(True, "the program passes its tests"))
     mended = _mended(lines, tests, sandbox)
-    if len(mended) != 1:
-        why = "no change of one line mends it" if not mended else f"a change of any of {len(mended)} lines mends it"
+    if mended is None or len(mended) != 1:
+        why = f"a change of any of {len(mended)} lines mends it" if mended else "no change of one line mends it"
+        why = "its changes are too many to try" if mended is None else why
         return dict.fromkeys(lines, Verdict(None, f"fails `{failed.test[:80]}`, and {why}"))
     ((wrong, variant),) = mended.items()
     right = Verdict(True, "the program fails its tests, but by another line")
     return dict.fromkeys(lines, right) | {wrong: Verdict(False, f"all tests pass with `{variant.strip()}` instead")}
 
 
-def _mended(lines: dict[int, str], tests: Sequence[str], sandbox: Sandbox) -> dict[int, str]:
-    """Each line that has a variant with which the program passes, with the first such variant."""
-    tried = [(i, variant) for i, line in lines.items() for variant in variants(line)]
-    programs = ["\n".join((lines | {i: variant}).values()) for i, variant in tried]
-    job: Json = {"tests": list(tests), "programs": programs}
-    result = sandbox.run(_DRIVER, stdin=json.dumps(job))
-    try:
-        passed = json.loads(result.stdout)
-    except ValueError:
-        return {}
+def _mended(lines: dict[int, str], tests: Sequence[str], sandbox: Sandbox) -> dict[int, str] | None:
+    """Each line that has a variant with which the program passes, with the first such; `None` if not all could be tried."""
+    places, tried, length = list(lines), list[tuple[int, str]](), 0
+    for at, line in enumerate(lines.values()):
+        for variant in variants(line):
+            tried.append((at, variant))
+            length += len(variant)
+            if len(tried) > _MOST_TRIED or length > _MOST_CHARACTERS:
+                return None
+    results = sandbox.run_variants(list(lines.values()), tried, tests)
+    if not all(result.judged for result in results):
+        return None
     found: dict[int, str] = {}
-    for (i, variant), good in zip(tried, passed, strict=True):
-        if good:
-            found.setdefault(i, variant)
+    for (at, variant), result in zip(tried, results, strict=True):
+        if result.passed:
+            found.setdefault(places[at], variant)
     return found
 
 

@@ -64,9 +64,9 @@ def reference_of(problem: Problem) -> tuple[str, ...]:
     """The lines of the reference program, from the problem's `meta["program"]` (a text or a list of lines)."""
     program = problem.meta.get("program")
     if isinstance(program, str):
-        return tuple(line for line in program.splitlines() if line.strip())
+        program = [line for line in program.splitlines() if line.strip()]
     if isinstance(program, Sequence) and program:
-        return tuple(str(line) for line in program)
+        return tuple(map(str, program))
     raise ValueError(
         f"problem {problem.id!r} has no reference program; put its lines into the field program of its row"
     )
@@ -125,10 +125,10 @@ class Execution:
         return Report(graded.correct, len(asserts_of(problem)), "" if graded.correct else "the tests do not all pass")
 
     def _in_sandbox(self, problem: Problem, program: str) -> Report:
-        results = self.sandbox.run_tests(program, asserts_of(problem))
+        results = self.sandbox.run_tests(program, asserts_of(problem), "\n".join(reference_of(problem)))
         failed = [result for result in results if not result.passed]
-        detail = f"{failed[0].test}: {failed[0].status} {failed[0].detail}".strip() if failed else ""
-        return Report(not failed, len(results), detail)
+        detail = f"{failed[0].test[:200]}: {failed[0].status} {failed[0].detail}".strip() if failed else ""
+        return Report(not failed, len(results), detail.encode("utf-8", "replace").decode())
 
     def _judge(self, trajectory: Trajectory) -> Judgement:
         problem = _with_code(trajectory)

@@ -1,8 +1,10 @@
-"""Behind the walls: unit tests against a program that would like to pass them without being right.
+"""Behind the walls: unit tests against programs that would like to pass them without being right.
 
 Three kinds of process. The keeper reads the tests and writes the report; the host, forked before a test was read, holds the
 program and forks a fresh copy for each test; a judge evaluates one test. Judge and program share a socket only: calls go
-over, plain data comes back. So the program never sees a test, a verdict or the report. Sent as text; standard library only.
+over, plain data comes back. So the program never sees a test, a verdict or the report. Which of a test's names are the
+program's is decided by the reference and the test alone; every other name is the judge's own. Sent as text; standard library
+only.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
@@ -25,6 +28,19 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 LONGEST_DETAIL = 300
+LONGEST_LINE = 1024
+"""Bytes of one line of the report."""
+_MODULES = {"np": "numpy", "pd": "pandas"}
+_HELPERS = {
+    name: module
+    for module, names in {
+        "math": "ceil floor inf isclose isinf isnan nan pi sqrt", "collections": "Counter OrderedDict defaultdict deque",
+        "itertools": "chain combinations permutations", "functools": "partial reduce", "copy": "copy deepcopy",
+        "fractions": "Fraction", "decimal": "Decimal",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+"""What tests use beside the program's own functions, often without importing it."""
 _LIST_LIKE: dict[str, Any] = {"l": list, "t": tuple, "s": set, "z": frozenset}
 _PLAIN: dict[str, Any] = {"v": lambda value: value, "i": partial(int, base=16), "f": float.fromhex, "b": bytes.fromhex}
 _QUESTIONS: dict[str, Any] = {"list": list, "length": len, "truth": bool, "text": str}
@@ -147,8 +163,6 @@ class Peer:
         for tag, number in _NUMBER_LIKE.items():
             if isinstance(value, number):
                 return [tag, str(value)]
-        if isinstance(value, ModuleType):
-            return ["m", value.__name__]
         if isinstance(value, Handle):
             return ["yours", value._key]
         self.own.append(value)
@@ -164,8 +178,6 @@ class Peer:
             return _NUMBER_LIKE[tag](first)
         if tag == "d":
             return {self._unpack(key): self._unpack(part) for key, part in first}
-        if tag == "m":
-            return importlib.import_module(first)
         if tag == "yours":
             return self.own[first]
         if tag == "mine":
@@ -193,7 +205,11 @@ def _rebuilt(kind: str, text: str) -> Exception:
     """An exception of the program, as the built-in class of that name, marked as the program's."""
     found = getattr(builtins, kind, None)
     error: Exception = RuntimeError(f"{kind}: {text}")
-    if isinstance(found, type) and issubclass(found, Exception):
+    ends_a_loop = (
+        StopIteration,
+        StopAsyncIteration,
+    )  # `all(map(test, values))` would take it for the end of the values
+    if isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, ends_a_loop):
         with suppress(TypeError):  # UnicodeDecodeError and its like want more than a text
             error = found(text)
     error.__dict__["of_program"] = True
@@ -201,19 +217,39 @@ def _rebuilt(kind: str, text: str) -> Exception:
 
 
 def main(payload: dict[str, Any]) -> None:
+    """One line of the report for each test of the one program, or with `first` for each program: the test it fails first."""
     report = os.dup(1)
     to_host, host_end = socket.socketpair()
     if os.fork() == 0:
         os.close(report)
         to_host.close()
         _be_quiet()
-        _host(host_end, payload["code"])
+        _host(host_end, payload["lines"], payload["changes"])
     host_end.close()
-    tests: list[str] = json.load(sys.stdin)
+    job: dict[str, Any] = json.load(sys.stdin)
     _be_quiet()
-    for test in tests:
-        status, detail = _one(test, to_host, report, payload["seconds"])
-        os.write(report, json.dumps([status, detail[:LONGEST_DETAIL]]).encode() + b"\n")
+    reference = _parsed(job["reference"])
+    for number in range(len(payload["changes"])):
+        said = (_one(test, reference, number, to_host, report, payload["seconds"]) for test in job["tests"])
+        lines = [next((each for each in said if each[0] != "pass"), ("pass", ""))] if payload["first"] else said
+        for status, detail in lines:
+            os.write(report, _line(status, detail))
+
+
+def _line(status: str, detail: str) -> bytes:
+    """A line for report or pipe; however the detail is written, it is short."""
+    while True:
+        line = json.dumps([status, detail[:LONGEST_DETAIL]]).encode() + b"\n"
+        if len(line) <= LONGEST_LINE:
+            return line
+        detail = detail[: min(len(detail), LONGEST_DETAIL) * 3 // 4]
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return ast.Module([], [])
 
 
 def _be_quiet() -> None:
@@ -222,17 +258,18 @@ def _be_quiet() -> None:
         os.dup2(null, fd)
 
 
-def _host(orders: socket.socket, program: str) -> NoReturn:
-    """Fork a copy of the program for each order, and end it when the keeper says so."""
+def _host(orders: socket.socket, lines: list[str], changes: list[tuple[int, str]]) -> NoReturn:
+    """Fork a copy of a program (the lines, one of them changed) for each order, and end it when the keeper says so."""
     while True:
-        _, fds, _, _ = socket.recv_fds(orders, 16, 1)
+        order, fds, _, _ = socket.recv_fds(orders, 16, 1)
         if not fds:
             os._exit(0)
         pid = os.fork()
         if pid == 0:
             os.setsid()
             orders.close()
-            _be_program(socket.socket(fileno=fds[0]), program)
+            at, changed = changes[int(order)]
+            _be_program(socket.socket(fileno=fds[0]), "\n".join([*lines[:at], changed, *lines[at + 1 :]]))
         os.close(fds[0])
         patience = 0.5 if orders.recv(16) == b"ended" else 0.0
         orders.send(_end(pid, patience).encode())
@@ -268,9 +305,11 @@ def _end(pid: int, patience: float) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
-def _one(test: str, to_host: socket.socket, report: int, seconds: float) -> tuple[str, str]:
+def _one(
+    test: str, reference: ast.Module, number: int, to_host: socket.socket, report: int, seconds: float
+) -> tuple[str, str]:
     here, there = socket.socketpair()
-    socket.send_fds(to_host, [b"start"], [there.fileno()])
+    socket.send_fds(to_host, [str(number).encode()], [there.fileno()])
     there.close()
     reading, writing = os.pipe()
     judge = os.fork()
@@ -278,7 +317,7 @@ def _one(test: str, to_host: socket.socket, report: int, seconds: float) -> tupl
         os.setsid()
         for fd in (report, reading, to_host.fileno()):
             os.close(fd)
-        os.write(writing, json.dumps(_judge(test, here)).encode() + b"\n")
+        os.write(writing, _line(*_judge(test, reference, here)))
         os._exit(0)
     os.close(writing)
     here.close()
@@ -296,12 +335,12 @@ def _one(test: str, to_host: socket.socket, report: int, seconds: float) -> tupl
     return status, detail
 
 
-def _judge(test: str, connection: socket.socket) -> tuple[str, str]:
+def _judge(test: str, reference: ast.Module, connection: socket.socket) -> tuple[str, str]:
     sys.path[:] = [path for path in sys.path if path]  # not the folder that the program can write to
     peer = Peer(connection, frozenset({"call"}))
     try:
         tree = ast.parse(test, "test")
-        exec(compile(tree, "test", "exec", dont_inherit=True), _names(tree, peer))
+        exec(compile(tree, "test", "exec", dont_inherit=True), _names(tree, reference, peer))
     except AssertionError as error:
         return ("error" if hasattr(error, "of_program") else "fail"), _said(error)
     except (EOFError, BrokenPipeError, ConnectionResetError) as error:
@@ -311,15 +350,53 @@ def _judge(test: str, connection: socket.socket) -> tuple[str, str]:
     return "pass", ""
 
 
-def _names(tree: ast.AST, peer: Peer) -> dict[str, Any]:
-    """What the test's names mean in the program.
+def _names(test: ast.Module, reference: ast.Module, peer: Peer) -> dict[str, Any]:
+    """What the test's names mean: the entry points in the program, all else here."""
+    free, modules = _free(test)
+    imports = [node for node in reference.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    own = [node for node in reference.body if node not in imports]
+    entries = free.intersection(_defined(own)) or _entries(free - modules - set(_defined(imports)))
+    found: dict[str, Any] = {"__name__": "test"}
+    for node in imports:
+        with suppress(ImportError):
+            exec(compile(ast.Module([node], []), "reference", "exec", dont_inherit=True), found)
+    for name in (free - entries).difference(found):
+        with suppress(ImportError):
+            if name in modules:
+                found[name] = importlib.import_module(_MODULES.get(name, name))
+            elif name in _HELPERS:
+                found[name] = getattr(importlib.import_module(_HELPERS[name]), name)
+    known = entries.intersection(peer.request("names", None))
+    return found | {name: peer.request("name", name) for name in sorted(known)}
 
-    Python's own names stay Python's own (a program might bring its `all`), unless the test has no other of the program's.
-    """
-    wanted = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    shared = wanted.intersection(peer.request("names", None))
-    chosen = sorted(shared - set(dir(builtins)) or shared)
-    return {"__name__": "test", **{name: peer.request("name", name) for name in chosen}}
+
+def _free(test: ast.Module) -> tuple[set[str], set[str]]:
+    """Names that the test uses and does not make itself, and those of them that it uses as modules."""
+    nodes = list(ast.walk(test))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)} | set(_defined(nodes))
+    free = {node.id for node in nodes if isinstance(node, ast.Name)} - bound
+    bases = {node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return free, {name for name in free & bases - called if name in _MODULES or name in sys.stdlib_module_names}
+
+
+def _defined(nodes: list[Any]) -> Iterator[str]:
+    """The names of functions, classes, imports and assigned values among these statements."""
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            yield from (
+                part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+            )
+
+
+def _entries(names: set[str]) -> set[str]:
+    """The program's names without a reference: those that neither Python nor a helper has, or all if there are no others."""
+    return names - set(dir(builtins)) - _HELPERS.keys() or names
 
 
 def _said(error: BaseException) -> str:

@@ -24,6 +24,8 @@ from footfall.tools._sandbox_watch import Limits, Result
 
 TestStatus = Literal["pass", "fail", "error", "timeout"]
 _BYTES_PER_TEST = 2048
+_LONGEST_JOB = 4 << 20
+"""Characters of programs and tests; reading more would take what memory the program may have."""
 _OVERHEAD_SECONDS = 1.0
 _LAST_SECONDS = 2.0
 _WARNING = "ran without a sandbox: limits on time, memory and files, but the code could read and reach what you can"
@@ -46,18 +48,48 @@ class Sandbox:
         with ThreadPoolExecutor(max_workers=workers) as pool:
             return list(pool.map(self.run, codes))
 
-    def run_tests(self, program: str, tests: Sequence[str]) -> list[TestResult]:
+    def run_tests(self, program: str, tests: Sequence[str], reference: str = "") -> list[TestResult]:
         """Run each test (an assert statement, or a few statements) against a fresh copy of `program`.
 
         Test and program run in two processes: the program only gets the arguments of a call and gives back plain data, so
-        neither printing, leaving early nor looking around can make a test pass.
+        neither printing, leaving early nor looking around can make a test pass. A test takes from the program what the
+        `reference`, a program that you trust, defines at its top; without one, its names that are not Python's.
         """
-        if not tests:
+        return self._tested([], [(0, program)], tests, reference, report_limits(self.limits, len(tests)), first=False)
+
+    def run_variants(
+        self, lines: Sequence[str], changes: Sequence[tuple[int, str]], tests: Sequence[str], seconds: float = 0.25
+    ) -> list[TestResult]:
+        """The tests against many programs, each the `lines` with one of them changed: the first test it fails, or a pass.
+
+        A test may take `seconds`, all together four times as long as one program; programs not reached by then are timeouts.
+        """
+        wide = replace(report_limits(self.limits, len(changes)), seconds=4 * self.limits.seconds)
+        return self._tested(lines, changes, tests, "", wide, first=True, seconds=seconds)
+
+    def _tested(
+        self,
+        lines: Sequence[str],
+        changes: Sequence[tuple[int, str]],
+        tests: Sequence[str],
+        reference: str,
+        limits: Limits,
+        first: bool,
+        seconds: float | None = None,
+    ) -> list[TestResult]:
+        judged = [" and ".join(tests)] * len(changes) if first else list(tests)
+        if not tests or not changes:
             return []
-        wide = replace(self, limits=report_limits(self.limits, len(tests)))
-        payload = {"code": program, "seconds": self.limits.seconds}
-        result = wide._run("_inside_tests", payload, json.dumps(list(tests)), {})
-        return read_report(tests, result)
+        job = json.dumps({"tests": list(tests), "reference": reference})
+        if sum(map(len, (job, *lines, *(text for _, text in changes)))) > _LONGEST_JOB:
+            return [TestResult(test, "error", f"over {_LONGEST_JOB >> 20} MiB of text is not run") for test in judged]
+        payload = {
+            "lines": list(lines),
+            "changes": list(changes),
+            "seconds": seconds or self.limits.seconds,
+            "first": first,
+        }
+        return read_report(judged, replace(self, limits=limits)._run("_inside_tests", payload, job, {}))
 
     def session(self) -> SandboxSession:
         """A sandbox that keeps its names between calls of `run`; use it in a `with` statement."""
@@ -172,6 +204,8 @@ class TestResult:
     test: str
     status: TestStatus
     detail: str = ""
+    judged: bool = True
+    """Whether the tests got so far before they were ended."""
 
     @property
     def passed(self) -> bool:
@@ -182,7 +216,7 @@ def report_limits(limits: Limits, tests: int) -> Limits:
     """The limits of the whole sandbox when each of `tests` tests may use the time of one program."""
     return replace(
         limits,
-        seconds=tests * (limits.seconds + _OVERHEAD_SECONDS),
+        seconds=max(1, tests) * (limits.seconds + _OVERHEAD_SECONDS),
         output_bytes=max(limits.output_bytes, tests * _BYTES_PER_TEST),
         processes=limits.processes + 3,
     )
@@ -190,12 +224,14 @@ def report_limits(limits: Limits, tests: int) -> Limits:
 
 def read_report(tests: Sequence[str], result: Result) -> list[TestResult]:
     """One result for each test; those that the report does not reach are errors and say what ended it."""
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
     results = []
-    for test, (status, detail) in zip(tests, lines, strict=False):
+    for test, line in zip(tests, result.stdout.splitlines(keepends=True), strict=False):
+        if not line.endswith("\n"):
+            break  # it was ended while writing
+        status, detail = json.loads(line)
         assert status in get_args(TestStatus)
-        results.append(TestResult(test, cast(TestStatus, status), detail))
+        results.append(TestResult(test, cast(TestStatus, status), detail.encode("utf-8", "replace").decode()))
     how = result.killed_by or f"exit code {result.exit_code}"
     status_left: TestStatus = "timeout" if result.timed_out else "error"
     reason = f"the tests were ended before this one was judged: {how}"
-    return [*results, *(TestResult(test, status_left, reason) for test in tests[len(results) :])]
+    return [*results, *(TestResult(test, status_left, reason, False) for test in tests[len(results) :])]
