@@ -75,6 +75,23 @@ def advice(costs: LabelCosts) -> str:
     return " ".join([*said, *_critics(costs, found), *([how_sure(given, each)] if given else [])])
 
 
+def _picks(costs: LabelCosts) -> str:
+    """The advice as a table: what to use on each world at each budget."""
+    found = costs.picks(LEVELS)
+    free = checkers(costs, found)
+    rows = []
+    for one in found:
+        checker = "–"
+        if one.world in free and one.level in free[one.world][1]:
+            checker = f"`{free[one.world][0].method}`, {percent(free[one.world][0].accuracy)}"
+        best = "the same" if one.best is one.point else f"{_named(one.best)}, {percent(one.best.accuracy)}"
+        budget = f"{one.level}, {LEVELS[one.level]}×"
+        figures = [percent(one.point.accuracy), f"{one.point.tokens:,.0f}"]
+        rows.append([one.world, budget, checker, _named(one.point), best, *figures])
+    head = ["world", "budget", "checker, free", "advised without", "most accurate", "first errors", "tokens a trace"]
+    return markdown(head, rows, 5)
+
+
 def _checked(costs: LabelCosts, found: Sequence[Pick]) -> list[str]:
     """Where a checker applies it is free, and often the best."""
     parts = []
@@ -279,6 +296,6 @@ LABELS = Study(
     pictures=_pictures,
     extras=lambda costs: [],
     left_out=_left_out,
-    own_blocks={"own": _own, "worlds": _worlds, "methods": _methods},
+    own_blocks={"picks": _picks, "own": _own, "worlds": _worlds, "methods": _methods},
 )
 """`footfall bench labels`."""
