@@ -42,13 +42,14 @@ from footfall.policy.torch_policy import torch_policy
 from footfall.registry import create
 from footfall.render import Template
 from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.reward.shipped import export_adapter, export_difference, finish_export, load_shipped
 from footfall.search import Searcher, curve
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory
 from scripts import loop_data as data
 from scripts.smol_rows import read_lines
-from scripts.train_smol import sanity_thresholds, trained_facts, validate
+from scripts.train_smol import fresh_model, sanity_thresholds, trained_facts, validate
 
 PROMPT = "Please reason step by step, separate the steps by blank lines, and put your final answer within \\boxed{}."
 READ = Template("plain", prompt_end="\n\n")
@@ -168,17 +169,19 @@ def train(args: argparse.Namespace) -> None:
         batch_size=args.batch, accumulation=args.accumulation, seed=args.seed, lora_rank=None if args.full else args.rank,
         max_length=args.max_length, too_long="drop", gradient_checkpointing=args.checkpointing, device=args.device,
     )  # fmt: skip
-    folder = args.out / f"prm-{args.name}"
+    folder, named = args.out / f"prm-{args.name}", Path(args.model).name
     started = time.monotonic()
+    # In full, only what an adapter can carry is trained: the linear layers.
+    begun = fresh_model(args.model, config, named) if args.full else args.model
     result = train_prm(
-        rows, args.model, config, args.out / f"prm-{args.name}.run", held_out=held,
+        rows, begun, config, args.out / f"prm-{args.name}.run", held_out=held,
         progress=lambda done, total: tell(f"update {done} of {total}") if done % 20 == 0 else None,
     )  # fmt: skip
     base, tokenizer = load_model(args.model, args.device, torch.float32)
-    named, kept = Path(args.model).name, 1.0
+    kept = 1.0
     if args.full:
-        tuned = create("reward", "step-head", path=result.folder, check=False).model.backbone
-        kept = export_difference(tuned, base.base_model, result.folder, folder, named, args.rank)
+        tuned = PRM.load(result.folder, device=args.device, dtype=torch.float32, check=False)
+        kept = export_difference(tuned.backbone, base.base_model, result.folder, folder, named, args.rank)
     else:
         export_adapter(result.folder, folder, named, base.config.max_position_embeddings)
     model = load_shipped(folder, base.base_model, tokenizer, device=args.device, dtype=torch.float32, check=False)
@@ -361,7 +364,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--against", nargs="+", choices=data.EVALUATED, default=list(data.EVALUATED))
     parser.add_argument("--hard", action="store_true", help="labels made hard: right above --hard-at")
     parser.add_argument("--hard-at", type=float, default=0.0)
-    parser.add_argument("--full", action="store_true", help="train all weights; kept is the nearest adapter of --rank")
+    parser.add_argument(
+        "--full", action="store_true", help="train all linear layers; kept is the nearest adapter of --rank"
+    )
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--lr", type=float, help="default: 1e-4, or 2e-5 with --full")
     parser.add_argument("--head-lr", type=float, default=5e-5)

@@ -109,8 +109,8 @@ def hold_out(sources: Sources, names: Sequence[str], share: float, seed: int) ->
     return kept, held, dropped
 
 
-def fresh_model(file: Path, config: TrainConfig) -> PRM:
-    """The base from its GGUF file; frozen weights are bfloat16 on CUDA, trained ones float32 everywhere."""
+def fresh_model(file: str | Path, config: TrainConfig, name: str = BASE) -> PRM:
+    """The base, called `name`, from its file; frozen weights are bfloat16 on CUDA, trained ones float32 everywhere."""
     base, tokenizer = load_model(file, "cpu")
     if config.lora_rank is not None and pick_device(config.device).type == "cuda":
         cast_weights(base, torch.bfloat16)
@@ -118,7 +118,7 @@ def fresh_model(file: Path, config: TrainConfig) -> PRM:
         base, tokenizer, template=config.template, max_length=config.max_length,
         lora_rank=config.lora_rank, lora_alpha=config.lora_alpha, seed=config.seed,
     )  # fmt: skip
-    model.prm_config = replace(model.prm_config, backbone=BASE)
+    model.prm_config = replace(model.prm_config, backbone=name)
     if config.lora_rank is None:
         # Only what an adapter can carry is trained: the linear layers.
         trained = {id(weight) for weight in linear_weights(model.backbone).values()}

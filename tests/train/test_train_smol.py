@@ -176,7 +176,7 @@ def public_data(folder: Path) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize("full", [False, True], ids=["lora", "full"])
 def test_the_whole_run_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
-    monkeypatch.setattr(script, "load_gguf", lambda file, **given: (decoder(context=2048), byte_tokenizer()))
+    monkeypatch.setattr(script, "load_model", lambda *given: (decoder(context=2048), byte_tokenizer()))
     data, out = public_data(tmp_path / "data"), tmp_path / "out"
     options = ["--epochs", "3", "--batch", "8", "--lr", "1e-2", "--rank", "8", "--device", "cpu"]
     facts = script.main(

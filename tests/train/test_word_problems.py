@@ -72,7 +72,7 @@ def test_the_real_split_shares_no_problem_between_parts() -> None:
 
 @pytest.mark.long
 def test_every_stage_runs_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "load_gguf", lambda file, **given: (decoder(context=2048), byte_tokenizer()))
+    monkeypatch.setattr(script, "load_model", lambda *given: (decoder(context=2048), byte_tokenizer()))
     common = [
         "--data",
         str(small_data(tmp_path / "data")),
