@@ -42,6 +42,15 @@ def test_without_a_terminal_a_line_comes_now_and_then(clock: Clock) -> None:
     assert stream.getvalue() == "label: 50/100, 5.0/s, 0:10 left\nlabel: 80/100, 5.0/s, 0:04 left\n"
 
 
+def test_a_note_stands_at_the_end_of_the_line(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("train", 100, stream=stream) as shown:
+        shown.note = "loss 0.412, lr 2.1e-04"
+        clock.now += 10.0
+        shown.advance(50)
+    assert stream.getvalue() == "train: 50/100, 5.0/s, 0:10 left, loss 0.412, lr 2.1e-04\n"
+
+
 def test_the_rate_counts_only_what_this_process_did(clock: Clock) -> None:
     with Progress("label", 100, done=60, stream=io.StringIO()) as shown:
         clock.now += 4.0

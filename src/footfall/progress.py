@@ -21,6 +21,8 @@ class Progress:
         self.label, self.total, self.done, self.at_start = label, total, done, done
         self.stream = stream or sys.stderr
         self.started = self.last_line = time.monotonic()
+        self.note = ""
+        """What else is to be told, e.g. the loss of the last updates."""
         self._bar: Bar | None = None
         self._told = 0
 
@@ -44,7 +46,9 @@ class Progress:
         """So many more items are done; redraw the bar, or print a line if the last one is old."""
         self.done += n
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, rate=f"{self.rate:.1f}/s")
+            self._bar.update(
+                self._task, completed=self.done, rate=", ".join(filter(None, (f"{self.rate:.1f}/s", self.note)))
+            )
         elif time.monotonic() - self.last_line >= _LINE_EVERY_SECONDS:
             self._line()
 
@@ -56,7 +60,8 @@ class Progress:
     def _line(self) -> None:
         self.last_line, self._told = time.monotonic(), self.done
         left = (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
-        self.stream.write(f"{self.label}: {self.done}/{self.total}, {self.rate:.1f}/s, {_clock(left)} left\n")
+        said = [f"{self.done}/{self.total}", f"{self.rate:.1f}/s", f"{_clock(left)} left", *filter(None, (self.note,))]
+        self.stream.write(f"{self.label}: {', '.join(said)}\n")
         self.stream.flush()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_ctrl_c_keeps_the_update_it_falls_into_and_the_run_ends_the_same_to_the_
     assert seen[0] == 5 and difference(whole, resumed) == 0
 
 
+def test_what_the_training_logs_is_passed_on(base: Path, tmp_path: Path) -> None:
+    seen: list[Mapping[str, float]] = []
+    result = train_prm(toy_rows(), base, CLOCK, tmp_path, logged=seen.append)
+    assert [(row["update"], row["loss"]) for row in seen] == list(result.curve) and len(seen) == result.updates
+    assert all(row["lr"] > 0 or row is seen[-1] for row in seen) and all(row["grad_norm"] > 0 for row in seen)
+
+
 def test_a_second_ctrl_c_stops_at_once(base: Path, tmp_path: Path) -> None:
     def twice(done: int, total: int) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -91,6 +99,8 @@ def test_a_command_that_was_stopped_goes_on_with_checkpoints_at_other_places(
     assert "the same command goes on" in capsys.readouterr().err and kept(tmp_path / "run") == ["checkpoint-2"]
     assert cli.main([*words, "--save-steps", "0"]) == 2
     assert cli.main([*words, "--save-steps", "3"]) == 0 and not kept(tmp_path / "run")
+    events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert {e["update"] for e in events if e["event"] == "update"} >= {1, 2, 3}
 
 
 KILLED = """

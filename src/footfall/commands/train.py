@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from footfall.progress import Progress
 from footfall.registry import load, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
+from footfall.store import Run
 from footfall.train.config import TrainConfig as Settings
 from footfall.types import Problem
 
@@ -118,7 +119,7 @@ def main(config: TrainConfig) -> int:
     with open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW) as run, ExitStack() as stack:
         trained = train_prm(
             rows, backbone, _settings(config), run.folder, against=against, resume=not config.run.fresh,
-            progress=_reporter(stack),
+            progress=(shown := _Shown(stack, run)).update, logged=shown.logged,
         )  # fmt: skip
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
         page = write_page(run.folder / REPORT, _page(config, trained, run.folder / HELD_OUT))
@@ -139,16 +140,25 @@ def _settings(config: TrainConfig) -> Settings:
     return Settings(**shared, seed=config.run.seed, objective_options=settings(config.set))
 
 
-def _reporter(stack: ExitStack) -> Callable[[int, int], None]:
-    """Shows updates; how many there will be is known only when the first is done."""
-    bars: list[Progress] = []
+class _Shown:
+    """Shows updates with loss and learning rate, and writes these to the run's log.
 
-    def told(done: int, total: int) -> None:
-        if not bars:
-            bars.append(stack.enter_context(Progress("train", total, done - 1)))
-        bars[0].advance(done - bars[0].done)
+    How many updates there will be is known only when the first is done.
+    """
 
-    return told
+    def __init__(self, stack: ExitStack, run: Run) -> None:
+        self.stack, self.run = stack, run
+        self.bar: Progress | None = None
+
+    def update(self, done: int, total: int) -> None:
+        if self.bar is None:
+            self.bar = self.stack.enter_context(Progress("train", total, done - 1))
+        self.bar.advance(done - self.bar.done)
+
+    def logged(self, facts: Mapping[str, float]) -> None:
+        self.run.log("update", **facts)
+        if self.bar is not None:
+            self.bar.note = f"loss {facts['loss']:.3f}, lr {facts['lr']:.1e}"
 
 
 def _summary(trained: TrainResult) -> dict[str, Any]:

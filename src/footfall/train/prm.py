@@ -42,7 +42,7 @@ from footfall.train.decontaminate import find_overlaps, normalise
 from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
-from footfall.train.trainer import Progress, StepTrainer, callbacks_for, evaluate, training_arguments
+from footfall.train.trainer import Logged, Progress, StepTrainer, callbacks_for, evaluate, training_arguments
 from footfall.types import Cost, Judged, Judgement, Problem
 
 CANARY_FROM = 64
@@ -115,6 +115,7 @@ def train_prm(
     against: Sequence[Problem] = (),
     resume: bool = True,
     progress: Progress | None = None,
+    logged: Logged | None = None,
 ) -> TrainResult:
     """Fit a PRM to the rows' judgements. `backbone` is a decoder, a published PRM or a folder of a trained one to go on from
     (layout, head and read-out stay theirs), or a model that was made in memory and is trained in place (its own reading and
@@ -147,7 +148,7 @@ def train_prm(
     _refuse_nothing_to_learn(train, objective)
     model.prm_config = replace(model.prm_config, training=_training_facts(rows, objective, plan["data"], config))
     with full_disk_told(out):
-        trainer, seconds, done = _fit(model, objective, config, lr, train, held, out / CHECKPOINTS, progress)
+        trainer, seconds, done = _fit(model, objective, config, lr, train, held, out / CHECKPOINTS, progress, logged)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
     result = TrainResult(
@@ -412,7 +413,7 @@ def _updates(examples: int, config: TrainConfig) -> int:
 
 def _fit(
     model: PRM, objective: Objective, config: TrainConfig, lr: float, train: Sequence[Example],
-    held: Sequence[Example], folder: Path, progress: Progress | None,
+    held: Sequence[Example], folder: Path, progress: Progress | None, logged: Logged | None,
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
@@ -422,7 +423,7 @@ def _fit(
     start = time.perf_counter()
     saves = Saves(config.save_steps)
     with quiet(), _own_randomness(), stopping_between_updates(saves):
-        callbacks = [*callbacks_for(config, progress), saves]
+        callbacks = [*callbacks_for(config, progress, logged), saves]
         trainer = StepTrainer(model, objective, args, train, held, callbacks, config.head_lr, config.anchor)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()

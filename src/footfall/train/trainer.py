@@ -7,7 +7,7 @@ checkpoints hold only what is trained; a checkpoint that lacks a trained weight 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ from footfall.train.objectives import Objective
 
 Progress = Callable[[int, int], None]
 """Told the number of updates done and to do, after each update."""
+Logged = Callable[[Mapping[str, float]], None]
+"""Told update, loss (the mean since it was last told), learning rate and norm of the gradient, now and then."""
 
 
 class LengthGrouped(Sampler[int]):
@@ -250,11 +252,25 @@ def training_arguments(config: TrainConfig, lr: float, folder: Path, updates: in
     )
 
 
-def callbacks_for(config: TrainConfig, progress: Progress | None) -> list[TrainerCallback]:
-    """Early stopping and progress, where asked for."""
+class _Logger(TrainerCallback):
+    """Passes on what the Trainer logs of the training itself."""
+
+    def __init__(self, logged: Logged) -> None:
+        self.logged = logged
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
+        if logs and "loss" in logs:
+            facts = {"loss": logs["loss"], "lr": logs["learning_rate"], "grad_norm": logs["grad_norm"]}
+            self.logged({"update": state.global_step, **{name: float(value) for name, value in facts.items()}})
+
+
+def callbacks_for(config: TrainConfig, progress: Progress | None, logged: Logged | None) -> list[TrainerCallback]:
+    """Early stopping, progress and a log, where asked for."""
     callbacks: list[TrainerCallback] = []
     if config.patience is not None:
         callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
     if progress is not None:
         callbacks.append(_Reporter(progress))
+    if logged is not None:
+        callbacks.append(_Logger(logged))
     return callbacks
