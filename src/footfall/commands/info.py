@@ -59,14 +59,18 @@ def _installation() -> dict[str, Any]:
     import torch
 
     from footfall.policy.embedded import EMBEDDED
+    from footfall.tools import why_no_cgroup, why_no_walls
 
     cuda = torch.cuda.is_available()
+    no_group = why_no_cgroup()
+    limits = f"by looks at the processes: {no_group}" if no_group else "by cgroup"
     return {
         "footfall": __version__,
         "versions": {name: found for name in _PACKAGES if (found := _version(name))},
         "extras": _extras(),
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "threads": torch.get_num_threads(),
+        "sandbox": {"walls": why_no_walls() or "bubblewrap", "limits": limits},
         "embedded": _model(EMBEDDED),
     }
 

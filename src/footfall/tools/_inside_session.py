@@ -52,10 +52,11 @@ def main(payload: dict[str, Any]) -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     for number, line in enumerate(requests, start=1):
         _limit_cpu(payload["cpu_seconds"])
-        exit_code = interpreter.run_block(json.loads(line), f"block {number}")
+        sign, code = json.loads(line)
+        exit_code = interpreter.run_block(code, f"block {number}")
         for written in (sys.stdout, sys.stderr):
             written.flush()
-        os.write(payload["replies"], f"{exit_code}\n".encode())
+        os.write(payload["replies"], f"{sign} {exit_code}\n".encode())
 
 
 def _limit_cpu(seconds: int) -> None:

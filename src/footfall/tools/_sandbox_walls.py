@@ -29,6 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from footfall.tools._sandbox_cgroup import make_group
 from footfall.tools._sandbox_watch import OPEN_FILES, Limits, Watch
 
 SETUP_SECONDS = 60.0
@@ -81,20 +82,27 @@ class Start:
                 filters.seek(0)
                 inner = [_python(), *_FLAGS, "-c", _source("_inside_boot"), str(sent.fileno()), str(ready_end)]
                 command = [*_bubblewrap(self.limits, names, filters.fileno()), *inner] if self.walls else inner
+                group = make_group((self.limits.memory_mb + self.limits.disk_mb + 1) << 20, self.limits.processes + 8)
+                command = command if group is None else group.command(command)
                 fds = (sent.fileno(), ready_end, *keep_fds, *((filters.fileno(),) if self.walls else ()))
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env={} if self.walls else _ENVIRONMENT,  # bubblewrap's own environment could be read inside
-                    cwd=folder,
-                    pass_fds=fds,
-                    start_new_session=True,
-                )
+                try:
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        env={} if self.walls else _ENVIRONMENT,  # bubblewrap's own environment could be read inside
+                        cwd=folder,
+                        pass_fds=fds,
+                        start_new_session=True,
+                    )
+                except OSError:
+                    if group is not None:
+                        group.end()
+                    raise
             os.close(ready_end)
             ready_end = -1
-            return _once_ready(Watch(process, self.limits, stdin), ready)
+            return _once_ready(Watch(process, self.limits, stdin, group), ready)
         finally:
             os.close(ready)
             if ready_end >= 0:

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from footfall.tools._sandbox_cgroup import Group
+
 TICK = 0.05
 """Seconds between two looks at memory and processes."""
 FLOOD = 16
@@ -29,6 +31,10 @@ _CHUNK = 1 << 16
 _DRAIN_SECONDS = 2.0
 OPEN_FILES = 64
 """Descriptors of one process."""
+_CPU_GRACE = 1.0
+"""Above its limit, which the process is told of first by a signal."""
+_REST_SECONDS = 1.0
+_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PIPE_BYTES = 16 * _PAGE
 _FILE_BYTES = 2048
@@ -82,9 +88,15 @@ class Result:
 class Watch:
     """One running process with its streams. `until` waits for a signal, the end or a broken limit."""
 
-    def __init__(self, process: subprocess.Popen[bytes], limits: Limits, stdin: bytes | None = b"") -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], limits: Limits, stdin: bytes | None = b"", group: Group | None = None
+    ) -> None:
         assert process.stdout is not None and process.stderr is not None
-        self.process, self.limits = process, limits
+        self.process, self.limits, self.group = process, limits, group
+        self._out_of_memory = False
+        self._cpu_before: dict[int, float] | None = None
+        self._own: list[int] = []
+        """The processes before the first block; the last is the one that runs them."""
         self.streams: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
         self.selector = selectors.DefaultSelector()
         for stream in self.streams:
@@ -150,6 +162,9 @@ class Watch:
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+        if self.group is not None:
+            self._out_of_memory = self.group.out_of_memory()
+            self.group.end()
         deadline = time.monotonic() + _DRAIN_SECONDS
         while not self._over() and time.monotonic() < deadline:
             self._serve(TICK, None)
@@ -183,6 +198,8 @@ class Watch:
         """The plain result. `how` is what `until` said; a code above 128 is a signal, as in a shell."""
         out, err = self.text()
         killed_by = None
+        if self._out_of_memory:
+            how = "memory"
         if how not in ("sign", "exit"):
             exit_code, killed_by = None, how
         elif exit_code is not None and exit_code > 128:
@@ -236,7 +253,65 @@ class Watch:
         pids = tree(self.process.pid)
         if len(pids) > self.limits.processes + 3:  # bubblewrap has up to three of its own
             return "processes"
+        if self._cpu_before is not None:
+            used = (seconds - self._cpu_before.get(pid, 0.0) for pid, seconds in _cpu_seconds(pids).items())
+            if max(used, default=0.0) > self.limits.cpu_seconds + _CPU_GRACE:
+                return "cpu"
         return "memory" if holds_more_than(self.limits.memory_mb << 20, pids) else None
+
+    def wake(self) -> None:
+        """Let the stopped process run again, for a block of its own: processor time is counted from here."""
+        pids = tree(self.process.pid)
+        self._own = self._own or pids
+        self._cpu_before = _cpu_seconds(pids)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._own[-1], signal.SIGCONT)
+
+    def rest(self) -> str:
+        """Stop the process until it is woken and end those that it started; what is left over if that cannot be done."""
+        deadline = time.monotonic() + _REST_SECONDS
+        while _threads(self._own[-1]) > 1 and time.monotonic() < deadline - _REST_SECONDS / 2:
+            time.sleep(0.002)  # one that was joined is gone in a moment
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._own[-1], signal.SIGSTOP)
+        while _state(self._own[-1]) not in "TZX" and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        while True:
+            others = [pid for pid in set(tree(self.process.pid)).difference(self._own) if _state(pid) not in "ZX"]
+            if not others:
+                break
+            for pid in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                return "a process outlived its block"
+            time.sleep(0.002)
+        return "a thread outlived its block" if _threads(self._own[-1]) > 1 else ""
+
+
+def _cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
+    """Processor time of each process, all its threads together."""
+    found: dict[int, float] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            found[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
+    return found
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter: T is stopped, Z ended and not yet told of, X gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return "X"
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir()))
+    except OSError:
+        return 1
 
 
 def _signal_name(number: int) -> str | None:

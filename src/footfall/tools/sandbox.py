@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 import time
 import warnings
@@ -129,6 +130,9 @@ def _check_names(files: Mapping[str, str]) -> None:
 class SandboxSession:
     """Runs blocks in one Python behind the walls. A limit that is passed ends the session; later blocks are told so.
 
+    Between blocks the process is stopped, and processes that a block left behind are ended; a thread that outlives its block
+    ends the session.
+
     A session belongs to the thread that started it: the kernel ends it with that thread.
     """
 
@@ -158,18 +162,34 @@ class SandboxSession:
             return Result("", f"the session is over: {self._over}", None, killed_by="session", warning=self._warning)
         began = time.monotonic()
         self._watch.forget()
-        self._watch.give(json.dumps(code).encode() + b"\n")
-        how = self._watch.until(self._replies, self._limits.seconds)
-        reply = os.read(self._replies, 64) if how == "sign" else b""
-        if reply:
+        self._watch.wake()
+        sign = secrets.token_hex(8)
+        self._watch.give(json.dumps([sign, code]).encode() + b"\n")
+        how, exit_code = self._reply(sign, began + self._limits.seconds)
+        if exit_code is not None:
+            left = self._watch.rest()
             self._watch.drain()
-            exit_code = _number(reply)
+            if left:
+                self._end(left)
         else:
             if how == "sign":  # the pipe is closed: the process is about to end, and bubblewrap to say how
                 how = self._watch.until(None, _LAST_SECONDS)
             self._end(f"its limit on {how} was passed" if how != "exit" else "its process ended")
             exit_code = self._watch.exit_code()
         return self._watch.result(how, time.monotonic() - began, exit_code, self._warning)
+
+    def _reply(self, sign: str, deadline: float) -> tuple[str, int | None]:
+        """How the wait for a reply ended, and the block's exit code if there is one; only what bears its sign is a reply."""
+        said = b""
+        while True:
+            how = self._watch.until(self._replies, deadline - time.monotonic())
+            more = os.read(self._replies, 1024) if how == "sign" else b""
+            if not more:
+                return how, None
+            *lines, said = (said[-256:] + more).split(b"\n")
+            for line in lines:
+                if line.startswith(f"{sign} ".encode()):
+                    return how, _number(line.split()[1])
 
     def close(self) -> None:
         """End the process and all it started."""
@@ -190,7 +210,7 @@ class SandboxSession:
 def _number(reply: bytes) -> int:
     """The block's exit code; code that writes to the reply pipe itself can only spoil its own."""
     try:
-        return int(reply.split(b"\n")[0]) & 0xFF
+        return int(reply[:20]) & 0xFF
     except ValueError:
         return 1
 
