@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -42,7 +42,7 @@ class Check:
 
     holds: bool | None
     reason: str
-    late: bool = False
+    late: bool = field(default=False, repr=False)
     """Whether the time ran out."""
 
     def __bool__(self) -> bool:
