@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from footfall.formats import write_parquet
-from footfall.label.execution import Execution, asserts_of, execution, mutation_rows
+from footfall.label.execution import Execution, asserts_of, execution, mutation_rows, reference_of
 from footfall.label.mutation import normal, variants
 from footfall.registry import create
 from footfall.tools import why_no_walls
@@ -148,3 +149,15 @@ def test_a_reference_without_a_line_is_no_reference() -> None:
     empty = Problem("p", "Add.", "[3]", domain="code", meta={"program": " \n", "inputs": [[1, 2]]})
     (said,) = execution().judge([program(empty, *ADD)])
     assert "no reference program" in str(said.failures[0])
+
+
+@needs_walls
+@pytest.mark.parametrize("run", ["sandbox", "world"])
+@pytest.mark.parametrize(
+    "line", ["x = 1" + " + 1" * 900, "x = " + "-" * 900 + "1", "not " * 900 + "x", "x" + "()" * 900]
+)
+def test_a_line_of_a_thousand_parts_ends_no_run(run: Literal["sandbox", "world"], line: str) -> None:
+    problem = WORLD.problems(1, 0)[0] if run == "world" else add("assert add(2, 3) == 5")
+    head = reference_of(problem)[0]
+    (said,) = Execution(run=run).judge([program(problem, head, f"    {line}")])
+    assert said.values[0] == 1.0 and said.values[1] is not None and normal(f" {line} ") == line

@@ -137,11 +137,12 @@ class Execution:
         except ValueError as error:
             return unlabelled(trajectory, self.name, Unjudged(Reason.NO_REFERENCE, str(error)))
         lines = [step.text for step in trajectory.steps]
-        reports: list[Report] = []
-        for k, due in enumerate(_due(lines, reference), 1):
-            own = [normal(line) for line in lines[:k]] == [normal(line) for line in reference[:k]]
-            rest = reference[due:]
-            reports.append(Report(True, n_tests) if own else self.report(problem, [*lines[:k], *rest]))
+        ours, theirs = [normal(line) for line in lines], [normal(line) for line in reference]
+        alike = next((k for k, pair in enumerate(zip(ours, theirs, strict=False)) if len(set(pair)) > 1), len(theirs))
+        reports = [
+            Report(True, n_tests) if k <= alike else self.report(problem, [*lines[:k], *reference[due:]])
+            for k, due in enumerate(_due(ours, theirs), 1)
+        ]
         return Judgement(
             trajectory.id,
             tuple(float(report.good) for report in reports),
@@ -163,9 +164,11 @@ def _is_of_world(problem: Problem) -> bool:
     return "inputs" in problem.meta and "tests" not in problem.meta
 
 
-def _due(lines: Sequence[str], reference: Sequence[str]) -> list[int]:
-    """For each line the index of the reference's line that is due after it; comments and added lines move nothing."""
-    ours, theirs = [normal(line) for line in lines], [normal(line) for line in reference]
+def _due(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
+    """For each line the index of the reference's line that is due after it; comments and added lines move nothing.
+
+    Both are in normal spelling.
+    """
     due = [0] * len(ours)
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         for i in range(i1, i2):

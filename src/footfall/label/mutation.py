@@ -69,7 +69,10 @@ def _is_idle(tree: ast.stmt) -> bool:
 def normal(text: str) -> str:
     """A line in normal spelling, without white space and comments around it; text that is no Python, only stripped."""
     tree = _statement(text)
-    return text.strip() if tree is None else _spelled(text, tree)
+    try:
+        return text.strip() if tree is None else _spelled(text, tree)
+    except RecursionError:  # a sum of a thousand terms can be read, but not written
+        return text.strip()
 
 
 def _statement(text: str) -> ast.stmt | None:
