@@ -1,0 +1,51 @@
+"""What was not run is told at the end: each reason, how many tests it cost, and the command that would change it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+REMEDIES = (
+    (r"bubblewrap .* not on the PATH|no sandbox", "no sandbox", "apt-get install bubblewrap; `footfall info` says why"),
+    (r"no cgroup", "no cgroup to limit memory in", "systemd-run --user --scope -p Delegate=yes make test"),
+    (r"Chromium", "no browser", "apt-get install chromium"),
+    (r"GPU|CUDA", "no GPU", "on a machine with one: python -m pytest -m cuda"),
+    (r"[Ss]mol[Ll][Mm]2", "no weights of SmolLM2", "make smollm2"),
+    (r"FOOTFALL_GOLDEN|hub's cache", "no weights of published PRMs", "fill the hub's cache and set FOOTFALL_GOLDEN"),
+    (r"llama_cpp", "no llama.cpp server", "pip install 'llama-cpp-python[server]'"),
+    (r"footfall\[docs\]|could not import|gguf is needed", "a package is missing", "pip install -e '.[dev]'"),
+    (r"checkout", "no git checkout", "git clone, rather than an unpacked archive"),
+    (r"figures are not compared", "figures recorded on other versions or processors", "footfall lab ledger --update"),
+    (r"data|pools|ProcessBench|scores", "no public data", "put the datasets into ../shared/data"),
+)  # fmt: skip
+"""A reason as tests give it, its name here, and what to do about it."""
+
+
+def skips(reasons: Iterable[str]) -> list[str]:
+    """A line for each cause, the most frequent first."""
+    found: Counter[str] = Counter()
+    for reason in reasons:
+        said = reason.removeprefix("Skipped: ")
+        known = (f"{name}: {command}" for pattern, name, command in REMEDIES if re.search(pattern, said))
+        found[next(known, said)] += 1
+    return [f"{count:5d}  {cause}" for cause, count in found.most_common()]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """With xdist too: the reports of all workers come here."""
+    reports = terminalreporter.stats.get("skipped", [])
+    lines = skips(report.longrepr[2] for report in reports if isinstance(report.longrepr, list | tuple))
+    if lines:
+        terminalreporter.section("skipped, why, and what would run it")
+        terminalreporter.write_line("\n".join(lines))
+    marks = str(config.option.markexpr)
+    left_out = [how for mark, how in _TIERS.items() if f"not {mark}" in marks]
+    if left_out:
+        terminalreporter.write_line(f"left out by -m {marks!r}: {'; '.join(left_out)}")
+
+
+_TIERS = {"long": "the long tests (make test-long)", "cuda": "those that need a GPU (python -m pytest -m cuda)"}

@@ -1,0 +1,52 @@
+"""The end of a test run tells what was skipped and what would run it, with workers too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REMEDIES, skips
+
+TESTS = Path(__file__).parent
+REASON = re.compile(r'(?:pytest\.skip\(|(?:skipif|importorskip)\(.+reason=)f?"([^"]+)"')
+SKIPPING = """
+import pytest
+
+@pytest.mark.skipif(True, reason="needs Chromium to search in")
+@pytest.mark.parametrize("n", range(3))
+def test_a(n): ...
+
+def test_b():
+    pytest.skip("no sandbox here: bubblewrap (`bwrap`) is not on the PATH")
+
+def test_c():
+    pytest.skip("the moon is not full")
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_each_reason_has_its_count_and_its_command(workers: str, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "test_skipping.py").write_text(SKIPPING)
+    words = ["-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider", "-m", "not cuda", str(tmp_path)]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "    3  no browser: apt-get install chromium\n" in done.stdout
+    assert re.search(r"^    1  no sandbox: apt-get install bubblewrap", done.stdout, re.MULTILINE)
+    assert "    1  the moon is not full\n" in done.stdout
+    assert "left out by -m 'not cuda': those that need a GPU" in done.stdout
+
+
+def test_every_reason_that_a_test_gives_is_known() -> None:
+    """A new `reason=` needs a line in conftest.py; "needs fork" and "there is no bash" name all there is to do."""
+    given = set()
+    for path in TESTS.rglob("test_*.py"):
+        if path != Path(__file__):
+            given |= set(REASON.findall(path.read_text(encoding="utf-8")))
+    unknown = {reason for reason in given if not any(re.search(pattern, reason) for pattern, _, _ in REMEDIES)}
+    assert unknown <= {"needs fork", "there is no bash"}
+    assert skips(["Skipped: needs fork"]) == ["    1  needs fork"]
