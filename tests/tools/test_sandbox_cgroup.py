@@ -45,6 +45,13 @@ def test_a_program_that_the_kernel_ended_for_its_memory_says_so(groups: Path, mo
     assert result.killed_by == "memory" and result.exit_code is None
 
 
+@needs_walls
+def test_a_group_that_cannot_be_entered_is_not_used(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sandbox_cgroup, "ENTER", "exit 1")
+    assert "may enter" in str(why_no_cgroup())
+    assert Sandbox(LIMITS).run("print(1)").stdout == "1\n"
+
+
 def test_events_of_the_kernel_are_read(tmp_path: Path) -> None:
     group = _sandbox_cgroup.Group(tmp_path)
     assert not group.out_of_memory()

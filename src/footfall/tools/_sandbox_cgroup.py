@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import subprocess
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 VARIABLE = "FOOTFALL_CGROUP"
@@ -62,8 +64,31 @@ class Group:
 def make_group(memory: int, processes: int) -> Group | None:
     """A new group with these limits, or nothing where none can be had."""
     parent = _parent()
-    if isinstance(parent, str):
-        return None
+    return None if isinstance(parent, str) or _refusal(parent) else _made(parent, memory, processes)
+
+
+def why_none() -> str | None:
+    """Why no group can be made here; `None` if one can."""
+    parent = _parent()
+    return parent if isinstance(parent, str) else _refusal(parent)
+
+
+@cache
+def _refusal(parent: Path) -> str | None:
+    """Why a group in this folder would be of no use, tried once: made, limited and entered."""
+    group = _made(parent, 1 << 30, 64)
+    if group is None:
+        return f"{parent} cannot be written to; name a delegated folder by {VARIABLE}"
+    entered = subprocess.run(group.command(["/bin/sh", "-c", ":"]), capture_output=True, check=False).returncode == 0
+    group.end()
+    return (
+        None
+        if entered
+        else f"no process of ours may enter a group in {parent}; run Footfall within that folder's scope"
+    )
+
+
+def _made(parent: Path, memory: int, processes: int) -> Group | None:
     group = Group(parent / f"footfall-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         group.folder.mkdir()
@@ -72,18 +97,6 @@ def make_group(memory: int, processes: int) -> Group | None:
         group.end()
         return None
     return group
-
-
-def why_none() -> str | None:
-    """Why no group can be made here; `None` if one can."""
-    parent = _parent()
-    if isinstance(parent, str):
-        return parent
-    group = make_group(1 << 30, 64)
-    if group is None:
-        return f"{parent} cannot be written to; name a delegated folder by {VARIABLE}"
-    group.end()
-    return None
 
 
 def _parent() -> Path | str:
