@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from footfall.reports.accuracy import accuracy_svg
 from footfall.reports.charts import (
     Bar,
     BarGroup,
@@ -24,6 +23,7 @@ from footfall.reports.charts import (
     mean_absolute_error,
     scatter,
 )
+from footfall.reports.search_page import accuracy_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '</text></svg><script>alert("1")</script><svg onload=alert(1)>\x00'

@@ -15,7 +15,7 @@ from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.registry import load
 from footfall.search import BeamSearch, BestOf, Budget, Method, Searcher
-from footfall.search.decisions import replay
+from footfall.search.searcher import replay
 from footfall.search.state import Choice, Course, SearchState
 from footfall.simulate import Noisy, Priced, Reader
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory

@@ -24,7 +24,7 @@ from footfall.search import (
     SearchState,
     described,
 )  # fmt: skip
-from footfall.search.decisions import replay, told
+from footfall.search.searcher import replay, told
 from footfall.types import Cost, Judgement, Problem, SearchResult, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, TruthJudge
 from tests.search.coins import Coins, SeesCoins, problems, right

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from footfall.reports.accuracy import accuracy_blocks, curve_name, percentage
 from footfall.reports.charts import Bin, Point, calibration_plot, mean_absolute_error, scatter
 from footfall.reports.pages import (
     CostRow,
@@ -23,6 +22,7 @@ from footfall.reports.pages import (
     tiles,
     write_page,
 )
+from footfall.reports.search_page import accuracy_blocks, curve_name, percentage
 from footfall.reports.svg import finite
 from footfall.reports.traces import TraceView, traces_section
 from footfall.types import Json

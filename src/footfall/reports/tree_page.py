@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from footfall.reports.pages import Section, items, paragraph, render, report, table
 from footfall.reports.svg import clip
-from footfall.search.decisions import told
+from footfall.search.searcher import told
 from footfall.types import Cost, Node, SearchResult, Tree
 
 _SHADES = 5
