@@ -2,8 +2,10 @@
 
 A fenced block is run if the line before it is `<!-- run -->`. The blocks of one page share a folder and, in Python, their
 names. `<!-- run 200=8 -->` replaces the word 200 by 8 first, so that a page can show a sensible size and the test stay small.
-A block behind `<!-- prints -->` must be what the Python block before it printed. A Python block whose first line is a comment
-with a path is loaded as that file of the project; if it is a test or a recipe, it is run as one.
+A block behind `<!-- prints -->` must be what the block before it printed. One behind `<!-- prints at full size -->` is compared
+when the page runs as it stands, without such replacements: its words must be equal, its numbers alike (see `differences`). A
+Python block whose first line is a comment with a path is loaded as that file of the project; if it is a test or a recipe, it
+is run as one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ RECIPES = ROOT / "src" / "footfall" / "recipes"
 OWN_BIN = Path(sys.executable).parent
 
 _FENCE = re.compile(
-    r"^(?:<!-- (?P<mark>run|prints)(?P<swaps>(?: \S+=\S+)*) -->\n)?"
+    r"^(?:<!-- (?P<mark>run|prints at full size|prints)(?P<swaps>(?: \S+=\S+)*) -->\n)?"
     r"(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
@@ -59,13 +61,13 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def marked(page: Path) -> list[Block]:
+def marked(page: Path, full_size: bool = False) -> list[Block]:
     text = text_of(page)
     found = []
     for fence in _FENCE.finditer(text):
         if fence["mark"]:
             source = fence["body"]
-            for swap in fence["swaps"].split():
+            for swap in () if full_size else fence["swaps"].split():
                 shown, small = swap.split("=")
                 assert re.search(rf"\b{shown}\b", source), (
                     f"{page_name(page)}: {shown} is not in the block it is swapped in"
@@ -81,26 +83,88 @@ def prose(page: Path) -> str:
 
 
 RUNNABLE = [page for page in PAGES if marked(page)]
+AT_FULL_SIZE = [page for page in PAGES if any(block.mark == "prints at full size" for block in marked(page))]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", RUNNABLE, ids=page_name)
 def test_blocks_marked_runnable_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "page"}
-    printed = ""
-    for block in marked(page):
+    for block, printed in run_blocks(page, marked(page), monkeypatch):
         if block.mark == "prints":
             assert printed.strip() == block.source.strip(), f"{page_name(page)}, line {block.line}"
-        elif block.language != "python":
-            run_shell(block, page)
-        elif file := re.match(r"# ((?:src|tests)/\S+\.py)\n", block.source):
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", AT_FULL_SIZE, ids=page_name)
+def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = []
+    for block, printed in run_blocks(page, marked(page, full_size=True), monkeypatch):
+        if block.mark != "run":
+            wrong += [f"{page_name(page)}, line {block.line}: {each}" for each in differences(block.source, printed)]
+    assert not wrong, "\n".join(wrong)
+
+
+def run_blocks(page: Path, blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Block, str]]:
+    """Run the blocks in order; each comes with what it printed, or, if it shows output, with what the one before it printed."""
+    names: dict[str, Any] = {"__name__": "page"}
+    printed = ""
+    for block in blocks:
+        if block.mark == "run" and block.language != "python":
+            printed = run_shell(block, page)
+        elif block.mark == "run" and (file := re.match(r"# ((?:src|tests)/\S+\.py)\n", block.source)):
             run_as_file(Path(file[1]), block.source, monkeypatch)
-        else:
+        elif block.mark == "run":
             # Blank lines in front, so that a traceback shows the line of the page.
             with redirect_stdout(StringIO()) as output:
                 exec(compile("\n" * block.line + block.source, page_name(page), "exec"), names)
             printed = output.getvalue()
+        yield block, printed
+
+
+_FIGURE = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: s\b|%)?")
+
+
+def differences(shown: str, printed: str) -> Iterator[str]:
+    """In what a page's output is not what was printed. Widths of columns and seconds do not count, and figures may differ.
+
+    A seed gives the same figures on one machine; on another, matrix products round otherwise, and samples and training with
+    them. So a share (with a % sign, or written with a point and at most 1) may be off by 0.1, any other number by 15 %.
+    """
+    rows = [[line.rstrip() for line in text.strip().splitlines()] for text in (shown, printed)]
+    if len(rows[0]) != len(rows[1]):
+        yield f"{len(rows[0])} lines are shown, {len(rows[1])} were printed:\n{printed}"
+        return
+    for ours, theirs in zip(*rows, strict=True):
+        words = [re.sub(r"\s+", " ", _FIGURE.sub("#", line)) for line in (ours, theirs)]
+        figures = zip(_FIGURE.findall(ours), _FIGURE.findall(theirs), strict=False)
+        if words[0] != words[1] or not all(_alike(*pair) for pair in figures):
+            yield f"shown {ours!r}, printed {theirs!r}"
+
+
+def _alike(ours: str, theirs: str) -> bool:
+    if ours.endswith(" s"):
+        return theirs.endswith(" s")
+    a, b = (float(text.rstrip("%").replace(",", "")) / (100 if "%" in text else 1) for text in (ours, theirs))
+    share = "%" in ours or ("." in ours and abs(a) <= 1)
+    return ours.endswith("%") == theirs.endswith("%") and abs(a - b) <= (0.1 if share else 0.15 * abs(a))
+
+
+def test_output_is_compared_word_by_word_and_figure_by_figure() -> None:
+    shown = "right  57.0% [50.2%, 63.5%] of 400 traces\ncost   29,058 generated, 32.1 s\nAUC    0.894"
+    same = "right    61.5% [52.0%, 70.1%] of 410 traces\ncost     31,000 generated, 4.0 s\nAUC      0.9"
+    assert list(differences(shown, same)) == []
+    for other in (
+        ("61.5%", "0.894"),
+        ("61.5%", "70.5%"),
+        ("410", "300"),
+        ("31,000", "41,000"),
+        ("of", "in"),
+        ("0.9", "0.7"),
+    ):
+        assert len(list(differences(shown, same.replace(*other)))) == 1, other
+    assert len(list(differences(shown, "right"))) == 1
 
 
 def run_as_file(path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,19 +185,21 @@ def run_as_file(path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Non
         test()
 
 
-def run_shell(block: Block, page: Path) -> None:
-    """Lines that are plain `footfall …` run in this process, which has torch loaded already; the rest is for bash."""
+def run_shell(block: Block, page: Path) -> str:
+    """What it prints. Lines that are plain `footfall …` run in this process, which has torch loaded; the rest is for bash."""
     source = block.source.replace(".venv/bin/", "")
     lines = source.replace("\\\n", " ").splitlines()
     if all(re.fullmatch(r"footfall [^|&;<>$`]+", line) for line in lines):
-        for line in lines:
-            assert cli.main(shlex.split(line)[1:]) == 0, f"{page_name(page)}, line {block.line}: {line}"
-        return
+        with redirect_stdout(StringIO()) as output:
+            for line in lines:
+                assert cli.main(shlex.split(line)[1:]) == 0, f"{page_name(page)}, line {block.line}: {line}"
+        return output.getvalue()
     path = os.pathsep.join([str(OWN_BIN), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", source], capture_output=True, text=True, env={**os.environ, "PATH": path}
     )
     assert done.returncode == 0, f"{page_name(page)}, line {block.line}:\n{source}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def test_the_readme_and_the_tutorial_have_code_that_runs() -> None:

@@ -60,6 +60,14 @@ def test_another_seed_gives_another_report(finished: Path, tmp_path: Path) -> No
     assert other["label_mae"] != first["label_mae"]
 
 
+def test_it_says_which_stage_of_how_many_it_is_in(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    run_demo(finished)
+    told = re.findall(r"^footfall: stage (\d+) of (\d+): \w", capsys.readouterr().err, re.MULTILINE)
+    assert len(told) >= 5
+    assert told == [(str(n), str(len(told))) for n in range(1, len(told) + 1)]
+
+
 def test_a_finished_demo_does_nothing_twice(finished: Path) -> None:
     shards = {p: p.stat().st_mtime_ns for p in finished.rglob("*.parquet")}
     before = (finished / "report.json").read_text()

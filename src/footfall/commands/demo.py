@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from footfall.commands._options import RunOptions
-from footfall.commands._output import emit, facts, figures, next_command
+from footfall.commands._output import emit, facts, figures, next_command, note
 from footfall.commands._running import open_run
 from footfall.demo import DemoSettings
 
@@ -38,7 +38,7 @@ def main(config: DemoConfig) -> int:
     from footfall.store import write_json
 
     with open_run("demo", config, for_show=("picture",)) as run:
-        findings = Demo(config.settings, config.run.seed, run).findings()
+        findings = Demo(config.settings, config.run.seed, run, note).findings()
         accuracy = curves(findings)
         numbers = report_numbers(findings, accuracy)
         page = report_page(findings, accuracy, numbers)

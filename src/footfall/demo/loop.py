@@ -10,7 +10,7 @@ What it found is told as numbers (report.json), as a table, and as one page (rep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -70,11 +70,25 @@ class Findings:
     cost: dict[str, Cost]
 
 
-class Demo:
-    """The stages of the loop, each resumable; `findings` runs them all."""
+STAGES = {
+    "sample": "sample traces of the training problems",
+    "label": "label their steps by rollouts",
+    "train": "train a PRM on the labels",
+    "candidates": "sample solutions of the test problems",
+    "scores": "score them with the PRM",
+    "train-scores": "score the training traces, to choose a threshold",
+    "quality": "compare labels with exact values",
+}
+"""In order, and what each does."""
 
-    def __init__(self, settings: DemoSettings, seed: int, run: Run) -> None:
-        self.settings, self.seed, self.run = settings, seed, run
+
+class Demo:
+    """The stages of the loop, each resumable; `findings` runs them all, and tells which it begins."""
+
+    def __init__(
+        self, settings: DemoSettings, seed: int, run: Run, tell: Callable[[str], None] = lambda words: None
+    ) -> None:
+        self.settings, self.seed, self.run, self.tell = settings, seed, run, tell
         self.world = ArithmeticWorld()
         self.cost: dict[str, Cost] = {}
 
@@ -103,6 +117,7 @@ class Demo:
 
     def sample(self, stage: str, problems: Sequence[Problem], n: int) -> list[Trajectory]:
         """`n` graded traces a problem."""
+        self._begin(stage)
         params = SamplingParams(max_tokens=self.settings.max_tokens, seed=self.seed)
 
         def work(part: Sequence[Problem]) -> list[Trajectory]:
@@ -127,6 +142,7 @@ class Demo:
 
     def train(self, rows: Sequence[Judged], test: Sequence[Problem]) -> Judge:
         """A step head on the embedded model, trained on soft labels; test problems must not be among its problems."""
+        self._begin("train")
         settings = self.settings
         config = TrainConfig(
             objective="soft-bce",
@@ -148,6 +164,7 @@ class Demo:
 
     def label_quality(self, traces: Sequence[Trajectory]) -> LabelQuality:
         """The same labeller with the scripted policy as completer, whose exact values are known."""
+        self._begin("quality")
         settings = self.settings
         completer = ArithmeticPolicy()
         labels = MonteCarlo(completer, settings.rollouts, params=SamplingParams(seed=self.seed + 2)).judge(traces)
@@ -183,7 +200,11 @@ class Demo:
             for i, problem in enumerate(problems)
         )
 
+    def _begin(self, stage: str) -> None:
+        self.tell(f"stage {1 + list(STAGES).index(stage)} of {len(STAGES)}: {STAGES[stage]}")
+
     def _judge(self, stage: str, judge: Judge, traces: Sequence[Trajectory], chunk: int) -> list[Judgement]:
+        self._begin(stage)
         judgements = self.run.map(
             stage, traces, judge.judge, key=lambda t: t.key, kind="judgement", chunk=chunk, made_by=judge.name,
             forgetful=(self.policy,),
