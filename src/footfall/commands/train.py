@@ -13,7 +13,7 @@ from rich.console import Console
 from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
 from footfall.commands._parts import settings
-from footfall.commands._running import REPORT, open_run, run_settings
+from footfall.commands._running import REPORT, open_run, run_folder, run_settings
 from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import read_parquet
@@ -23,13 +23,14 @@ from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.store import Run
 from footfall.train.config import TrainConfig as Settings
+from footfall.train.scalars import Log, Scalars
 from footfall.types import Problem
 
 if TYPE_CHECKING:
     from footfall.train import TrainResult
 
 
-_FOR_SHOW = ("save_steps",)
+_FOR_SHOW = ("save_steps", "log")
 """Options that leave no trace in the weights."""
 
 
@@ -94,6 +95,9 @@ class TrainConfig:
     save_steps: int | None = None
     """Updates between two checkpoints; the older ones are removed. None: by the clock, at most one in 20 s and a twentieth of
     the time. Ctrl-C writes one too."""
+    log: Log | None = None
+    """Also write loss, learning rate and held-out figures by update to TensorBoard (tensorboard/ in the run directory) or to
+    Weights & Biases; each is an extra, footfall[tensorboard] and footfall[wandb]."""
     device: str | None = None
     """cpu, cuda, … None: CUDA where there is one."""
     reading: ReadOptions = field(default_factory=ReadOptions)
@@ -109,7 +113,8 @@ def main(config: TrainConfig) -> int:
     from footfall.train.data import data_key
     from footfall.train.prm import HELD_OUT
 
-    pick_device(config.device)  # an error about the device should not wait for the data
+    pick_device(config.device)  # an error about the device, or a package that lacks, should not wait for the data
+    scalars = _scalars(config)
     rows = read_traces(config.data, config.format, config.reading)
     unjudged = sum(row.judgement is None for row in rows)
     if unjudged == len(rows):
@@ -117,9 +122,10 @@ def main(config: TrainConfig) -> int:
     against = _against(config.against, config) if config.against else []
     backbone = str(EMBEDDED) if config.backbone == serving("policy") else config.backbone
     with open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW) as run, ExitStack() as stack:
+        shown = _Shown(stack, run, scalars)
         trained = train_prm(
             rows, backbone, _settings(config), run.folder, against=against, resume=not config.run.fresh,
-            progress=(shown := _Shown(stack, run)).update, logged=shown.logged,
+            progress=shown.update, logged=shown.logged, measured=shown.measured if scalars else None,
         )  # fmt: skip
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
         page = write_page(run.folder / REPORT, _page(config, trained, run.folder / HELD_OUT))
@@ -140,14 +146,21 @@ def _settings(config: TrainConfig) -> Settings:
     return Settings(**shared, seed=config.run.seed, objective_options=settings(config.set))
 
 
+def _scalars(config: TrainConfig) -> Scalars | None:
+    if config.log is None:
+        return None
+    return Scalars(config.log, run_folder("train", config, _FOR_SHOW), run_settings(config, _FOR_SHOW))
+
+
 class _Shown:
-    """Shows updates with loss and learning rate, and writes these to the run's log.
+    """Shows updates with loss and learning rate, and writes these to the run's log, and to another if one was asked for.
 
     How many updates there will be is known only when the first is done.
     """
 
-    def __init__(self, stack: ExitStack, run: Run) -> None:
+    def __init__(self, stack: ExitStack, run: Run, scalars: Scalars | None) -> None:
         self.stack, self.run = stack, run
+        self.scalars = scalars and stack.enter_context(scalars)
         self.bar: Progress | None = None
 
     def update(self, done: int, total: int) -> None:
@@ -157,8 +170,15 @@ class _Shown:
 
     def logged(self, facts: Mapping[str, float]) -> None:
         self.run.log("update", **facts)
-        if self.bar is not None:
+        if self.scalars is not None:
+            self.scalars.write("train", facts)
+        if self.bar is not None and "lr" in facts:
             self.bar.note = f"loss {facts['loss']:.3f}, lr {facts['lr']:.1e}"
+
+    def measured(self, facts: Mapping[str, float]) -> None:
+        self.run.log("held-out", **facts)
+        if self.scalars is not None:
+            self.scalars.write("held_out", facts)
 
 
 def _summary(trained: TrainResult) -> dict[str, Any]:

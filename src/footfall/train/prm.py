@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import TrainerCallback
 
 import footfall
 from footfall.formats import write_parquet
@@ -42,7 +43,7 @@ from footfall.train.decontaminate import find_overlaps, normalise
 from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
-from footfall.train.trainer import Logged, Progress, StepTrainer, callbacks_for, evaluate, training_arguments
+from footfall.train.trainer import Logged, Measurer, Progress, StepTrainer, callbacks_for, evaluate, training_arguments
 from footfall.types import Cost, Judged, Judgement, Problem
 
 CANARY_FROM = 64
@@ -116,6 +117,7 @@ def train_prm(
     resume: bool = True,
     progress: Progress | None = None,
     logged: Logged | None = None,
+    measured: Logged | None = None,
 ) -> TrainResult:
     """Fit a PRM to the rows' judgements. `backbone` is a decoder, a published PRM or a folder of a trained one to go on from
     (layout, head and read-out stay theirs), or a model that was made in memory and is trained in place (its own reading and
@@ -124,6 +126,9 @@ def train_prm(
     `held_out` rows take the place of a held-out share of `rows`; the two must not share a problem. `against` are
     evaluation problems: rows about them are refused or dropped, as the config says. With `resume` the same call
     continues an interrupted run and returns the stored result of a finished one.
+
+    `progress` and `logged` are told how training goes, `measured` the held-out figures after each epoch. A language model is
+    told of when it is trained: the mean loss of each epoch, and the held-out figures.
     """
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
@@ -136,7 +141,12 @@ def train_prm(
     if finished is not None:
         return TrainResult.from_dict(finished, out)
     if family is not None and not isinstance(backbone, PRM):
-        return _train_language_model(rows, held_out, family, backbone, objective, config, out, plan, dropped, progress)
+        made = _train_language_model(rows, held_out, family, backbone, objective, config, out, plan, dropped, progress)
+        for update, loss in made.curve if logged is not None else ():
+            logged({"update": update, "loss": loss})
+        if measured is not None and made.metrics:
+            measured({"update": made.updates, **made.metrics})
+        return made
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
@@ -147,8 +157,11 @@ def train_prm(
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     _refuse_nothing_to_learn(train, objective)
     model.prm_config = replace(model.prm_config, training=_training_facts(rows, objective, plan["data"], config))
+    callbacks = callbacks_for(config, progress, logged)
+    if measured is not None and held:
+        callbacks.append(Measurer(partial(evaluate, model, held, objective), measured))
     with full_disk_told(out):
-        trainer, seconds, done = _fit(model, objective, config, lr, train, held, out / CHECKPOINTS, progress, logged)
+        trainer, seconds, done = _fit(model, objective, config, lr, train, held, out / CHECKPOINTS, callbacks)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
     result = TrainResult(
@@ -413,7 +426,7 @@ def _updates(examples: int, config: TrainConfig) -> int:
 
 def _fit(
     model: PRM, objective: Objective, config: TrainConfig, lr: float, train: Sequence[Example],
-    held: Sequence[Example], folder: Path, progress: Progress | None, logged: Logged | None,
+    held: Sequence[Example], folder: Path, callbacks: Sequence[TrainerCallback],
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
@@ -423,8 +436,7 @@ def _fit(
     start = time.perf_counter()
     saves = Saves(config.save_steps)
     with quiet(), _own_randomness(), stopping_between_updates(saves):
-        callbacks = [*callbacks_for(config, progress, logged), saves]
-        trainer = StepTrainer(model, objective, args, train, held, callbacks, config.head_lr, config.anchor)
+        trainer = StepTrainer(model, objective, args, train, held, [*callbacks, saves], config.head_lr, config.anchor)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before

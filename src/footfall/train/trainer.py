@@ -32,7 +32,8 @@ from footfall.train.objectives import Objective
 Progress = Callable[[int, int], None]
 """Told the number of updates done and to do, after each update."""
 Logged = Callable[[Mapping[str, float]], None]
-"""Told update, loss (the mean since it was last told), learning rate and norm of the gradient, now and then."""
+"""Told figures of an update, and which: loss (the mean since it was last told), learning rate and norm of the gradient now and
+then, or those of the held-out problems after each epoch."""
 
 
 class LengthGrouped(Sampler[int]):
@@ -262,6 +263,16 @@ class _Logger(TrainerCallback):
         if logs and "loss" in logs:
             facts = {"loss": logs["loss"], "lr": logs["learning_rate"], "grad_norm": logs["grad_norm"]}
             self.logged({"update": state.global_step, **{name: float(value) for name, value in facts.items()}})
+
+
+class Measurer(TrainerCallback):
+    """Measures on what is held out after each epoch, and passes the figures on; the training does not see it."""
+
+    def __init__(self, measure: Callable[[], Mapping[str, float]], measured: Logged) -> None:
+        self.measure, self.measured = measure, measured
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.measured({"update": state.global_step, **self.measure()})
 
 
 def callbacks_for(config: TrainConfig, progress: Progress | None, logged: Logged | None) -> list[TrainerCallback]:
