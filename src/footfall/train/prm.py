@@ -142,8 +142,9 @@ def train_prm(
         return TrainResult.from_dict(finished, out)
     if family is not None and not isinstance(backbone, PRM):
         made = _train_language_model(rows, held_out, family, backbone, objective, config, out, plan, dropped, progress)
-        for update, loss in made.curve if logged is not None else ():
-            logged({"update": update, "loss": loss})
+        if logged is not None:
+            for update, loss in made.curve:
+                logged({"update": update, "loss": loss})
         if measured is not None and made.metrics:
             measured({"update": made.updates, **made.metrics})
         return made
