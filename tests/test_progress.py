@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 
-from footfall import progress
-from footfall.progress import Progress
+from footfall import cli, progress
+from footfall.progress import Progress, told
 
 
 class Clock:
@@ -49,6 +50,35 @@ def test_a_note_stands_at_the_end_of_the_line(clock: Clock) -> None:
         clock.now += 10.0
         shown.advance(50)
     assert stream.getvalue() == "train: 50/100, 5.0/s, 0:10 left, loss 0.412, lr 2.1e-04\n"
+
+
+def test_who_works_for_a_chunk_tells_how_far_it_is_and_nobody_else(clock: Clock) -> None:
+    stream = io.StringIO()
+    told(1, 8, "written")  # nobody listens
+    with Progress("label", 100, stream=stream) as shown:
+        told(1, 8, "written")
+        with shown.listening():
+            for done in range(1, 13):
+                clock.now += 2.0
+                told(done, 128, "written")
+        told(99, 128, "written")
+        clock.now += 6.0
+        shown.advance(30)
+    assert stream.getvalue() == (
+        "label: 0/100, 0.0/s, ? left, 5/128 written\nlabel: 0/100, 0.0/s, ? left, 10/128 written\n"
+        "label: 30/100, 1.0/s, 1:10 left\n"
+    )
+
+
+def test_a_bar_shows_the_batch_at_hand_until_its_chunk_is_done(clock: Clock) -> None:
+    stream = Terminal()
+    with Progress("label", 8, stream=stream) as shown:
+        with shown.listening():
+            clock.now += 1.0
+            told(3, 16, "written")
+            assert shown._bar is not None and shown._bar.tasks[0].fields["rate"] == "0.0/s, 3/16 written"
+        shown.advance(8)
+        assert shown._bar.tasks[0].fields["rate"] == "8.0/s"
 
 
 def test_the_rate_counts_only_what_this_process_did(clock: Clock) -> None:
@@ -94,3 +124,14 @@ def test_by_default_stdout_stays_data(capsys: pytest.CaptureFixture[str]) -> Non
         shown.advance(8)
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("label: 8/8")
+
+
+def test_samples_that_are_written_are_counted_within_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[str] = []
+    monkeypatch.setattr(Progress, "tell", lambda self, batch: seen.append(batch))
+    assert cli.main(["sample", "--problems", "world:arithmetic:3", "--n", "2", "--chunk", "2", "--out", "run"]) == 0
+    counts = [tuple(map(int, batch.removesuffix(" written").split("/"))) for batch in seen]
+    first, second = ([done for done, total in counts if total == size] for size in (4, 2))
+    assert len(first) + len(second) == len(counts) and (first[-1], second[-1]) == (4, 2)
+    assert first == sorted(first) and second == sorted(second) and len({*first}) > 2

@@ -1,9 +1,15 @@
-"""Progress of a long job: a bar with rate and time left in a terminal, a line now and then elsewhere."""
+"""Progress of a long job: a bar with rate and time left in a terminal, a line now and then elsewhere.
+
+A job that counts whole chunks (`footfall.store`) lets those who work for one tell how far they are: a policy knows how many of
+the samples that it was asked for are written, and `told` shows that without being handed the bar.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TextIO
 
@@ -12,6 +18,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 _LINE_EVERY_SECONDS = 10.0
+_REDRAW_EVERY_SECONDS = 0.2
+_listening: list[Progress] = []
+"""Whom `told` tells: the last."""
+
+
+def told(done: int, total: int, what: str) -> None:
+    """So much of the batch at hand is done, e.g. 37 of 128 `written`. Nothing happens where nobody listens."""
+    if _listening:
+        _listening[-1].tell(f"{done}/{total} {what}")
 
 
 class Progress:
@@ -23,8 +38,10 @@ class Progress:
         self.started = self.last_line = time.monotonic()
         self.note = ""
         """What else is to be told, e.g. the loss of the last updates."""
+        self._batch = ""
         self._bar: Bar | None = None
         self._told = 0
+        self._drawn = self.started
 
     def __enter__(self) -> Progress:
         if self.stream.isatty():
@@ -45,12 +62,34 @@ class Progress:
     def advance(self, n: int) -> None:
         """So many more items are done; redraw the bar, or print a line if the last one is old."""
         self.done += n
+        self._batch = ""
+        self._show()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside, what is `told` of the batch at hand is shown too."""
+        _listening.append(self)
+        try:
+            yield
+        finally:
+            _listening.remove(self)
+
+    def tell(self, batch: str) -> None:
+        """How far the batch at hand is; it is shown a few times a second at most."""
+        self._batch = batch
+        if time.monotonic() - self._drawn >= _REDRAW_EVERY_SECONDS:
+            self._drawn = time.monotonic()
+            self._show()
+
+    def _show(self) -> None:
         if self._bar is not None:
-            self._bar.update(
-                self._task, completed=self.done, rate=", ".join(filter(None, (f"{self.rate:.1f}/s", self.note)))
-            )
+            self._bar.update(self._task, completed=self.done, rate=", ".join([f"{self.rate:.1f}/s", *self._notes]))
         elif time.monotonic() - self.last_line >= _LINE_EVERY_SECONDS:
             self._line()
+
+    @property
+    def _notes(self) -> list[str]:
+        return [each for each in (self._batch, self.note) if each]
 
     @property
     def rate(self) -> float:
@@ -60,7 +99,7 @@ class Progress:
     def _line(self) -> None:
         self.last_line, self._told = time.monotonic(), self.done
         left = (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
-        said = [f"{self.done}/{self.total}", f"{self.rate:.1f}/s", f"{_clock(left)} left", *filter(None, (self.note,))]
+        said = [f"{self.done}/{self.total}", f"{self.rate:.1f}/s", f"{_clock(left)} left", *self._notes]
         self.stream.write(f"{self.label}: {', '.join(said)}\n")
         self.stream.flush()
 

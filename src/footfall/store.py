@@ -109,7 +109,8 @@ class Run:
                 else:
                     begun = time.monotonic()
                     forget(*forgetful)
-                    done = list(work(part))
+                    with progress.listening():
+                        done = list(work(part))
                     if len(done) != len(part) * per_item:
                         raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")
                     write_parquet(shard, done, kind, key=name)

@@ -10,6 +10,7 @@ import pytest
 
 from footfall import cli
 from footfall.formats import read_parquet
+from footfall.progress import Progress
 from tests.cli.serving import Server
 
 N = 3
@@ -65,6 +66,15 @@ def test_failed_calls_are_tried_again_by_the_same_command_and_the_result_is_as_i
     assert Path(third["file"]).read_bytes() == Path(whole["file"]).read_bytes()
     server.behave(None, solve=True)
     assert told(capsys, server, *words)["accuracy"] == whole["accuracy"] and server.asked() == []
+
+
+def test_replies_are_counted_within_a_chunk(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(Progress, "tell", lambda self, batch: seen.append(batch))
+    told(capsys, server, "--out", "run", "--store", "none")
+    assert seen == [f"{done}/{2 * N} answered" for _ in range(2) for done in range(1, 2 * N + 1)]
 
 
 def test_a_run_in_which_everything_failed_goes_on_when_the_server_is_back(

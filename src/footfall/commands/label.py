@@ -46,6 +46,7 @@ from footfall.formats import read_parquet, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
+from footfall.progress import Progress
 from footfall.registry import System, declared, parts, serving, systems
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
@@ -230,12 +231,15 @@ def _harvested(run: Run, method: TreeLabeller, traces: Sequence[Trajectory], chu
     """
     found = Harvest()
     tops = list({trace.prefix(0).key: (trace.problem, trace.separator) for trace in traces}.values())
-    for index, start in enumerate(range(0, len(tops), chunk)):
-        begun, part = time.monotonic(), tops[start : start + chunk]
-        for separator in dict.fromkeys(separator for _, separator in part):
-            found += method.harvest([problem for problem, own in part if own == separator], separator)
-        seconds = round(time.monotonic() - begun, 3)
-        run.log("chunk", stage="trees", index=index, items=len(part), seconds=seconds)
+    with Progress("trees", len(tops)) as progress:
+        for index, start in enumerate(range(0, len(tops), chunk)):
+            begun, part = time.monotonic(), tops[start : start + chunk]
+            with progress.listening():
+                for separator in dict.fromkeys(separator for _, separator in part):
+                    found += method.harvest([problem for problem, own in part if own == separator], separator)
+            seconds = round(time.monotonic() - begun, 3)
+            run.log("chunk", stage="trees", index=index, items=len(part), seconds=seconds)
+            progress.advance(len(part))
     rows = [Judged(trace, said and without_seconds(said)) for trace, said in found.rows]
     run.cost += replace(found.cost, seconds=0.0)
     return replace(found, rows=rows)

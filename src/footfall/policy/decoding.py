@@ -342,6 +342,11 @@ class Loop:
         self.steps = 0
         """Decode steps so far."""
 
+    @property
+    def done(self) -> int:
+        """Requests that are written to their end."""
+        return len(self.requests) - len(self.waiting) - (self.slots.rows - len(self.free))
+
     def admit(self) -> bool:
         """Fill free rows from the queue, and move rows together once nobody waits. False when all is done."""
         while self.waiting and self.free:

@@ -43,6 +43,7 @@ from footfall.policy.decoding import (
 )
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.slots import Entry, PrefixCache, Slots, SlotView, check_attention, slot_attention
+from footfall.progress import told
 
 _PROBED = 64
 """Numbers of each weight that are compared."""
@@ -313,6 +314,7 @@ class Engine:
         )  # fmt: skip
         while loop.admit():
             loop.advance(params)
+            told(loop.done, len(requests), "written")
         self.usage.steps += loop.steps
         for result in results:
             self.usage.prefilled += result.prefilled

@@ -36,6 +36,7 @@ from footfall.policy.http_wire import (
     sampling_fields,
 )
 from footfall.policy.protocol import Completion, Run, SamplingParams, sample_seed
+from footfall.progress import told
 from footfall.registry import Declared, register
 from footfall.render import Observations, Template, Tokenizer, check_round_trip, encode, messages, solution_text
 from footfall.types import Cost, Json, Step, Trajectory, content_key
@@ -239,6 +240,7 @@ class HttpPolicy:
         async def work() -> None:
             for i, (question, parse) in queue:
                 outcomes[i] = await session.ask(question, parse)
+                told(len(outcomes), len(asked), "answered")
 
         async with session.client:
             workers = [asyncio.ensure_future(work()) for _ in range(min(self.server.concurrency, len(asked)))]
