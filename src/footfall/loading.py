@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as chatter
 
+from footfall.damaged import check_claims, check_tokenizer, naming
 from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import is_gguf
 
@@ -90,7 +92,24 @@ def load_tokenizer(source: str) -> Any:
     """The tokenizer of a folder, hub id or GGUF file; no remote code."""
     if is_gguf(source):
         return gguf_tokenizer(source)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    check_tokenizer(Path(source))
+    with naming(source):
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+def check_folder(folder: str | Path) -> None:
+    """The weights of a folder are whole, and its config claims no more than they hold; a hub id is not looked at."""
+    if not Path(folder).is_dir():
+        return
+    files = sorted(Path(folder).glob("*.safetensors"))
+    tensors = 0
+    for file in files:
+        with naming(file), safe_open(file, framework="pt") as opened:
+            tensors += len(opened.keys())
+    if files and (Path(folder) / "config.json").is_file():
+        with naming(Path(folder) / "config.json"):
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            check_claims(config, tensors, sum(file.stat().st_size for file in files), Path(folder) / "config.json")
 
 
 def load_model(
@@ -102,7 +121,9 @@ def load_model(
     with quiet():
         if is_gguf(source):
             return load_gguf(source, place, kind)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=kind, use_safetensors=True)
+        check_folder(source)
+        with naming(source):
+            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=kind, use_safetensors=True)
     model.to(place).train(False)
     return model, load_tokenizer(str(source))
 

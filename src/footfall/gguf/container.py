@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from footfall.damaged import naming
+
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 4
@@ -108,7 +110,10 @@ def read_container(file: str | Path) -> Container:
             version, n_tensors, n_facts = cursor.take("<IQQ")
             if version not in (2, 3):
                 raise ValueError(f"{file.name} is GGUF version {version}; versions 2 and 3 can be read")
-            facts = {cursor.text(): cursor.value(cursor.take("<I")) for _ in range(n_facts)}
-            tensors = dict(cursor.tensor() for _ in range(n_tensors))
+            with naming(file.name):
+                facts = {cursor.text(): cursor.value(cursor.take("<I")) for _ in range(n_facts)}
+                tensors = dict(cursor.tensor() for _ in range(n_tensors))
             alignment = facts.get("general.alignment", 32)
+            if not isinstance(alignment, int) or not 0 < alignment <= len(data):
+                raise ValueError(f"{file.name}: its tensors begin at multiples of {str(alignment)[:40]} bytes")
             return Container(file, facts, tensors, -(-cursor.at // alignment) * alignment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
+from footfall.damaged import check_claims, naming
 from footfall.gguf.container import Container, read_container
 from footfall.gguf.quantised import byte_count, dequantise
 from footfall.gguf.vocabulary import gguf_tokenizer
@@ -53,11 +55,18 @@ def load_gguf(
     """
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     kind = dtype or (torch.bfloat16 if place.type == "cuda" else torch.float32)
-    given = read_container(file)
+    with naming(Path(file).name):
+        return _loaded(read_container(file), place, kind, end_of_turn)
+
+
+def _loaded(
+    given: Container, place: torch.device, kind: torch.dtype, end_of_turn: str | None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     tokenizer = gguf_tokenizer(given, end_of_turn)
     model: Any
     if given.architecture in _HERE:
         config = _config(given)
+        check_claims(config, len(given.tensors), given.file.stat().st_size, given.file.name)
         weights = {ours: tensor.to(kind) for ours, tensor in _weights(given, config, place)}
         # Given config and weights, from_pretrained makes no random ones first.
         model, info = _class_for(config).from_pretrained(
@@ -69,7 +78,7 @@ def load_gguf(
     else:
         model = AutoModelForCausalLM.from_pretrained(given.file.parent, gguf_file=given.file.name, dtype=kind)
         model.to(place)
-    model.config.name_or_path = str(file)
+    model.config.name_or_path = str(given.file)
     model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
     return model.train(False), tokenizer
 
@@ -103,7 +112,7 @@ def _weights(given: Container, config: Any, place: torch.device) -> Any:
         if name == _SCALING:
             warnings.warn(f"{given.file.name}: {_SCALING} stretches long contexts and is left out", stacklevel=2)
             continue
-        size = byte_count(info.kind, int(np.prod(info.shape)))
+        size = byte_count(info.kind, math.prod(info.shape))
         if info.offset + size > len(blob):
             raise ValueError(f"{given.file.name} ends within its tensor {name}: it is cut off")
         data = torch.from_numpy(np.array(blob[info.offset : info.offset + size])).to(place)

@@ -15,14 +15,15 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoModel
 
+from footfall.damaged import naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import load_model, quiet
+from footfall.loading import check_folder, load_model, quiet
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
 
 _IN_LM, _IN_DECODER = "base_model.model.model.", "base_model.model."
-_INDEX, _ADAPTER = "model.safetensors.index.json", "adapter_config.json"
+_INDEX, _ADAPTER, _ADAPTER_WEIGHTS = "model.safetensors.index.json", "adapter_config.json", "adapter_model.safetensors"
 _PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
@@ -86,14 +87,15 @@ class TensorFiles:
 def _files_by_tensor(folder: Path) -> Mapping[str, str]:
     index = folder / _INDEX
     if index.is_file():
-        stored = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        outside = [file for file in stored.values() if Path(file).name != file]
+        with naming(index):
+            stored = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            outside = [file for file in stored.values() if Path(file).name != file]
         if outside:
             raise ValueError(f"{index} names the file {outside[0]!r} outside its folder")
         return {str(name): str(file) for name, file in stored.items()}
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as file:
+        with naming(path), safe_open(path, framework="pt") as file:
             found.update(dict.fromkeys(file.keys(), path.name))
     if not found:
         pickles = sorted(p.name for p in [*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
@@ -111,7 +113,8 @@ def load_backbone(source: str | Path, dtype: torch.dtype, keys: Mapping[str, str
     own."""
     if is_gguf(source):
         return load_model(source, dtype=dtype)[0].base_model
-    with quiet():
+    check_folder(source)
+    with quiet(), naming(source):
         model, info = AutoModel.from_pretrained(
             source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True,
             **({"key_mapping": dict(keys)} if keys else {}),
@@ -131,8 +134,8 @@ def load_native(folder: Path, dtype: torch.dtype, keys: Mapping[str, str] | None
 
 def base_of(folder: Path, base: str | None) -> Path:
     """The folder of the model that a bare adapter belongs to: `base`, or the one that it names."""
-    stored = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
-    name = base or stored.get("base_model_name_or_path")
+    with naming(folder / _ADAPTER):
+        name = base or json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
     if not name:
         raise ValueError(f"{folder / _ADAPTER} names no base model; give it: --set base=…")
     return local_folder(name)
@@ -201,8 +204,27 @@ def add_lora(backbone: Backbone, rank: int, alpha: int, seed: int) -> Backbone:
 
 def load_adapter(backbone: Backbone, folder: Path, trainable: bool) -> Backbone:
     """The backbone with the adapter stored in `folder`."""
-    adapted: Backbone = _peft(folder).PeftModel.from_pretrained(backbone, folder, is_trainable=trainable)
+    peft = _peft(folder)
+    _check_adapter(folder)
+    with naming(folder):
+        adapted: Backbone = peft.PeftModel.from_pretrained(backbone, folder, is_trainable=trainable)
     return adapted
+
+
+def _check_adapter(folder: Path) -> None:
+    """Weights in safetensors, where peft would take a pickle too, and no rank that they do not have."""
+    weights = folder / _ADAPTER_WEIGHTS
+    if not weights.is_file():
+        raise FileNotFoundError(
+            f"{folder} has no {_ADAPTER_WEIGHTS}; an adapter_model.bin is a pickle, which can run code, and is never read"
+        )
+    with naming(weights), safe_open(weights, framework="pt") as file:
+        widest = max((min(file.get_slice(name).get_shape(), default=0) for name in file.keys()), default=0)  # noqa: SIM118
+    with naming(folder / _ADAPTER):
+        stored = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+        ranks = [stored["r"], *(stored.get("rank_pattern") or {}).values()]
+        if not all(isinstance(rank, int) and 0 < rank <= widest for rank in ranks):
+            raise ValueError(f"{folder / _ADAPTER} claims the ranks {str(ranks)[:60]}; its weights have {widest}")
 
 
 def graft_adapter(backbone: Backbone, folder: Path) -> Backbone:
@@ -211,10 +233,14 @@ def graft_adapter(backbone: Backbone, folder: Path) -> Backbone:
     There every name has one more `model.`; peft would find none of them and go on with an adapter of zeros.
     """
     peft = _peft(folder)
+    _check_adapter(folder)
     stored = {name.replace(_IN_LM, _IN_DECODER, 1) for name in TensorFiles(folder).names}
-    config = peft.PeftConfig.from_pretrained(str(folder))
-    config.task_type = None
-    adapted: Backbone = peft.PeftModel.from_pretrained(backbone, folder, config=config, key_mapping={r"^model\.": ""})
+    with naming(folder):
+        config = peft.PeftConfig.from_pretrained(str(folder))
+        config.task_type = None
+        adapted: Backbone = peft.PeftModel.from_pretrained(
+            backbone, folder, config=config, key_mapping={r"^model\.": ""}
+        )
     lost = sorted(stored - set(peft.get_peft_model_state_dict(adapted)))
     if lost:
         raise ValueError(f"{folder} adapts what is not part of a {type(backbone).__name__}: {lost[0]}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from footfall.damaged import naming
 from footfall.gguf.container import is_gguf
 from footfall.loading import load_tokenizer, pick_device, pick_dtype
 from footfall.registry import Declared, register
@@ -89,7 +90,8 @@ def evidence(path: str | Path, base: str | None = None) -> Evidence:
         own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json"))
         source = str(folder) if own or not is_adapter(folder) else str(base_of(folder, base))
         loaded = load_tokenizer(source)
-        check_round_trip(loaded, source)
+        with naming(source):
+            check_round_trip(loaded, source)
         return loaded
 
     return Evidence(folder, str(path), tokenizer, (lambda: base_of(folder, base)) if is_adapter(folder) else None)
@@ -98,11 +100,12 @@ def evidence(path: str | Path, base: str | None = None) -> Evidence:
 def published(seen: Evidence, family: Family, options: Options) -> PRM:
     """Ready to score: bfloat16 on CUDA and float32 elsewhere unless `options` say otherwise."""
     place = pick_device(options.device)
-    backbone = load_native(seen.folder, options.dtype or pick_dtype(place), family.keys, options.base)
-    model = _with_head(backbone, seen, family, options.base)
-    model.to(place).eval()
-    if options.check:
-        model.check(seen.name)
+    with naming(seen.name):
+        backbone = load_native(seen.folder, options.dtype or pick_dtype(place), family.keys, options.base)
+        model = _with_head(backbone, seen, family, options.base)
+        model.to(place).eval()
+        if options.check:
+            model.check(seen.name)
     return model
 
 

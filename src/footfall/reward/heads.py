@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
+from footfall.damaged import naming
 from footfall.registry import create, register, stored
 from footfall.render import Writer
 from footfall.reward.backbone import TensorFiles
@@ -148,14 +149,16 @@ def load_head(head: nn.Module, path: Path) -> None:
     """Stored weights into a head of the same shape."""
     if not path.is_file():
         raise FileNotFoundError(f"{path.parent} has no {path.name}")
-    state = safetensors.torch.load_file(path)
+    with naming(path):
+        state = safetensors.torch.load_file(path)
     for name, made in head.state_dict().items():
         if name not in state:
             raise ValueError(f"{path} holds no tensor {name!r}, the config says that the head has one")
         shape, expected = tuple(state[name].shape), tuple(made.shape)
         if shape != expected:
             raise ValueError(f"{path} holds a head of shape {shape}, the config and backbone say {expected}")
-    head.load_state_dict(state)
+    with naming(path):
+        head.load_state_dict(state)
 
 
 def _drawn(width: int, outputs: int, bias: bool, generator: torch.Generator) -> Linear:

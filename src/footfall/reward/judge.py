@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from footfall.damaged import naming
 from footfall.judging import Traits, as_trained
 from footfall.loading import give_memory_back, out_of_memory
 from footfall.registry import Declared, register
@@ -44,10 +45,11 @@ def step_head(
 ) -> PRMJudge:
     """A PRM that `footfall train` made: each step's value is read from a head on a decoder."""
     model = PRM.load(path, device=device, base=base, check=check)
-    return PRMJudge(
-        model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile, initial=initial,
-        token_values=token_values,
-    )  # fmt: skip
+    with naming(path):
+        return PRMJudge(
+            model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile,
+            initial=initial, token_values=token_values,
+        )  # fmt: skip
 
 
 class _Limits(NamedTuple):

@@ -22,6 +22,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from footfall.damaged import naming
 from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pack, padded, pick_device, pick_dtype, quiet
 from footfall.registry import create
@@ -140,16 +141,19 @@ class PRM(nn.Module):
         `base` replaces the stored reference to a LoRA adapter's backbone; `check=False` skips the canary.
         """
         folder = Path(folder)
-        config, canary = stored_config(folder)
         place = pick_device(device)
+        with naming(folder / CONFIG_FILE):
+            config, canary = stored_config(folder)
+            content_key(config.address())  # else a number that is none shows only once the judge is asked for its name
         dtype = dtype or pick_dtype(place)
         tokenizer = load_tokenizer(str(folder))
-        check_round_trip(tokenizer, str(folder))
-        model = cls(_stored_backbone(folder, config, base, dtype, trainable), tokenizer, config, source=str(folder))
-        load_head(model.head, folder / HEAD_FILE)
-        model.to(place).eval()
-        if check:
-            model.check_stored(canary, folder, dtype)
+        with naming(folder):
+            check_round_trip(tokenizer, str(folder))
+            model = cls(_stored_backbone(folder, config, base, dtype, trainable), tokenizer, config, source=str(folder))
+            load_head(model.head, folder / HEAD_FILE)
+            model.to(place).eval()
+            if check:
+                model.check_stored(canary, folder, dtype)
         return model
 
     def save(self, folder: str | Path, *, canary: Canary | None = None, merge: bool = False) -> None:

@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from footfall.damaged import naming
 from footfall.loading import load_model, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import check_round_trip
@@ -99,7 +100,8 @@ def merge_adapter(backbone: Backbone, folder: Path) -> None:
     if unknown:
         raise ValueError(f"{folder / ADAPTER_CONFIG}: {unknown[0]} is set, and only plain LoRA can be merged here")
     scale = settings["lora_alpha"] / settings["r"]
-    pairs = _pairs(safetensors.torch.load_file(folder / ADAPTER_FILE), str(folder / ADAPTER_FILE))
+    with naming(folder / ADAPTER_FILE):
+        pairs = _pairs(safetensors.torch.load_file(folder / ADAPTER_FILE), str(folder / ADAPTER_FILE))
     modules = dict(backbone.named_modules())
     for name, (down_RI, up_OR) in pairs.items():
         weight_OI = getattr(modules.get(name), "weight", None)

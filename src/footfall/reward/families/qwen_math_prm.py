@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from footfall.damaged import naming
 from footfall.registry import register
 from footfall.render import BOS, Piece, Text, Token, Writer
 from footfall.reward.backbone import TensorFiles
@@ -157,7 +158,8 @@ class HeadFile:
                 "run code when it is loaded and is not read here; convert it in a place apart: "
                 f'save_file(torch.load("{self.stem}.pt", weights_only=True), "{path.name}")'
             )
-        stored = {name.removeprefix(f"{self.stem}."): tensor for name, tensor in load_file(path).items()}
+        with naming(path):
+            stored = {name.removeprefix(f"{self.stem}."): tensor for name, tensor in load_file(path).items()}
         if "weight" not in stored or tuple(stored["weight"].shape) != (outputs, width):
             shape = tuple(stored["weight"].shape) if "weight" in stored else "no weight"
             raise ValueError(f"{path} holds {shape}, its family has a weight of {(outputs, width)}")

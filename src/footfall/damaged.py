@@ -1,0 +1,104 @@
+"""Files of models are of others and may be damaged: what they claim is held against their size before memory is taken,
+and whatever a library says of them becomes one line that names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_NUMBERS_A_BYTE = 8
+"""Of the most tightly packed weights."""
+_LONGEST = 300
+_LARGEST_TOKENIZER = 1 << 28
+_MOST_GROWTH = 10_000
+_LONGEST_PADDING = 1 << 22
+
+
+@contextmanager
+def naming(source: str | Path) -> Iterator[None]:
+    """What a library raises over the files in `source` is a ValueError that names them.
+
+    Libraries raise errors of all kinds over damage, bare `Exception` among them. Those that say that a file, a package or
+    memory is missing stay what they are.
+    """
+    try:
+        yield
+    except (OSError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())
+        ours = type(error).__module__.startswith("footfall.")
+        if ours or "out of memory" in said or "can't allocate" in said:
+            raise
+        if isinstance(error, ValueError):
+            if str(source) in said:
+                raise
+            raise ValueError(f"{source}: {said}") from error
+        why = f"{type(error).__name__}: {said}"[:_LONGEST]
+        raise ValueError(f"{source}: a file of it is damaged or not what it should be ({why})") from error
+
+
+def check_claims(config: Any, tensors: int, size: int, source: str | Path) -> None:
+    """A config that claims more than `tensors` tensors in `size` bytes can hold is refused, before a model is built by it.
+
+    Each layer has a tensor, and each matrix of width x n has that many numbers in the file.
+    """
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+
+    def claimed(name: str) -> int:
+        found = getattr(text, name, None)
+        if found is not None and (not isinstance(found, int) or found < 0):
+            raise ValueError(f"{source}: its config says {name} = {str(found)[:40]}, which is no size")
+        return found or 0
+
+    most = _NUMBERS_A_BYTE * size
+    layers, width = claimed("num_hidden_layers"), max(1, claimed("hidden_size"))
+    inner = claimed("num_attention_heads") * claimed("head_dim")
+    for name, needed, there in (
+        ("num_hidden_layers", layers, tensors),
+        ("hidden_size", width, most),
+        ("vocab_size", claimed("vocab_size") * width, most),
+        ("head_dim", inner * width, most),
+    ):
+        if needed > there:
+            raise ValueError(
+                f"{source}: its config says {name} = {getattr(text, name)}, more than its weights can be "
+                f"({tensors} tensors, {size} bytes); the config or the weights are damaged"
+            )
+    for name in ("intermediate_size", "num_key_value_heads"):
+        found = getattr(text, name, None)
+        for each in found if isinstance(found, list | tuple) else [found or 0]:
+            if not isinstance(each, int) or not 0 <= each * width <= most:
+                raise ValueError(
+                    f"{source}: its config says {name} = {str(each)[:40]}, more than its weights can be ({size} bytes)"
+                )
+
+
+def check_tokenizer(folder: Path) -> None:
+    """`tokenizer.json` is of a size that tokenizers have, and its rules do not make a text grow without limit."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return
+    if path.stat().st_size > _LARGEST_TOKENIZER:
+        raise ValueError(f"{path} has {path.stat().st_size} bytes; no tokenizer has more than {_LARGEST_TOKENIZER}")
+    with naming(path):
+        stored = json.loads(path.read_bytes())
+        growth = 1
+        rules = [stored.get("normalizer"), stored.get("decoder")]
+        while rules:
+            rule = rules.pop()
+            if not isinstance(rule, dict):
+                continue
+            rules += [*rule.get("normalizers", ()), *rule.get("decoders", ())]
+            growth *= max(1, len(rule.get("content", ""))) if rule.get("type") == "Replace" else 1
+            if growth > _MOST_GROWTH:
+                raise ValueError(f"{path}: its rules make a text more than {_MOST_GROWTH} times as long")
+        padding = stored.get("padding") or {}
+        if (
+            isinstance(padding["strategy"] if padding else None, dict)
+            and padding["strategy"]["Fixed"] > _LONGEST_PADDING
+        ):
+            raise ValueError(f"{path} pads every text to {padding['strategy']['Fixed']} tokens")

@@ -1,0 +1,296 @@
+"""Damaged models: every attempt to use one ends in one line that names its files, or in the scores that it had."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from footfall.cli import main
+from footfall.damaged import check_claims
+from footfall.formats import read_parquet
+from footfall.gguf.container import read_container
+from footfall.loading import load_model
+from footfall.reward.canary import default_pair
+from footfall.reward.prm import PRM
+from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder
+from tests.test_gguf import write_gguf
+
+torch.set_num_threads(1)
+MOST_MEMORY_KB = 1 << 20
+"""That a damaged file may make this process grow by."""
+TOLERANCE = 0.05
+HUGE = 10**12
+Damage = Callable[[random.Random, bytes], bytes]
+
+
+def flip(rng: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 8))):
+        # The header is where a flip does most; the weights are most of the file.
+        at = rng.randrange(len(changed) if rng.random() < 0.5 else min(len(changed), 4000))
+        changed[at] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def cut(rng: random.Random, data: bytes) -> bytes:
+    return data[: rng.randrange(len(data))]
+
+
+def garbage(rng: random.Random, data: bytes) -> bytes:
+    at, length = rng.randrange(len(data)), rng.randrange(1, 200)
+    return data[:at] + rng.randbytes(length) + data[at + length :]
+
+
+def other_json(rng: random.Random, data: bytes) -> bytes:
+    """JSON with one value, at any depth, made another; a file that is none gets it in its place."""
+    values: list[Any] = [
+        None,
+        -1,
+        0,
+        HUGE,
+        1e308,
+        "",
+        "x" * 1000,
+        [],
+        {},
+        [[]] * 9,
+        True,
+        "../../etc/passwd",
+        float("nan"),
+    ]
+    try:
+        parsed = json.loads(data)
+    except ValueError:
+        return json.dumps(rng.choice(values)).encode()
+    at = parsed
+    while isinstance(at, dict | list) and at:
+        key = rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
+        inner: Any = at[key]
+        if not isinstance(inner, dict | list) or not inner or rng.random() < 0.2:
+            at[key] = rng.choice(values)
+            break
+        at = inner
+    return json.dumps(parsed).encode()
+
+
+DAMAGES: tuple[Damage, ...] = (flip, cut, garbage, other_json)
+
+
+@pytest.fixture(autouse=True)
+def little_memory() -> Iterator[None]:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MEMORY_KB
+
+
+@pytest.fixture(scope="module")
+def prms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A PRM whose weights were all trained, and one that is an adapter."""
+    folder = tmp_path_factory.mktemp("models")
+    PRM.from_backbone(decoder(), byte_tokenizer(), max_length=256).save(folder / "whole")
+    base = backbone_folder(folder / "base")
+    PRM.from_backbone(str(base), lora_rank=2, max_length=256).save(folder / "adapter")
+    return {"whole": folder / "whole", "adapter": folder / "adapter"}
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of the canary: of these a model that loads has promised the values."""
+    path = tmp_path_factory.mktemp("traces") / "traces.jsonl"
+    rows = [(f"c{k}", trace) for k, trace in enumerate(default_pair())]
+    path.write_text(
+        "".join(
+            json.dumps({"id": id, "problem": t.problem.text, "steps": [s.text for s in t.steps]}) + "\n"
+            for id, t in rows
+        )
+    )
+    return path
+
+
+def scores(model: Path, traces: Path, capsys: pytest.CaptureFixture[str]) -> list[float] | str:
+    """What `footfall score` gives: the values, or its one line."""
+    to = model.parent / "scored.parquet"
+    to.unlink(missing_ok=True)
+    words = ["--judge", str(model), "--out", str(model.parent / "run"), "--fresh", "--to", str(to), "--show", "0"]
+    code = main(["score", str(traces), *words])
+    said = capsys.readouterr()
+    if code == 0:
+        return [value for row in read_parquet(to, "judged") for value in row.judgement.values]
+    assert code == 2
+    (line,) = [line for line in said.err.splitlines() if line.startswith("footfall: ")]
+    assert str(model.name) in line, "the line names the model"
+    assert len(line) < 4100
+    return line
+
+
+def attack(model: Path, traces: Path, times: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Counter[str]:
+    """Damage one file of the model after the other; how it ended."""
+    whole = scores(model, traces, capsys)
+    assert isinstance(whole, list) and whole
+    files = sorted(path.name for path in model.iterdir() if path.is_file() and path.suffix != ".md")
+    ended: Counter[str] = Counter()
+    for seed in range(times):
+        rng = random.Random(seed)
+        damaged = tmp_path / "damaged"
+        shutil.rmtree(damaged, ignore_errors=True)
+        shutil.copytree(model, damaged)
+        file = damaged / files[seed % len(files)]
+        damage = DAMAGES[seed // len(files) % len(DAMAGES)]
+        file.write_bytes(damage(rng, file.read_bytes()))
+        found = scores(damaged, traces, capsys)
+        if isinstance(found, list):
+            assert found == pytest.approx(whole, abs=TOLERANCE), (seed, file.name, damage.__name__)
+        ended["refused" if isinstance(found, str) else "scored"] += 1
+    return ended
+
+
+@pytest.mark.parametrize("kind", ["whole", "adapter"])
+def test_a_damaged_prm_is_refused_in_one_line_or_scores_as_before(
+    kind: str, prms: dict[str, Path], traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = attack(prms[kind], traces, 28, tmp_path, capsys)
+    assert ended["refused"] > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["whole", "adapter"])
+def test_two_hundred_damages_of_a_prm(
+    kind: str, prms: dict[str, Path], traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = attack(prms[kind], traces, 200, tmp_path, capsys)
+    assert ended["refused"] > 50
+
+
+def load_damaged_gguf(times: int, folder: Path) -> Counter[str]:
+    data = write_gguf(folder / "whole.gguf").read_bytes()
+    path = folder / "damaged.gguf"
+    ended: Counter[str] = Counter()
+    for seed in range(times):
+        path.write_bytes(DAMAGES[seed % 3](random.Random(seed), data))
+        try:
+            load_model(path)
+        except ValueError as error:
+            assert path.name in str(error) and "\n" not in str(error), seed
+            ended["refused"] += 1
+        else:
+            ended["loaded"] += 1
+    return ended
+
+
+def test_a_damaged_gguf_file_is_refused_in_one_line_that_names_it(tmp_path: Path) -> None:
+    assert load_damaged_gguf(30, tmp_path)["refused"] >= 10
+
+
+@pytest.mark.long
+def test_three_hundred_damages_of_a_gguf_file(tmp_path: Path) -> None:
+    assert load_damaged_gguf(300, tmp_path)["refused"] >= 100
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"num_hidden_layers": 10**6},
+        {"vocab_size": HUGE},
+        {"hidden_size": HUGE},
+        {"intermediate_size": HUGE},
+        {"head_dim": HUGE},
+        {"num_key_value_heads": HUGE},
+        {"num_hidden_layers": -3},
+    ],
+)
+def test_a_config_that_claims_more_than_the_weights_are_is_refused_before_it_is_built(
+    claim: dict[str, int], prms: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(prms["whole"], tmp_path / "claims")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **claim}))
+    with pytest.raises(ValueError, match=r"claims.config\.json"):
+        PRM.load(folder)
+
+
+@pytest.mark.parametrize("fact", ["block_count", "embedding_length", "feed_forward_length"])
+def test_a_gguf_header_that_claims_more_than_the_file_is_refused(fact: str, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "claims.gguf")
+    data = path.read_bytes()
+    at = data.index(f"llama.{fact}".encode()) + len(f"llama.{fact}") + 4
+    path.write_bytes(data[:at] + (10**9).to_bytes(4, "little") + data[at + 4 :])
+    assert read_container(path).fact(fact) == 10**9
+    with pytest.raises(ValueError, match=r"claims\.gguf"):
+        load_model(path)
+
+
+def test_what_a_model_claims_is_held_against_its_bytes() -> None:
+    """2 layers of width 8 with 100 words in 1000 bytes: 800 numbers of at most 8000."""
+    sound: Any = type("Config", (), {"num_hidden_layers": 2, "hidden_size": 8, "vocab_size": 100})
+    check_claims(sound, 2, 1000, "here")
+    with pytest.raises(ValueError, match="num_hidden_layers = 2"):
+        check_claims(sound, 1, 1000, "here")
+    with pytest.raises(ValueError, match="vocab_size = 100"):
+        check_claims(sound, 2, 99, "here")
+
+
+def rewritten(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    stored = json.loads((folder / "tokenizer.json").read_text())
+    change(stored)
+    (folder / "tokenizer.json").write_text(json.dumps(stored))
+
+
+DOUBLING = {"type": "Replace", "pattern": {"Regex": "."}, "content": "aa"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stored: stored.update(normalizer={"type": "Sequence", "normalizers": [DOUBLING] * 60}),
+        lambda stored: stored.update(padding={"strategy": {"Fixed": HUGE}, "direction": "Right", "pad_to_multiple_of": None,
+                                              "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}),
+        lambda stored: stored["model"].update(merges=[["nothing", "known"]]),
+        lambda stored: stored["model"].update(type="None such"),
+    ],
+    ids=["grows", "pads", "merges", "kind"],
+)  # fmt: skip
+def test_a_hostile_tokenizer_is_refused(
+    change: Callable[[dict[str, Any]], object], prms: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(prms["whole"], tmp_path / "hostile")
+    rewritten(folder, change)
+    with pytest.raises(ValueError, match="hostile"):
+        PRM.load(folder)
+
+
+def test_a_tokenizer_nested_without_end_or_too_large_is_refused(prms: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(prms["whole"], tmp_path / "hostile")
+    file = folder / "tokenizer.json"
+    file.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+        PRM.load(folder)
+    with file.open("wb") as stream:
+        stream.truncate(1 << 40)  # sparse: it takes no room here
+    with pytest.raises(ValueError, match="no tokenizer has more"):
+        PRM.load(folder)
+
+
+def test_an_adapter_in_a_pickle_is_never_read(prms: dict[str, Path], tmp_path: Path) -> None:
+    """Also if other safetensors lie beside it; peft by itself would take the pickle."""
+    folder = shutil.copytree(prms["adapter"], tmp_path / "adapter")
+    (folder / "adapter_model.safetensors").rename(folder / "other.safetensors")
+    torch.save({}, folder / "adapter_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"adapter_model\.bin is a pickle.*never read"):
+        PRM.load(folder)
+
+
+def test_an_adapter_that_claims_a_huge_rank_is_refused(prms: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(prms["adapter"], tmp_path / "adapter")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "r": HUGE}))
+    with pytest.raises(ValueError, match="claims the ranks"):
+        PRM.load(folder)
