@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
@@ -106,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(f"out of memory: {_one_line(error)[:_MOST_WORDS]}; {_LESS_MEMORY}")
         if not _is_for_the_user(error):
             raise
-        return _fail(_one_line(error))
+        return _fail(_in_file(error) + _one_line(error))
 
 
 def _run(name: str, words: list[str]) -> int:
@@ -201,6 +202,13 @@ def _out_of_memory(error: Exception) -> bool:
 def _is_for_the_user(error: Exception) -> bool:
     """A RuntimeError is only if this package made it: one of torch is a fault to be seen whole."""
     return not isinstance(error, RuntimeError) or type(error).__module__.startswith("footfall.")
+
+
+def _in_file(error: Exception) -> str:
+    """Where in the user's own file (mine.py:MyJudge) it happened, and what: its message alone may say little."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(f, line) for f, line in frames if f.f_globals.get("__name__", "").startswith(registry.FILE_MODULE)]
+    return f"{own[-1][0].f_code.co_filename}, line {own[-1][1]}: {type(error).__name__}: " if own else ""
 
 
 def _one_line(error: Exception) -> str:

@@ -34,6 +34,8 @@ def pick_device(device: str | None) -> torch.device:
         place = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"no device is called {device!r}; {usual}") from error
+    if place.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"--device {device}: models are not run there; {usual}")
     if place.type == "cuda" and not torch.cuda.is_available():
         why = "this build of torch has no CUDA" if torch.version.cuda is None else "torch finds no CUDA device here"
         raise ValueError(f"--device {device}: {why}; pass --device cpu, or see `footfall info` and `nvidia-smi`")

@@ -315,6 +315,8 @@ class _FilePart(NamedTuple):
     digest: str
 
 
+FILE_MODULE = "footfall_file_"
+"""How the names of modules begin that were made of such files."""
 _files: dict[str, _FilePart] = {}
 """The parts in files that the operator named for this command."""
 
@@ -334,7 +336,7 @@ def named_files() -> dict[str, str]:
 def _part_in_file(file: str, name: str) -> _FilePart:
     path = Path(file).expanduser().resolve()
     source = path.read_bytes()
-    module_name = f"footfall_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    module_name = f"{FILE_MODULE}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[module_name] = importlib.util.module_from_spec(spec)  # where dataclasses look themselves up
@@ -361,6 +363,8 @@ def _kinds_of(factory: Any) -> tuple[str, ...]:
 
 def no_file_part(kind: str, name: str) -> str | None:
     """What is amiss with a name that is a file's."""
+    if name.endswith((".py", ".py:")):
+        return f"{name} is a file; name the {kind} in it too, as in {name.rstrip(':')}:NAME"
     if not _FILE_PART.fullmatch(name):
         return None
     if name in _files:

@@ -111,3 +111,17 @@ def test_a_file_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "is no JSON" in refused(capsys, "[" * 100_000, name="my.json")
     assert "is larger than" in refused(capsys, "x" * (1 << 21), name="my.json")
     assert cli.main(["search", "--config", "none.toml"]) == 2 and "none.toml: no such file" in capsys.readouterr().err
+
+
+def test_field_names_may_be_a_table_and_the_command_line_wins(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rows.jsonl").write_text('{"q": "1?", "cot": ["a", "b"], "draft": ["c"]}\n', encoding="utf-8")
+    Path("my.toml").write_text('judge = "random"\n[map]\nproblem = "q"\nsteps = "cot"\n', encoding="utf-8")
+    words = ("score", "rows.jsonl", "--config", "my.toml")
+    assert len(told(capsys, *words)["rows"][0]["values"]) == 2
+    assert len(told(capsys, *words, "--map", "problem=q", "steps=draft")["rows"][0]["values"]) == 1
+
+
+def test_config_without_a_file_is_no_config_json_of_this_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("config.json").write_text('{"judge": "random"}', encoding="utf-8")
+    assert cli.main(["score", "rows.jsonl", "--config"]) == 2
+    assert "--config" in capsys.readouterr().err

@@ -37,6 +37,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("cuda:1", "pass --device cpu"),
         ("gpu", "an NVIDIA GPU is cuda"),
         ("gpu:0", "an NVIDIA GPU is cuda"),
+        ("meta", "models are not run there; --device takes cpu, cuda or cuda:N"),
         ("gtx", "no device is called 'gtx'; --device takes cpu, cuda or cuda:N"),
     ],
 )

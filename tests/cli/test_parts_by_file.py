@@ -200,3 +200,54 @@ def test_a_name_of_a_file_is_no_part_in_python_either(mine: Path) -> None:
     with pytest.raises(KeyError, match="only if the command line itself names it"):
         registry.create("labeller", f"{mine}:Length")
     assert not Path("ran").exists()
+
+
+FAULTY = """
+from footfall.types import Judgement
+
+class Nameless:
+    def judge(self, trajectories):
+        return []
+
+class Lists:
+    name = "lists"
+    def judge(self, trajectories):
+        return [[0.5 for _ in t.steps] for t in trajectories]
+
+class Few(Lists):
+    def judge(self, trajectories):
+        return []
+
+class Boom(Lists):
+    def judge(self, trajectories):
+        return {}["oops"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("faulty.py:Nameless", "faulty.py:Nameless has no `name`: give it one"),
+        ("faulty.py:Lists", "the judge 'lists' must return a list with one Judgement for each trace"),
+        ("faulty.py:Few", "the judge 'lists' must return a list with one Judgement for each trace"),
+        ("faulty.py:Boom", "faulty.py, line 19: KeyError: oops"),
+        ("faulty.py", "faulty.py is a file; name the labeller in it too, as in faulty.py:NAME"),
+        ("away.py:Any", "away.py, line 1: ModuleNotFoundError: No module named 'not_installed'"),
+    ],
+)
+def test_a_fault_in_the_users_own_file_is_told_with_its_place(
+    mine: Path, name: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("faulty.py").write_text(FAULTY, encoding="utf-8")
+    Path("away.py").write_text("import not_installed\n", encoding="utf-8")
+    assert message in refused(capsys, "score", "traces.jsonl", "--judge", name)
+
+
+def test_calibrating_a_judge_in_a_file_advises_nothing_that_is_refused(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"problem": f"{i}?", "steps": ["a" * i, "b" * (20 - i)], "labels": [1, i % 2]} for i in range(1, 20)]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert cli.main(["calibrate", "--data", "rows.jsonl", "--judge", "mine.py:Length", "--out", "c"]) == 0
+    said = capsys.readouterr()
+    assert "next:" not in said.out + said.err and "put it into a package" in said.err

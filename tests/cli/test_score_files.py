@@ -103,3 +103,10 @@ def test_the_judges_own_threshold_is_used_and_named(
     assert found["rows"][0]["first_error"] == -1
     assert told(capsys, *words, "--threshold", "0.25")["threshold_policy"] == "given"
     assert cli.main(words) == 0 and "-1 (the judge's own)" in capsys.readouterr().out
+
+
+def test_the_data_themselves_are_never_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("rows.jsonl").read_bytes()
+    assert cli.main(["score", "rows.jsonl", "--judge", "random", "--to", "./rows.jsonl", "--fresh"]) == 2
+    assert "is the data that are scored; name another file" in capsys.readouterr().err
+    assert Path("rows.jsonl").read_bytes() == before

@@ -80,8 +80,18 @@ def test_runs_are_shown_by_what_they_hold(capsys: pytest.CaptureFixture[str]) ->
     assert all("value" in step for trace in told(capsys, "show", "l")["traces"] for step in trace["steps"])
     chosen = [trace for trace in told(capsys, "show", "b")["traces"] if trace.get("chosen")]
     assert len(chosen) == 2 and "chosen by the search" in shown(capsys, "b")
+    Path("t").mkdir()
+    write_parquet("t/held_out.parquet", read("l/judged.parquet"), "judged")
+    assert len(told(capsys, "show", "t")["traces"]) == 4, "what a training held out"
     Path("empty").mkdir()
     assert cli.main(["show", "empty"]) == 2
+
+
+def test_a_runs_folder_given_as_data_is_answered_with_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    policy = ["--policy", "scripted-arithmetic"]
+    assert cli.main(["sample", "--problems", "world:arithmetic:2", "--n", "1", *policy, "--out", "s"]) == 0
+    assert cli.main(["label", "--data", "s", "--method", "random"]) == 2
+    assert f"fix: pass {Path('s/trajectories.parquet')}" in capsys.readouterr().err
 
 
 def test_every_kind_of_file_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

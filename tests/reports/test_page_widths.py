@@ -34,7 +34,11 @@ _TELLS = """<script>addEventListener("load", () => {
   const cut = [...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1);
   const root = document.documentElement;
   const names = cut.map(e => e.textContent.slice(0, 60));
-  parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names], "*");
+  const high = e => { const r = document.createRange(); r.selectNodeContents(e); return r.getBoundingClientRect().height; };
+  const broken = [...document.querySelectorAll(".facts dt")].filter(e => e.textContent.length < 15 && high(e) > 30);
+  const thin = [...document.querySelectorAll(".node summary > .written")].filter(e => e.offsetParent && e.offsetWidth < 60);
+  const hard = [...broken, ...thin].map(e => e.textContent);
+  parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names, hard], "*");
 });</script></body>"""
 _LISTENS = """<title>none</title><script>const told = [];
 addEventListener("message", e => { told.push(e.data); document.title = JSON.stringify(told); });</script>"""
@@ -75,17 +79,19 @@ def test_no_page_is_cut_on_a_desk_a_tablet_or_a_phone(tmp_path: Path) -> None:
     (tmp_path / "all.html").write_text(_LISTENS + "".join(frames), encoding="utf-8")
     told = seen(tmp_path / "all.html")
     assert {place for place, *_ in told} == {f"{name}-{width}" for name in made for width in WIDTHS}
-    too_wide = [f"{place} needs {needed} px" for place, width, needed, _ in told if needed > width]
+    too_wide = [f"{place} needs {needed} px" for place, width, needed, *_ in told if needed > width]
     assert not too_wide
-    scrolled = [(place, cut) for place, _, _, cut in told if cut and place.endswith(f"-{WIDTHS[0]}")]
+    scrolled = [(place, cut) for place, _, _, cut, _ in told if cut and place.endswith(f"-{WIDTHS[0]}")]
     assert not scrolled, "on a desk no table must be scrolled"
+    hard = [(place, words) for place, *_, words in told if words]
+    assert not hard, "short names stand on one line, and no step is a column of letters"
 
 
-def seen(page: Path) -> list[tuple[str, int, int, list[str]]]:
+def seen(page: Path) -> list[tuple[str, int, int, list[str], list[str]]]:
     """What the frames of a page told it."""
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom", page.as_uri()]
     done = subprocess.run([str(CHROMIUM), *words], capture_output=True, text=True, timeout=300, check=True)
     title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
     assert title is not None, done.stderr
-    told: list[tuple[str, int, int, list[str]]] = json.loads(html.unescape(title[1]))
+    told: list[tuple[str, int, int, list[str], list[str]]] = json.loads(html.unescape(title[1]))
     return told

@@ -1,8 +1,8 @@
 """Settings from a file: `footfall COMMAND --config FILE`, in TOML or JSON, or those of an earlier run by its folder.
 
-A key is an option's name; `set` and `option` may be tables. A table with a command's name holds for that command alone. What
-the command line says wins over the file. Since a file may come with somebody's data, it cannot ask for what endangers
-the machine or its secrets: see `_refuse_unsafe`.
+A key is an option's name; `set`, `option` and `map` may be tables. A table with a command's name holds for that command
+alone. What the command line says wins over the file. Since a file may come with somebody's data, it cannot ask for what
+endangers the machine or its secrets: see `_refuse_unsafe`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]
             raise ValueError(f"{path}: `footfall {command}` has no option {name!r}; {hint}")
     _refuse_unsafe(path, values)
     pairs = [word for name in _SETTINGS if name in values for word in (f"--{name}", *_as_pairs(values.pop(name)))]
+    if isinstance(values.get("map"), Mapping):
+        values["map"] = _as_pairs(values["map"])
     return _filled(kind, values, str(path)), [*pairs, *words]
 
 
@@ -58,8 +60,8 @@ def _named(words: Sequence[str]) -> Path | None:
     found = None
     for word, after in zip_longest(words, words[1:], fillvalue=""):
         flag, equals, value = word.partition("=")
-        if flag == "--config":
-            found = Path(value if equals else after).expanduser()
+        if flag == "--config" and (name := value if equals else after):
+            found = Path(name).expanduser()
     return found
 
 

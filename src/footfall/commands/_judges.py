@@ -227,6 +227,10 @@ class JudgeInRun:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         def work(part: Sequence[Trajectory]) -> list[Judgement]:
             said = self.inner.judge(part)
+            if len(said) != len(part) or not all(isinstance(each, Judgement) for each in said):
+                raise ValueError(
+                    f"the judge {self.name!r} must return a list with one Judgement for each trace, in order"
+                )
             return [without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
 
         known = traits(self.inner).separators

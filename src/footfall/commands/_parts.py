@@ -16,7 +16,7 @@ from footfall.commands._values import check_values
 from footfall.drive.rollout_store import RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import NOTHING, declared, load, no_file_part, parts, serving
+from footfall.registry import NOTHING, declared, load, named_files, no_file_part, parts, serving
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
@@ -65,7 +65,10 @@ def make_part(
             raise ValueError(f"the {kind} {name!r} needs {_NAMED_BY.get(option, _flag(option, kind))}")
     arguments = {k: v.over(takes[k].default) if isinstance(v, Drawing) else v for k, v in arguments.items()}
     to_policy = opening or open_policy
-    return factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
+    made = factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
+    if name in named_files() and not isinstance(getattr(made, "name", None), str):
+        raise ValueError(f"{name} has no `name`: give it one, a text; what it says is stored under it")
+    return made
 
 
 def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge, write_calibrated
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
-from footfall.commands._output import emit, facts, figures, next_command, spent
+from footfall.commands._output import emit, facts, figures, next_command, note, spent
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_traces
+from footfall.registry import named_files
 from footfall.reports.pages import limited_in_words
 from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit_scores
 from footfall.types import Cost, Judged, Judgement
@@ -153,7 +154,10 @@ def _show(console: Console, result: dict[str, Any], cost: Cost) -> None:
         "cost": spent(cost),
         "judge": result["folder"],
     })  # fmt: skip
-    next_command(console, "score", "--judge", result["folder"], "traces.jsonl")
+    if named_files():
+        note("a judge in a file is not run from another folder: put it into a package to use the calibrated one")
+    else:
+        next_command(console, "score", "--judge", result["folder"], "traces.jsonl")
 
 
 def _figure(told: dict[str, float], sign: str = "") -> str:

@@ -110,6 +110,8 @@ def _check_file(config: ScoreConfig) -> None:
         return
     if not file.name.endswith((".parquet", ".jsonl", ".jsonl.gz")):
         raise ValueError(f"--to {file}: a file that ends in .jsonl, .jsonl.gz or .parquet is expected")
+    if config.data != "-" and file.resolve() == Path(config.data).resolve():
+        raise ValueError(f"--to {file} is the data that are scored; name another file")
     if file.exists() and not folder.exists() and not config.run.fresh:
         raise ValueError(_NOT_OURS.format(file))
 

@@ -23,8 +23,8 @@ from footfall.types import Judged, Judgement, Problem, SearchResult, Step, Traje
 _FIRST = 20
 """Traces that are shown unless --limit or --id says otherwise."""
 _CHOSEN = "chosen by the search"
-_OF_RUNS = ("results.parquet", "judged.parquet", "trajectories.parquet")
-"""What runs of search, label and sample leave; others leave judgements alone."""
+_OF_RUNS = ("results.parquet", "judged.parquet", "trajectories.parquet", "held_out.parquet")
+"""What runs of search, label, sample and train leave; others leave judgements alone."""
 
 
 @dataclass(frozen=True)

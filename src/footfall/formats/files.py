@@ -36,6 +36,8 @@ DOCUMENT_LIMIT = 64 * 2**20
 """Bytes that a file which is one JSON document may have."""
 
 _GZIP = b"\x1f\x8b"
+_OF_RUNS = ("judged.parquet", "trajectories.parquet", "held_out.parquet")
+"""What a run's folder holds of traces."""
 _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_NAME = 200
 UNPACKED_TIMES = 200
@@ -93,7 +95,9 @@ def open_source(source: Source) -> Iterator[tuple[str, _Bytes]]:
                 stream = stack.enter_context(Path(path).open("rb"))
             except OSError as error:
                 got = error.strerror or type(error).__name__
-                raise FormatError(path, "a file that can be read", got=got) from error
+                held = [file for name in _OF_RUNS if (file := Path(path) / name).is_file()]
+                fix = f"pass {held[0]}" if held else ""
+                raise FormatError(path, "a file that can be read", got=got, fix=fix) from error
             yield path, _unpacked(path, stream)
     else:
         name = str(getattr(source, "name", "<stream>"))
