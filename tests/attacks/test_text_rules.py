@@ -75,16 +75,18 @@ def test_time_grows_with_the_length_up_to_a_megabyte(name: str) -> None:
     ],
 )
 def test_the_answer_is_found_in_time_that_grows_with_the_text(made: Callable[[int], str]) -> None:
-    """Twenty times the text may take sixty times as long; the rules that were here before took 400 to 8,000 times."""
+    """Twenty times the text may take 100 times as long; the rules that were here before took 400 to 8,000 times."""
 
     def seconds(n: int) -> float:
-        text = made(n)
-        start = time.process_time()
-        with stopped_after(60, f"extract on {len(text)} characters"):
-            RULES["answers.extract"](text)
-        return time.process_time() - start
+        text, took = made(n), []
+        for _ in range(3):  # the best of three: other work on the machine costs cache, and so processor time
+            start = time.process_time()
+            with stopped_after(60, f"extract on {len(text)} characters"):
+                RULES["answers.extract"](text)
+            took.append(time.process_time() - start)
+        return min(took)
 
-    assert seconds(40_000) <= 60 * max(seconds(2_000), 1e-3)
+    assert seconds(40_000) <= 100 * max(seconds(2_000), 1e-3)
 
 
 def test_a_text_that_is_too_long_for_the_formal_readers_is_left_open() -> None:
