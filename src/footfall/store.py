@@ -215,7 +215,7 @@ def _identity(folder: Path) -> dict[str, Any] | None:
     """What config.json says, if a run wrote it (a model's folder has a file of that name too)."""
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None
 
@@ -253,6 +253,6 @@ def _events(log: Path) -> list[dict[str, Any]]:
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             found.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return [event for event in found if isinstance(event, dict)]

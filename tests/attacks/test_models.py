@@ -6,6 +6,7 @@ import json
 import random
 import resource
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -150,6 +151,7 @@ def attack(model: Path, traces: Path, times: int, tmp_path: Path, capsys: pytest
         if isinstance(found, list):
             assert found == pytest.approx(whole, abs=TOLERANCE), (seed, file.name, damage.__name__)
         ended["refused" if isinstance(found, str) else "scored"] += 1
+    sys.stdout.write(f"{model.name}: {dict(ended)}\n")
     return ended
 
 
@@ -183,6 +185,7 @@ def load_damaged_gguf(times: int, folder: Path) -> Counter[str]:
             ended["refused"] += 1
         else:
             ended["loaded"] += 1
+    sys.stdout.write(f"GGUF: {dict(ended)}\n")
     return ended
 
 

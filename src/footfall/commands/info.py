@@ -18,6 +18,7 @@ from footfall import __version__
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
 from footfall.commands._sources import Skipped, skipping, splitting
+from footfall.damaged import naming
 from footfall.formats import Solutions
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
@@ -82,6 +83,10 @@ def _version(name: str) -> str | None:
         return None
 
 
+_LONGEST_HEADER = 100_000_000
+"""Bytes of the header of a safetensors file, by the format's own rule."""
+
+
 def _extras() -> dict[str, bool]:
     """Each extra of the package, and whether all that it asks for is installed."""
     wanted: dict[str, list[str]] = {}
@@ -95,6 +100,11 @@ def _extras() -> dict[str, bool]:
 
 
 def _folder(folder: Path) -> dict[str, Any]:
+    with naming(folder):
+        return _known_folder(folder)
+
+
+def _known_folder(folder: Path) -> dict[str, Any]:
     config = folder / "config.json"
     stored = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     if (folder / CONFIG_FILE).is_file():
@@ -123,7 +133,7 @@ def _model(folder: Path) -> dict[str, Any]:
 def _parameters(file: Path) -> int:
     """A safetensors file opens with the length of its header, then names and shapes as JSON."""
     with file.open("rb") as stream:
-        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        header = json.loads(stream.read(min(int.from_bytes(stream.read(8), "little"), _LONGEST_HEADER)))
     return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
 
 

@@ -373,10 +373,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
             temporary.replace(target)
-    except BaseException:
+        _sync_directory(target.parent)
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.strerror and error.filename in (None, str(temporary)):
+            raise type(error)(error.errno, error.strerror, str(target)) from error  # a write or fsync names no file
         raise
-    _sync_directory(target.parent)
 
 
 def _temporary(target: Path) -> tuple[Path, IO[bytes]]:

@@ -1,0 +1,87 @@
+"""Full disks, read-only folders and garbage in a run directory: one line, and then the same bytes as ever."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from footfall.cli import main
+from tests.attacks.disturbing import COMMANDS, disturbed, left, said
+
+WORDS = {"full": "no space left on device", "size": "file too large"}
+
+
+def check(what: str, command: str, every: int, folder: Path) -> None:
+    codes = disturbed(what, command, every, folder)
+    assert len(codes) >= 2 and set(codes) == {2}
+    for k in range(len(codes)):
+        (line,) = said(folder, 1 + k * every)
+        assert WORDS[what] in line.lower()
+        assert str(folder / str(1 + k * every)) in line, "it names a file of the run"
+
+
+def test_a_disk_that_is_full_at_some_moments_costs_one_line(tmp_path: Path) -> None:
+    check("full", "sample", 11, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", COMMANDS)
+def test_full_at_every_moment(command: str, tmp_path: Path) -> None:
+    check("full", command, 1, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", COMMANDS)
+def test_files_that_cannot_grow(command: str, tmp_path: Path) -> None:
+    """The kernel refuses the write itself."""
+    check("size", command, 8, tmp_path)
+
+
+GARBAGE = [
+    b"",
+    b"{",
+    b"null",
+    b"[1]",
+    b"\xff\xfe\x00",
+    b'{"command": 1}',
+    b"[" * 100_000,
+    b'{"a": ' + b"9" * 5000 + b"}",
+]
+
+
+def run(out: Path) -> int:
+    return main([*COMMANDS["sample"], "--out", str(out)])
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_in_log_or_result_changes_nothing_and_in_config_is_refused(
+    garbage: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path / "run") == 0
+    before = left(tmp_path / "run")
+    for name in ("log.jsonl", "result.json"):
+        (tmp_path / "run" / name).write_bytes(garbage)
+        assert run(tmp_path / "run") == 0
+        assert left(tmp_path / "run") == before
+    capsys.readouterr()
+    (tmp_path / "run" / "config.json").write_bytes(garbage)
+    assert run(tmp_path / "run") == 2
+    assert main(["info", str(tmp_path / "run")]) in (0, 2)
+    (line, *_) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("footfall: ")]
+    assert "config.json" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.chmod(0o500)
+    assert run(tmp_path / "run") == 2
+    assert str(tmp_path / "run") in capsys.readouterr().err
+
+
+def test_a_run_directory_that_is_a_file_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").write_text(json.dumps({}))
+    assert run(tmp_path / "run") == 2
+    assert str(tmp_path / "run") in capsys.readouterr().err
