@@ -46,6 +46,11 @@ def test_the_rows_are_those_of_the_tree_search_in_python(data: str, capsys: pyte
     assert found["cost"]["generated_tokens"] == sum(costs)
 
 
+def test_problems_are_counted_as_their_trees_are_grown(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*WORDS, "--data", data]) == 0
+    assert f"trees: {len(TRACES) + 1}/{len(TRACES) + 1}, " in capsys.readouterr().err
+
+
 def test_the_same_command_again_finds_all_rollouts_in_the_store(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     first, again = (told(capsys, *WORDS, "--data", data) for _ in range(2))
     assert first["store"]["misses"] > 0 and again["store"]["misses"] == 0
