@@ -37,7 +37,7 @@ def test_full_at_every_moment(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_files_that_cannot_grow(command: str, tmp_path: Path) -> None:
     """The kernel refuses the write itself."""
-    check("size", command, 8, tmp_path)
+    check("size", command, 24, tmp_path)
 
 
 GARBAGE = [
