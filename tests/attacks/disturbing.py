@@ -18,7 +18,7 @@ COMMANDS = {
     "score": ["score", "TRACES", "--judge", "formal", "--chunk", "2"],
     "search": ["search", "--problems", "world:arithmetic:4", *SCRIPTED, "--judge", "exact-value", "--chunk", "2"],
 }
-TIMES = ("seconds", "file", "report", "folder", "out", "to")
+TIMES = ("seconds", "file", "page", "report", "folder", "out", "to")
 
 
 def traces(folder: Path) -> Path:

@@ -20,4 +20,4 @@ def test_a_sampling_run_killed_at_some_moments_ends_with_the_same_bytes(tmp_path
 @pytest.mark.parametrize("command", COMMANDS)
 def test_killed_at_every_moment(command: str, tmp_path: Path) -> None:
     codes = disturbed("kill", command, 1, tmp_path)
-    assert len(codes) >= 10 and set(codes) == {SIGKILLED}
+    assert len(codes) >= 5 and set(codes) == {SIGKILLED}
