@@ -16,7 +16,7 @@ import footfall
 ROOT = Path(footfall.__file__).parent
 
 LAYERS = (
-    ("types", "notebook", "registry", "render", "hashing", "judging", "progress", "terminal", "damaged", "__init__"),
+    ("types", "notebook", "registry", "render", "hashing", "judging", "terminal", "damaged", "__init__"),
     ("segment", "answers", "formats", "store"),
     ("gguf", "loading", "policy", "tools", "worlds"),
     ("formal", "simulate", "drive"),
@@ -29,7 +29,7 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "notebook", "registry", "render", "hashing", "judging", "progress", "terminal", "damaged", "segment", "answers",
+    "types", "notebook", "registry", "render", "hashing", "judging", "terminal", "damaged", "segment", "answers",
     "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "benchmarks", "reports",
     "studies", "lab", "cli", "commands",
 )  # fmt: skip

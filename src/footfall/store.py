@@ -25,7 +25,7 @@ from typing import IO, Any, TypeVar
 from footfall import __version__
 from footfall.formats import FormatError, atomic_write, read_parquet, set_aside, write_parquet
 from footfall.judging import forget
-from footfall.progress import Progress
+from footfall.terminal import Progress
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
 
 __all__ = ["Run", "RunError"]

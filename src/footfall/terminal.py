@@ -1,15 +1,122 @@
-"""Text from data made safe to print: nothing in it can command a terminal, hide, or turn the order of what is read around.
+"""What goes to a terminal: text from data made safe to print, and the progress of long jobs.
 
 Data may hold any character. Escape sequences move the cursor, write to the clipboard (OSC 52) or retitle the window, and so do
 single characters of the block C1; overrides of the writing direction show another text than there is. Each such character is
 shown as one visible sign, so that the rest of the text keeps its place.
+
+Progress is a bar with rate and time left in a terminal, a line now and then elsewhere. A job that counts whole chunks
+(`footfall.store`) lets those who work for one tell how far they are: a policy knows how many of the samples that it was asked
+for are written, and `told` shows that without being handed the bar.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+_LINE_EVERY_SECONDS = 10.0
+_REDRAW_EVERY_SECONDS = 0.2
+_listening: list[Progress] = []
+"""Whom `told` tells: the last."""
+
+
+def told(done: int, total: int, what: str) -> None:
+    """So much of the batch at hand is done, e.g. 37 of 128 `written`. Nothing happens where nobody listens."""
+    if _listening:
+        _listening[-1].tell(f"{done}/{total} {what}")
+
+
+class Progress:
+    """`with Progress("label", total) as p: p.advance(16)`. Writes to stderr, so that stdout stays data."""
+
+    def __init__(self, label: str, total: int, done: int = 0, stream: TextIO | None = None) -> None:
+        self.label, self.total, self.done, self.at_start = label, total, done, done
+        self.stream = stream or sys.stderr
+        self.started = self.last_line = time.monotonic()
+        self.note = ""
+        """What else is to be told, e.g. the loss of the last updates."""
+        self._batch = ""
+        self._bar: Bar | None = None
+        self._told = 0
+        self._drawn = self.started
+
+    def __enter__(self) -> Progress:
+        if self.stream.isatty():
+            columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+            self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream))
+            self._bar.start()
+            self._task = self._bar.add_task(self.label, total=self.total, completed=self.done, rate="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif kind is None and self.done > max(self.at_start, self._told):
+            self._line()
+
+    def advance(self, n: int) -> None:
+        """So many more items are done; redraw the bar, or print a line if the last one is old."""
+        self.done += n
+        self._batch = ""
+        self._show()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside, what is `told` of the batch at hand is shown too."""
+        _listening.append(self)
+        try:
+            yield
+        finally:
+            _listening.remove(self)
+
+    def tell(self, batch: str) -> None:
+        """How far the batch at hand is; it is shown a few times a second at most."""
+        self._batch = batch
+        if time.monotonic() - self._drawn >= _REDRAW_EVERY_SECONDS:
+            self._drawn = time.monotonic()
+            self._show()
+
+    def _show(self) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, rate=", ".join([f"{self.rate:.1f}/s", *self._notes]))
+        elif time.monotonic() - self.last_line >= _LINE_EVERY_SECONDS:
+            self._line()
+
+    @property
+    def _notes(self) -> list[str]:
+        return [each for each in (self._batch, self.note) if each]
+
+    @property
+    def rate(self) -> float:
+        """Items a second since this process took over."""
+        return (self.done - self.at_start) / max(time.monotonic() - self.started, 1e-9)
+
+    def _line(self) -> None:
+        self.last_line, self._told = time.monotonic(), self.done
+        left = (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
+        said = [f"{self.done}/{self.total}", f"{self.rate:.1f}/s", f"{_clock(left)} left", *self._notes]
+        self.stream.write(f"{self.label}: {', '.join(said)}\n")
+        self.stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    if seconds == float("inf"):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but line break and tab, what changes the writing direction, other line ends, and halves of characters."""

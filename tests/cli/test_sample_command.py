@@ -10,7 +10,7 @@ import pytest
 
 from footfall import cli
 from footfall.formats import read_parquet
-from footfall.progress import Progress
+from footfall.terminal import Progress
 from tests.cli.serving import Server
 
 N = 3

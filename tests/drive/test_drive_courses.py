@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from footfall.drive import Course, Reread, Write, run_courses
-from footfall.drive.courses import write
+from footfall.drive.rollouts import write
 from footfall.label.edu_prm import EntropyTrees
 from footfall.label.hrm_hnc import FullTrees
 from footfall.label.pav import explore

@@ -39,8 +39,8 @@ from footfall.lab.runner import (
     units_of,
     update,
 )
-from footfall.progress import Progress
 from footfall.store import Run
+from footfall.terminal import Progress
 
 RUNS = Path("runs") / "lab"
 _STYLES = {"holds": "green", "too close": "yellow", "does not hold": "red", "not run": "dim"}

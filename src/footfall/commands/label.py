@@ -46,11 +46,11 @@ from footfall.formats import read_parquet, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.progress import Progress
 from footfall.registry import System, declared, parts, serving, systems
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.store import Run
+from footfall.terminal import Progress
 from footfall.types import Judge, Judged, Judgement, Problem, Trajectory
 
 _CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"

@@ -17,11 +17,11 @@ from footfall.commands._running import REPORT, open_run, run_folder, run_setting
 from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import read_parquet
-from footfall.progress import Progress
 from footfall.registry import load, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.store import Run
+from footfall.terminal import Progress
 from footfall.train.config import TrainConfig as Settings
 from footfall.train.scalars import Log, Scalars
 from footfall.types import Problem

@@ -56,8 +56,8 @@ from footfall.lab.ledger import (
     status_of_code,
 )  # fmt: skip
 from footfall.lab.recipe import Entry, Outcome, Trial, load_measure
-from footfall.progress import Progress
 from footfall.store import Run, write_json
+from footfall.terminal import Progress
 from footfall.types import Cost, content_key
 
 

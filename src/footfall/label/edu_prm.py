@@ -20,9 +20,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from footfall.answers import grade
-from footfall.drive.courses import Course, run_courses
 from footfall.drive.requests import Reread, Write
-from footfall.drive.rollouts import ungradable
+from footfall.drive.rollouts import Course, run_courses, ungradable
 from footfall.drive.trees import GrowingTree, Harvest, charged, leaf_rows, score_nodes, tree_of
 from footfall.label.counting import CountingPolicy, CountingTokens
 from footfall.policy.http import HttpPolicy

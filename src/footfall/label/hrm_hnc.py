@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from footfall.answers import grade
-from footfall.drive.courses import Course, run_courses
 from footfall.drive.requests import ROOT, Write
-from footfall.drive.rollouts import drawn, ungradable
+from footfall.drive.rollouts import Course, drawn, run_courses, ungradable
 from footfall.drive.trees import ELSEWHERE, Harvest, charged, leaf_rows, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, label_row, register

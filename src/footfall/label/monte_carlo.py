@@ -39,8 +39,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, Literal
 
-from footfall.drive.courses import Done
 from footfall.drive.rollouts import (
+    Done,
     Estimate,
     Plan,
     Probe,

@@ -25,8 +25,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from footfall.drive.courses import Done
 from footfall.drive.rollouts import (
+    Done,
     Estimate,
     Plan,
     Probe,

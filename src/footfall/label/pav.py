@@ -20,9 +20,19 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from footfall.drive.courses import Course, run_courses
 from footfall.drive.requests import Write
-from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.drive.rollouts import (
+    Course,
+    Estimate,
+    Plan,
+    Probe,
+    RolloutCache,
+    drawn,
+    finished,
+    of_answered,
+    run_courses,
+    run_plans,
+)
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from footfall.drive.courses import Done
-from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.drive.rollouts import Done, Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from footfall.drive.courses import Done
-from footfall.drive.rollouts import Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.drive.rollouts import Done, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import ROLLOUTS, Declared, label_row, register
 from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key

@@ -20,8 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from footfall.drive.courses import Done
-from footfall.drive.rollouts import Plan, Probe, Rollout, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.drive.rollouts import Done, Plan, Probe, Rollout, RolloutCache, drawn, finished, of_answered, run_plans
 from footfall.judging import Traits
 from footfall.label.omegaprm import bisect
 from footfall.policy.protocol import Policy, SamplingParams

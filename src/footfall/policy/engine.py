@@ -43,7 +43,7 @@ from footfall.policy.decoding import (
 )
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.slots import Entry, PrefixCache, Slots, SlotView, check_attention, slot_attention
-from footfall.progress import told
+from footfall.terminal import told
 
 _PROBED = 64
 """Numbers of each weight that are compared."""

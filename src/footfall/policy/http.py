@@ -36,9 +36,9 @@ from footfall.policy.http_wire import (
     sampling_fields,
 )
 from footfall.policy.protocol import Completion, Run, SamplingParams, sample_seed
-from footfall.progress import told
 from footfall.registry import Declared, register
 from footfall.render import Observations, Template, Tokenizer, check_round_trip, encode, messages, solution_text
+from footfall.terminal import told
 from footfall.types import Cost, Json, Step, Trajectory, content_key
 
 T = TypeVar("T")

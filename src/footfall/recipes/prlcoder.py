@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from footfall.drive.courses import write
+from footfall.drive.rollouts import write
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.known import WORLDS, Known, error_auc

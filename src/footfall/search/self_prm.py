@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from footfall.drive.courses import write
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.drive.rollouts import write
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import Declared, register, search_row

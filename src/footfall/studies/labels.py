@@ -21,10 +21,10 @@ from footfall.metrics.intervals import Interval
 from footfall.metrics.steps import brier, calibration_error
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import Kind, StudyRow, create, load
-from footfall.studies.frontier import DIGITS, frontier
 from footfall.studies.label_setting import OwnTraces, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.study import (
     DEFAULT_WORLDS,
+    DIGITS,
     Costs,
     Figures,
     Measured,
@@ -32,6 +32,7 @@ from footfall.studies.study import (
     Site,
     Unit,
     check_worlds,
+    frontier,
     interval_from,
     interval_json,
     kept,

@@ -21,8 +21,7 @@ from footfall.registry import FREE, Kind
 from footfall.reports.charts import Point as Mark
 from footfall.reports.pages import Section, figure, paragraph, report, table
 from footfall.store import Run
-from footfall.studies.frontier import Placed, Point, ties
-from footfall.studies.study import Costs, Measured, Site, measure_all
+from footfall.studies.study import Costs, Measured, Placed, Point, Site, measure_all, ties
 
 C = TypeVar("C", bound=Costs[Any])
 

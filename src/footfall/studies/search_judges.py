@@ -15,14 +15,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from footfall.drive.courses import write
+from footfall.drive.rollouts import write
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.steps import auc
 from footfall.policy.protocol import Policy, SamplingParams, draw_traces
 from footfall.policy.resuming import InWords, Resuming, unfinished
 from footfall.simulate import Noisy, Reader
-from footfall.studies.frontier import DIGITS
-from footfall.studies.study import kept
+from footfall.studies.study import DIGITS, kept
 from footfall.train.config import TrainConfig
 from footfall.types import Judge, Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds.judges import ExactValueJudge, TruthJudge

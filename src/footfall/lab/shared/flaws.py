@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, NamedTuple
 
-from footfall.drive.courses import write
+from footfall.drive.rollouts import write
 from footfall.lab.recipe import Trial
 from footfall.lab.shared.prms import params, pool
 from footfall.metrics.cases import Case

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from footfall.drive.courses import write
+from footfall.drive.rollouts import write
 from footfall.judging import Bound, Traits
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams, can_choose

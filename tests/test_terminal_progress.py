@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from footfall import cli, progress
-from footfall.progress import Progress, told
+from footfall import cli, terminal
+from footfall.terminal import Progress, told
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(terminal, "time", clock)
     return clock
 
 
