@@ -13,7 +13,7 @@ import pytest
 from footfall import cli
 from footfall.formats import read_parquet
 from footfall.policy.protocol import SamplingParams
-from footfall.reports.tree_page import tree_page
+from footfall.reports.search_page import tree_page
 from footfall.search import BeamSearch, BestOf, Budget, Searcher
 from footfall.types import Cost, Decision, Problem, SearchResult, Step, Tree
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge

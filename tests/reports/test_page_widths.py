@@ -18,7 +18,7 @@ from footfall.metrics.cases import RandomJudge, always_right
 from footfall.reports.bench_page import bench_page, comparison_page, suite_page
 from footfall.reports.demo_page import report_html
 from footfall.reports.pages import Named
-from footfall.reports.tree_page import tree_page
+from footfall.reports.search_page import tree_page
 from tests.benchmarks.test_bench_compare import SMALL
 from tests.cli.test_search_explain import searched as found_by_beams
 from tests.reports.test_bench_page import changed, view

@@ -18,8 +18,7 @@ from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
 from footfall.formats import atomic_write
 from footfall.reports.pages import Named, limited_in_words, write_page
-from footfall.reports.search_page import ACCURACIES
-from footfall.reports.tree_page import tree_page
+from footfall.reports.search_page import ACCURACIES, tree_page
 from footfall.types import Cost, SearchResult, Trajectory, content_key
 
 if TYPE_CHECKING:
