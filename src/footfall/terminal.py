@@ -18,11 +18,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 _LINE_EVERY_SECONDS = 10.0
 _REDRAW_EVERY_SECONDS = 0.2
@@ -52,6 +51,10 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self.stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
             columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
             self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream))
             self._bar.start()

@@ -94,7 +94,7 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
             "takes no --set sead=…; did you mean seed?",
         ),
         (["score", "traces.jsonl", "--judge", "random", "--policy", "embedded"], "takes no --policy"),
-        (["score", "traces.jsonl", "--judge", "random", "--to", "traces.jsonl"], "pass --fresh"),
+        (["score", "traces.jsonl", "--judge", "random", "--to", "traces.jsonl"], "name another file"),
         (["score", "traces.jsonl", "--judge", "random", "--to", "x.csv"], ".parquet is expected"),
         (["label", "--data", "traces.jsonl"], "needs --policy"),
         (["label", "--data", "traces.jsonl", "--method", "random", "--rollouts", "4"], "takes no --rollouts"),
