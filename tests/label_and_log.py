@@ -8,19 +8,18 @@ A sample call takes SECONDS longer than it would. In the middle of writing its S
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow.parquet as pq
-
 from footfall.cli import main
+from footfall.formats import atomic_write, parquet
 from footfall.policy.protocol import Completion, Run, SamplingParams
 from footfall.types import Trajectory
 
@@ -67,20 +66,25 @@ def watch(policy: Any, log: Path, seconds: float) -> None:
 
 def die_in_shard(number: int) -> None:
     """SIGKILL this process when half of its `number`th Parquet file has reached the disk."""
-    write_table = pq.write_table
     left = iter(range(number - 1, -1, -1))
 
-    def fatal(table: Any, where: IO[bytes], **options: Any) -> None:
-        if next(left) > 0:
-            write_table(table, where, **options)
-            return
-        whole = io.BytesIO()
-        write_table(table, whole, **options)
-        where.write(whole.getvalue()[: len(whole.getvalue()) // 2])
-        where.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
+    class Fatal:
+        """A file in which half of what is written arrives."""
 
-    pq.write_table = fatal
+        def __init__(self, stream: IO[bytes]) -> None:
+            self.stream = stream
+
+        def write(self, data: memoryview) -> None:
+            self.stream.write(data[: len(data) // 2])
+            self.stream.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @contextmanager
+    def fatal(path: str | os.PathLike[str]) -> Iterator[Any]:
+        with atomic_write(path) as stream:
+            yield stream if next(left) > 0 else Fatal(stream)
+
+    vars(parquet)["atomic_write"] = fatal
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def traces_of(policy: Policy, n: int) -> list[Trajectory]:
 def result_of(job: Job) -> dict[str, object]:
     """What the command reports, but for times and places."""
     result = json.loads((job.out / "result.json").read_text())
-    return {name: value for name, value in result.items() if name not in ("seconds", "file")}
+    return {name: value for name, value in result.items() if name not in ("seconds", "file", "page")}
 
 
 def check_as_if_undisturbed(killed: Job, undisturbed: Job) -> None:
