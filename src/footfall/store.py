@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from footfall import __version__
-from footfall.formats import FormatError, atomic_write, read_parquet, set_aside, write_parquet
+from footfall.formats import DamagedError, atomic_write, read_parquet, set_aside, write_parquet
 from footfall.judging import forget
 from footfall.terminal import Progress
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
@@ -175,8 +175,8 @@ def _finished(shard: Path, kind: str, key: str, rows: int) -> list[Any] | None:
     try:
         found = read_parquet(shard, kind, key=key)
         if len(found) != rows:
-            raise FormatError(str(shard), f"{rows} rows", got=f"{len(found)}")
-    except FormatError as error:
+            raise DamagedError(str(shard), f"{rows} rows", got=f"{len(found)}")
+    except DamagedError as error:
         set_aside(shard, error)
         return None
     return found

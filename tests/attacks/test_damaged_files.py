@@ -96,6 +96,18 @@ def test_a_damaged_chunk_is_set_aside_and_made_again(damage: str, tmp_path: Path
     assert shards[1].with_name(f"{shards[1].name}.damaged").exists()
 
 
+def test_a_chunk_of_a_newer_version_is_not_taken_for_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, [])
+    shards = sorted((tmp_path / "stage").iterdir())
+    monkeypatch.setattr("footfall.formats.parquet.VERSION", 1)
+    done: list[str] = []
+    with pytest.raises(FormatError, match="update footfall"):
+        run(tmp_path, done)
+    assert done == [] and sorted((tmp_path / "stage").iterdir()) == shards
+
+
 def test_a_damaged_shard_of_the_rollout_store_is_sampled_again(tmp_path: Path) -> None:
     book = RolloutStore.book("policy", SamplingParams())
     completion = Completion((Step("The answer is 4."),), "end", 0)

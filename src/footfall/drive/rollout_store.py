@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from footfall.formats import FormatError, read_ids, read_parquet, set_aside, write_parquet
+from footfall.formats import DamagedError, read_ids, read_parquet, set_aside, write_parquet
 from footfall.policy.protocol import Completion, Finish, Policy, Run, SamplingParams, kind_by_kind, runs_of, sample_runs
 from footfall.policy.resuming import Resumable
 from footfall.types import Cost, Problem, Trajectory, content_key, image_name
@@ -113,7 +113,7 @@ class RolloutStore:
             if name not in known.seen and self.edition in ("", _edition(name)):
                 try:
                     ids = read_ids(folder / name, "trajectory")
-                except FormatError as error:
+                except DamagedError as error:
                     set_aside(folder / name, error)
                 else:
                     self._index(known, name, ids)

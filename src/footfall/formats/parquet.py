@@ -83,8 +83,12 @@ def _intact(data: memoryview) -> bool:
     return bytes(data[place:after]) == _MARK + digest.hexdigest().encode()
 
 
-def set_aside(path: Path, error: FormatError) -> None:
-    """Rename a damaged file, so that what it held is made again and nothing is deleted unseen."""
+class DamagedError(FormatError):
+    """A file is not what was written, or not what its name says; a newer version or an unreadable disk is not that."""
+
+
+def set_aside(path: Path, error: DamagedError) -> None:
+    """Rename a damaged file, so that what it held is made again and it can still be looked at; the last such one is kept."""
     aside = path.with_name(f"{path.name}.damaged")
     path.replace(aside)
     warnings.warn(f"{error}. It is now {aside.name}; what it held is made again", stacklevel=2)
@@ -137,13 +141,13 @@ def _checked(path: str, kind: str, key: str = "") -> bytes:
         raise FormatError(path, "a Parquet file", got=str(error)) from error
     found, summed, made_from = _described(path, data)
     if summed and not _intact(memoryview(data)):
-        raise FormatError(
+        raise DamagedError(
             path, "a file as it was written", got="another checksum: it was damaged or rewritten", fix=_DAMAGED
         )
     if found != kind:
         raise FormatError(path, f"a Parquet file of kind {kind!r}", got=f"kind {found!r}")
     if key and made_from and made_from != key:
-        raise FormatError(path, f"the rows of {key}", got=f"those of {made_from}", fix=_DAMAGED)
+        raise DamagedError(path, f"the rows of {key}", got=f"those of {made_from}", fix=_DAMAGED)
     return data
 
 
@@ -170,7 +174,8 @@ def _described(path: str, data: bytes | None = None) -> tuple[str, bool, str]:
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(path, "a Parquet file", got=str(error).partition("\n")[0]) from error
+        raised = FormatError if data is None else DamagedError  # of bytes that were read, the disk is not to blame
+        raise raised(path, "a Parquet file", got=str(error).partition("\n")[0]) from error
     kind, version, key = (str(metadata.get(name, b""), "utf-8", "replace") for name in (_KIND, _VERSION, _KEY))
     if kind not in KINDS or not version.isdecimal():
         fix = "convert it to JSON lines first"
