@@ -37,10 +37,21 @@ class LoopbackProcess:
     def behave(self, **settings: Any) -> None:
         """Forget what was before; the log starts anew."""
         self.log.write_text("")
+        self._ask("/control", json.dumps(settings))
+
+    def calls(self) -> dict[str, int]:
+        """How many sampling requests it has had since it started, and how many of them it spoilt."""
+        found: dict[str, int] = json.loads(self._ask("/calls"))
+        return found
+
+    def _ask(self, path: str, body: str = "") -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request("POST", "/control", json.dumps(settings))
-        assert connection.getresponse().status == 200
+        connection.request("POST", path, body)
+        response = connection.getresponse()
+        assert response.status == 200
+        answer = response.read()
         connection.close()
+        return answer
 
     def entries(self, event: str) -> list[dict[str, Any]]:
         """The lines of the log about such events."""

@@ -4,7 +4,8 @@
 
 It prints its port, answers as a function of prompt and seed alone, and appends one line of JSON to LOG for each sampling
 request it took and for each it answered. `POST /control`, or SETTINGS as JSON, sets how it behaves. The faults are a list of
-`{"kind", "times", "match"}`, each for the first `times` attempts of every request whose prompt holds `match`.
+`{"kind", "times", "match"}`, each for the first `times` attempts of every request whose prompt holds `match`; with `every` and
+`turn` only for those of all calls so far whose number leaves the rest `turn`.
 
 With `llama_cpp` it answers as llama.cpp's server does: it gives back the chat turn that it goes on with, does not tell the
 token that meets a stop string, counts the first choice only, and says in `__verbose` what stopped that one if it is asked to.
@@ -85,7 +86,7 @@ class Loopback:
         self.log = log
         self.settings: dict[str, Any] = {}
         self.attempts: Counter[str] = Counter()
-        self.in_flight = 0
+        self.in_flight = self.calls = self.failed = 0
 
     def record(self, **entry: Any) -> None:
         with self.log.open("a") as file:
@@ -121,6 +122,8 @@ class Loopback:
             self.settings = json.loads(body)
             self.attempts.clear()
             return await send(writer, 200, {})
+        if path == "/calls":
+            return await send(writer, 200, {"calls": self.calls, "failed": self.failed})
         key = self.settings.get("api_key")
         if key and headers.get("authorization") != f"Bearer {key}":
             return await send(writer, 401, {"error": {"message": f"bad key in {headers.get('authorization')}"}})
@@ -151,8 +154,11 @@ class Loopback:
         writer: asyncio.StreamWriter,
     ) -> bool:
         await asyncio.sleep(self.settings.get("delay", 0.0))
+        self.calls += 1
         for fault in self.settings.get("faults", []):
-            if attempt <= fault.get("times", 10**9) and fault.get("match", "") in prompt:
+            due = self.calls % fault.get("every", 1) == fault.get("turn", 0)
+            if due and attempt <= fault.get("times", 10**9) and fault.get("match", "") in prompt:
+                self.failed += 1
                 return await self.misbehave(fault, request, prompt, reader, writer)
         if request.get("model") not in self.settings.get("models", ["toy"]):
             return await send(writer, 404, {"error": {"message": f"The model `{request['model']}` does not exist."}})
