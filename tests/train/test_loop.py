@@ -60,6 +60,27 @@ def test_problems_and_rows_that_are_measured_on_are_left_out(tmp_path: Path) -> 
         loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.EVALUATED)
 
 
+def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
+    right, wrong = "2 + 3 = 5\n5 * 2 = 10\n#### 10", "2 + 3 = 5\n5 * 2 = 12\nSo 12\n#### 12"
+    given = [
+        {"transformed_solution": wrong, "wrong_step": 2},  # taken
+        {"transformed_solution": wrong, "wrong_step": 2},  # the same once more
+        {"transformed_solution": wrong, "wrong_step": 1},  # that step is the original's
+        {"transformed_solution": "2 + 3 = 6\n6 * 2 = 12", "wrong_step": 2},  # the first step is wrong already
+        {"transformed_solution": wrong, "wrong_step": 2, "is_single_error": False},
+    ]
+    both = {"question": "How much is (2 + 3) * 2?", "original_solution": right, "is_single_error": True}
+    for folder in ("generated_cases_GSM8K", "EP_robustness_testing_cases_GSM8K"):
+        file = tmp_path / "eic_math" / folder / "generated_cases_clean.jsonl.gz"
+        file.parent.mkdir(parents=True)
+        lines = [json.dumps(both | row) for row in given] if folder.startswith("generated") else ["no labels"]
+        file.write_bytes(gzip.compress("\n".join(lines).encode()))
+    found = {tuple(step.text for step in row.trajectory.steps): row for row in loop_data.eic_math_rows(tmp_path)}
+    assert {steps: row.judgement.values for steps, row in found.items() if row.judgement} == {
+        ("2 + 3 = 5", "5 * 2 = 10"): (1.0, 1.0), ("2 + 3 = 5", "5 * 2 = 12"): (1.0, 0.0),
+    }  # fmt: skip
+
+
 @pytest.fixture
 def prepared(tmp_path: Path) -> tuple[list[str], Path]:
     """A tiny model, a benchmark of four cases, and what the stage prepare leaves."""

@@ -200,9 +200,14 @@ class JudgeOptions:
     reward`, or a judge in a file of yours, mine.py:MyJudge. Settings may follow, mine.py:MyJudge,threshold=0.3."""
     set: tuple[str, ...] = ()
     """Further settings of the judge, e.g. --set rollouts=16 estimate=hard."""
+    base: str | None = None
+    """The model that an adapter is put on: a GGUF file, folder or hub id. None: the one that it names."""
 
     def __post_init__(self) -> None:
-        """Settings after the name are as good as those of --set."""
+        """Settings after the name are as good as those of --set, and so is the base."""
+        if self.base is not None:
+            object.__setattr__(self, "set", (*self.set, f"base={self.base}"))
+            object.__setattr__(self, "base", None)
         if self.judge is not None and not Path(self.judge).exists():
             name, *own = name_and_settings(self.judge)
             object.__setattr__(self, "judge", name)

