@@ -6,7 +6,8 @@ Also the tensors of a checkpoint folder by name, which need no model to be loade
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -200,6 +201,13 @@ def add_lora(backbone: Backbone, rank: int, alpha: int, seed: int) -> Backbone:
         torch.manual_seed(seed)
         adapted: Backbone = peft.get_peft_model(backbone, config)
     return adapted
+
+
+@contextmanager
+def half_precision_adapters(backbone: Backbone) -> Iterator[None]:
+    """Adapters take what the layers before them give, under autocast: peft would make it float32 first, in memory."""
+    with _peft().helpers.disable_input_dtype_casting(backbone):
+        yield
 
 
 def load_adapter(backbone: Backbone, folder: Path, trainable: bool) -> Backbone:

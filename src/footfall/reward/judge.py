@@ -21,13 +21,11 @@ from footfall.loading import give_memory_back, out_of_memory
 from footfall.registry import Declared, register
 from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
-from footfall.reward.prm import PRM
+from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
 TooLong = Literal["error", "partial"]
 """A trace longer than the context: an error, or the steps that fit are judged."""
-WORTH_COMPILING = 1e16
-"""Parameters times tokens in one call from which half a minute of compiling is paid back on a GPU."""
 
 
 @register("reward", "step-head", Declared(serves=("prm",)))
@@ -73,7 +71,7 @@ class Runner:
         compile: bool | None = None,
     ) -> None:
         self.model = model.eval()
-        self.token_budget = token_budget or (65536 if model.device.type == "cuda" else 2048)
+        self.token_budget = token_budget or model.token_budget
         self._size = model.size
         self._cache = PrefixCache(model, cache_tokens) if cache_tokens else None
         self._compile = compile

@@ -40,6 +40,8 @@ HEAD_FILE = "head.safetensors"
 TOLERANCE = {torch.float32: 1e-3}
 """How far a canary value may move between machines; half precision is given `ROUGH_TOLERANCE`."""
 ROUGH_TOLERANCE = 0.05
+WORTH_COMPILING = 1e16
+"""Parameters times tokens from which half a minute of compiling is paid back on a GPU; a token trained on counts thrice."""
 
 
 class Batch(NamedTuple):
@@ -251,16 +253,26 @@ class PRM(nn.Module):
         """Number of parameters, head included."""
         return sum(p.numel() for p in self.parameters())
 
-    def forward(self, input_ids: Tensor, positions: Tensor) -> Tensor:
-        """Logits (N, S, K) at `positions` (N, S) of right-padded ids (N, T)."""
-        hidden_NTH: Tensor = self.backbone(input_ids=input_ids, use_cache=False).last_hidden_state
-        return self.head_at(hidden_NTH, positions)
+    def forward(
+        self, input_ids: Tensor, positions: Tensor, position_ids: Tensor | None = None, starts: Tensor | None = None
+    ) -> Tensor:
+        """Logits (N, S, K) at `positions` (N, S) of right-padded ids (N, T); with `starts`, of N traces packed in one row
+        (`packed.pack_row`, inside `packed.packing`)."""
+        if starts is None:
+            hidden_NTH: Tensor = self.backbone(input_ids=input_ids, use_cache=False).last_hidden_state
+            return self.head_at(hidden_NTH, positions)
+        told = {"cu_seq_lens_q": starts, "max_length_q": self.max_length}
+        given = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False, **told}
+        hidden_1TH: Tensor = self.backbone(**given).last_hidden_state
+        return self._head_of(hidden_1TH[0][positions])
 
     def head_at(self, hidden_NTH: Tensor, positions_NS: Tensor) -> Tensor:
         """The head's logits (N, S, K) at these positions."""
         index_NSH = positions_NS.unsqueeze(-1).expand(-1, -1, hidden_NTH.shape[-1])
-        read_NSH = hidden_NTH.gather(1, index_NSH)
-        with torch.autocast(hidden_NTH.device.type, enabled=False):
+        return self._head_of(hidden_NTH.gather(1, index_NSH))
+
+    def _head_of(self, read_NSH: Tensor) -> Tensor:
+        with torch.autocast(read_NSH.device.type, enabled=False):
             logits_NSK: Tensor = self.head(read_NSH.float())
         return logits_NSK
 
@@ -285,12 +297,17 @@ class PRM(nn.Module):
         logits_NSK: Tensor = self(*batch)
         return logits_NSK
 
-    def each_logits(self, readings: Sequence[Reading], token_budget: int = 2048) -> list[Tensor]:
+    @property
+    def token_budget(self) -> int:
+        """Tokens a batch, where nobody says how many: what keeps the device busy."""
+        return 65536 if self.device.type == "cuda" else 2048
+
+    def each_logits(self, readings: Sequence[Reading], token_budget: int | None = None) -> list[Tensor]:
         """Logits (S, K) of each reading, in order, on the CPU; batches are made of traces of like length.
 
         Nothing is copied back before the last batch is under way, so a GPU never waits for the host in between.
         """
-        groups = pack([len(r.ids) for r in readings], token_budget)
+        groups = pack([len(r.ids) for r in readings], token_budget or self.token_budget)
         batches = [self.logits([readings[i] for i in group]) for group in groups]
         found: list[Tensor] = [torch.zeros(0, self.readout.outputs)] * len(readings)
         for group, logits_NSK in zip(groups, batches, strict=True):
@@ -298,7 +315,7 @@ class PRM(nn.Module):
                 found[i] = logits_SK[: len(readings[i].positions)]
         return found
 
-    def score(self, readings: Sequence[Reading], token_budget: int = 2048) -> list[tuple[float, ...]]:
+    def score(self, readings: Sequence[Reading], token_budget: int | None = None) -> list[tuple[float, ...]]:
         """Values of each reading's steps, in order."""
         was_training = self.training
         self.eval()

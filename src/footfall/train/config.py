@@ -68,6 +68,10 @@ class TrainConfig:
     patience: int | None = None
     """Stop after so many epochs without a lower held-out loss, and keep the best epoch's weights."""
     gradient_checkpointing: bool = False
+    packing: bool | None = None
+    """Traces side by side in one row, without padding. None: on CUDA, where the backbone can be packed."""
+    compile: bool | None = None
+    """Compile the decoder's layers. None: on CUDA, where the training is long enough to pay it back."""
     save_steps: int | None = None
     """Updates between two checkpoints. None: by the clock, `footfall.train.checkpoints`."""
     device: str | None = None
@@ -87,6 +91,7 @@ class TrainConfig:
             raise ValueError("patience needs held-out problems: set eval_share above 0")
 
     def to_dict(self) -> dict[str, Any]:
-        """What decides the outcome, as JSON has it; the family only where one is named, as in the plans of earlier runs."""
-        left_out = ("save_steps", "log", *(("family",) if self.family is None else ()))
+        """What decides the outcome, as JSON has it; what came later only where it is named, as in the plans of earlier runs."""
+        later = [name for name in ("family", "packing", "compile") if getattr(self, name) is None]
+        left_out = ("save_steps", "log", *later)
         return {name: value for name, value in asdict(self).items() if name not in left_out}

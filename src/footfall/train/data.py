@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from footfall.render import Reading
+from footfall.reward.packed import pack_row
 from footfall.reward.prm import PRM, pad
 from footfall.train.decontaminate import normalise
 from footfall.train.objectives import Objective
@@ -174,9 +175,10 @@ def report_of(
     )
 
 
-def collate(examples: Sequence[Example], pad_id: int) -> dict[str, Tensor]:
-    """A batch for the model and its loss, padded on the right; labels of further outputs make a last axis."""
-    batch = pad([e.reading for e in examples], pad_id)
+def collate(examples: Sequence[Example], pad_id: int, packed: bool = False) -> dict[str, Tensor]:
+    """A batch for the model and its loss, padded on the right or packed; labels of further outputs make a last axis."""
+    readings = [e.reading for e in examples]
+    batch = pack_row(readings, pad_id) if packed else pad(readings, pad_id)
     targets_NS = torch.zeros(batch.positions.shape)
     mask_NS = torch.zeros(batch.positions.shape, dtype=torch.bool)
     for n, example in enumerate(examples):

@@ -18,7 +18,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,11 +31,13 @@ from transformers import TrainerCallback
 import footfall
 from footfall.formats import write_parquet
 from footfall.loading import pick_device, quiet
+from footfall.reward.backbone import half_precision_adapters
 from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.checkpoint import language_family, to_train
 from footfall.reward.config import CONFIG_FILE, FOOTFALL
 from footfall.reward.family import Family, families
-from footfall.reward.prm import PRM
+from footfall.reward.packed import packable, packing
+from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
@@ -431,16 +433,39 @@ def _fit(
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
+    packed = _packed(model, config, cuda)
     args = training_arguments(config, lr, folder, _updates(len(train), config), cuda)
     checkpoint = last_checkpoint(folder)
     before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()
     saves = Saves(config.save_steps)
-    with quiet(), _own_randomness(), stopping_between_updates(saves):
-        trainer = StepTrainer(model, objective, args, train, held, [*callbacks, saves], config.head_lr, config.anchor)
+    if config.compile or (config.compile is None and cuda and _worth_compiling(model, train, config)):
+        model.fuse()
+    with quiet(), _own_randomness(), stopping_between_updates(saves), ExitStack() as stack:
+        if packed:
+            stack.enter_context(packing(model.backbone))
+        if cuda and model.prm_config.lora:
+            stack.enter_context(half_precision_adapters(model.backbone))
+        every = [*callbacks, saves]
+        trainer = StepTrainer(model, objective, args, train, held, every, config.head_lr, config.anchor, packed)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before
+
+
+def _worth_compiling(model: PRM, train: Sequence[Example], config: TrainConfig) -> bool:
+    return 3 * model.size * config.epochs * sum(len(e.reading.ids) for e in train) >= WORTH_COMPILING
+
+
+def _packed(model: PRM, config: TrainConfig, cuda: bool) -> bool:
+    """Whether traces are packed: as the config says, or on CUDA wherever that can be."""
+    can = packable(model.backbone, model.max_length)
+    if config.packing and not can:
+        raise ValueError(
+            f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, or its window shorter than "
+            f"{model.max_length} tokens): leave packing out, or lower max_length"
+        )
+    return can and (cuda if config.packing is None else config.packing)
 
 
 @contextmanager

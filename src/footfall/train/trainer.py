@@ -80,15 +80,16 @@ class StepTrainer(Trainer):
         callbacks: Sequence[TrainerCallback] = (),
         head_lr: float | None = None,
         anchor: float = 0.0,
+        packed: bool = False,
     ) -> None:
         self.step_model, self.examples, self.held_out = model, train, held_out
-        self.head_lr, self.anchor = head_lr, anchor
+        self.head_lr, self.anchor, self.packed = head_lr, anchor, packed
         super().__init__(
             model=model,
             args=args,
             train_dataset=train,
             eval_dataset=held_out,
-            data_collator=partial(collate, pad_id=model.pad_id),
+            data_collator=partial(collate, pad_id=model.pad_id, packed=packed),
             callbacks=list(callbacks),
         )
         self.remove_callback(PrinterCallback)
@@ -108,7 +109,9 @@ class StepTrainer(Trainer):
         return optimizer
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
-        group = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        # Packed batches waste nothing on unlike lengths, and mixed ones are all about as large: each unit is its own group.
+        whole = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        group = self.step_objective.together if self.packed else whole
         lengths = [len(example.reading.ids) for example in self.examples]
         return LengthGrouped(lengths, group, self.args.seed, self._epoch, self.step_objective.together)
 
@@ -130,8 +133,8 @@ class StepTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """This batch's part of the mean over the update: Σ over its items / items of the update."""
-        targets, mask = inputs["targets"], inputs["mask"]
-        logits = model(inputs["input_ids"], inputs["positions"])
+        targets, mask = inputs.pop("targets"), inputs.pop("mask")
+        logits = model(**inputs)
         loss = self.step_objective.loss(logits, targets, mask)
         head = self.step_model.head
         if self.anchor and isinstance(head, Heads):
@@ -174,7 +177,7 @@ class StepTrainer(Trainer):
 
 @torch.inference_mode()
 def evaluate(
-    model: PRM, examples: Sequence[Example], objective: Objective, token_budget: int = 2048
+    model: PRM, examples: Sequence[Example], objective: Objective, token_budget: int | None = None
 ) -> dict[str, float]:
     """Loss, step ROC-AUC, accuracy at 0.5 and Brier score over the labelled steps."""
     was_training = model.training
@@ -185,11 +188,12 @@ def evaluate(
     size = objective.together
     lengths = [len(e.reading.ids) for e in examples]
     longest = [max(lengths[at : at + size]) for at in range(0, len(lengths), size)]
-    for packed in pack(longest, max(1, token_budget // size)):
+    for packed in pack(longest, max(1, (token_budget or model.token_budget) // size)):
         group = [examples[i] for i in members(packed, size)]
         batch = {name: tensor.to(model.device) for name, tensor in collate(group, model.pad_id).items()}
         targets, mask = batch.pop("targets"), batch.pop("mask")
-        logits = model(**batch)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+            logits = model(**batch)
         items = int(objective.items(mask))
         loss += float(objective.loss(logits, targets, mask)) * items
         counted += items
