@@ -1,7 +1,8 @@
 """Tokens per second of the engine against transformers' `generate`: same model, same prompts, same n, in one run.
 
     python benchmarks/engine.py                                   # embedded model on this CPU, 16 samples a prompt
-    python benchmarks/engine.py --shape smollm2 --sequences 64 1024 [--compile]     # on a CUDA machine
+    python benchmarks/engine.py --shape smollm2 --sequences 64 1024 [--compile]     # on a CUDA machine; also qwen2-1.5b
+    python benchmarks/engine.py --shape qwen2-1.5b --sequences 1024 --profile       # what a step spends its time on
 
 `generate` gets every chance: prompts are batched with left padding, several batch sizes are tried and the best one
 counts. Only tokens up to the end of each sequence are counted, for both. On CUDA the step time is also compared with the
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from footfall.policy.decoding import Request
 from footfall.policy.engine import Engine
@@ -27,16 +29,25 @@ from footfall.policy.protocol import SamplingParams
 Ids = tuple[int, ...]
 
 
-def smollm2_shape(device: str) -> PreTrainedModel:
-    """Random weights in the shape of SmolLM2-135M."""
-    config = LlamaConfig(
-        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-        num_key_value_heads=3, max_position_embeddings=8192, tie_word_embeddings=True,
-    )  # fmt: skip
+SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "smollm2": (LlamaConfig, LlamaForCausalLM, {
+        "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+        "num_attention_heads": 9, "num_key_value_heads": 3,
+    }),
+    "qwen2-1.5b": (Qwen2Config, Qwen2ForCausalLM, {
+        "vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
+        "num_attention_heads": 12, "num_key_value_heads": 2,
+    }),
+}  # fmt: skip
+
+
+def shaped(shape: str) -> PreTrainedModel:
+    """Random weights in the shape of SmolLM2-135M or Qwen2.5-1.5B."""
+    config, build, given = SHAPES[shape]
     torch.manual_seed(0)
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    make: Any = LlamaForCausalLM
-    model: PreTrainedModel = make(config).to(device=device, dtype=dtype).eval()
+    with torch.device("cuda"):
+        made = build(config(**given, max_position_embeddings=8192, tie_word_embeddings=True))
+    model: PreTrainedModel = made.to(dtype=torch.bfloat16).eval()
     return model
 
 
@@ -96,6 +107,17 @@ def run_generate(
     return {"tokens_per_second": tokens / seconds, "tokens": tokens, "seconds": seconds, "batch": batch}
 
 
+def show_profile(engine: Engine, prompts: list[Ids], n: int) -> None:
+    """The kernels of a short call, by their share of the time."""
+    requests = [Request(ids, 1000 * i + j, 32) for i, ids in enumerate(prompts) for j in range(n)]
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        engine.generate(requests, SamplingParams())
+        torch.cuda.synchronize()
+    sys.stderr.write(
+        seen.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=60) + "\n"
+    )
+
+
 def memory_floor(model: PreTrainedModel, sequences: int, mean_length: float) -> dict[str, float]:
     """Seconds a decode step needs at least: (weights + keys and values) / copy bandwidth, both directions counted."""
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
@@ -124,9 +146,11 @@ def on_cuda(args: argparse.Namespace) -> list[dict[str, Any]]:
             tuple(torch.randint(10, 49000, (args.prompt_tokens,), generator=generator).tolist())
             for _ in range(n_prompts)
         ]
-        plain = smollm2_shape("cuda")
+        plain = shaped(args.shape)
         engine = Engine(plain, [], rows=sequences, slot_bytes=64 << 30, cache_bytes=8 << 30, compile=args.compile)
         ours = run_engine(engine, prompts, args.samples, args.new_tokens)
+        if args.profile:
+            show_profile(engine, prompts, args.samples)
         if "generate" not in args.skip:
             run_generate(plain, [], prompts, args.samples, 4, len(prompts))
             theirs = run_generate(plain, [], prompts, args.samples, args.new_tokens, len(prompts))
@@ -170,7 +194,7 @@ def on_cpu(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=["embedded", "smollm2"], default="embedded")
+    parser.add_argument("--shape", choices=["embedded", *SHAPES], default="embedded")
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--sequences", type=int, nargs="+", default=[64, 1024])
@@ -181,11 +205,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.new_tokens = args.new_tokens or (128 if args.shape == "smollm2" else 256)
-    rows = on_cuda(args) if args.shape == "smollm2" else on_cpu(args)
+    args.new_tokens = args.new_tokens or (256 if args.shape == "embedded" else 128)
+    rows = on_cpu(args) if args.shape == "embedded" else on_cuda(args)
     text = json.dumps(rows, indent=2)
     if args.out:
         args.out.write_text(text + "\n")

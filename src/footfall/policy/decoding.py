@@ -230,7 +230,7 @@ class GraphDecoder:
     def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
         self.model, self.slots = model, slots
         # No method of this object: it would hold itself, and with itself the slots, until the next garbage collection.
-        self._next: Callable[..., Drawn] = torch.compile(_draw_next, dynamic=False) if compile else _draw_next
+        self._next: Callable[..., Drawn] = torch.compile(_draw_next) if compile else _draw_next
         rows, device = slots.rows, model.device
         self.tokens_N = torch.zeros(rows, dtype=torch.long, device=device)
         self.positions_N1 = torch.zeros(rows, 1, dtype=torch.long, device=device)
