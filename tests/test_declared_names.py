@@ -14,7 +14,7 @@ from footfall.registry import parts, serving, systems
 
 COMMANDS = sorted((Path(footfall.__file__).parent / "commands").glob("*.py"))
 METHODS = ("policy", "labeller", "tree-labeller", "reward", "objective", "searcher", "segmenter", "world", "benchmark",
-           "family", "head", "readout")  # fmt: skip
+           "family", "head", "readout", "credit", "filter")  # fmt: skip
 WORDS = {
     "steps",
     "length",
@@ -26,6 +26,7 @@ WORDS = {
     "torch",
     "footfall",
     "checkpoint",
+    "red",
 }
 """Ordinary words of results and of settings that a part happens to be called by too."""
 OF_A_FILE = {"info": {"embedded"}}

@@ -21,7 +21,7 @@ LAYERS = (
     ("gguf", "loading", "policy", "tools", "worlds"),
     ("formal", "simulate", "drive"),
     ("label", "reward"),
-    ("train", "search", "metrics"),
+    ("train", "search", "metrics", "rl"),
     ("benchmarks", "reports", "studies", "lab"),
     ("demo", "cli", "commands", "__main__"),
     ("recipes",),
@@ -30,7 +30,7 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
     "types", "notebook", "registry", "render", "hashing", "judging", "terminal", "damaged", "segment", "answers",
-    "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "benchmarks", "reports",
+    "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "rl", "benchmarks", "reports",
     "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""

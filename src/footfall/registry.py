@@ -122,6 +122,8 @@ KINDS = {
     "family": "published PRMs of one make",
     "head": "turns a PRM's hidden states into outputs",
     "readout": "what the outputs of a PRM's head mean",
+    "credit": "turns a group of rollouts into one advantage a token",
+    "filter": "says which rollouts are trained on",
 }
 """What can be registered, with one line each."""
 
@@ -195,6 +197,8 @@ class Declared:
     note: str = ""
     """What else there is of that name, for whoever asks for it as something that it is not."""
     paper: Paper | None = None
+    needs: tuple[str, ...] = ()
+    """Of a credit or filter: the fields of a rollout that it reads as it is set by default, such as `outcome` and `rewards`."""
     switches: tuple[str, ...] = ()
     """Parameters that take away protection. The operator alone sets them, by a flag or in Python: see `stored`. A literal."""
 
@@ -417,14 +421,19 @@ def _parts_in(path: Path, root: Path) -> list[_Found]:
 
 
 def _literally(node: ast.expr) -> Declared | None:
-    """`Declared(…)` if all of it is literals."""
+    """`Declared(…)` if all of it is literals, with `Paper(…)` among them."""
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Declared" or node.args:
         return None
     try:
-        said = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
+        return Declared(**{str(keyword.arg): _literal(keyword.value) for keyword in node.keywords})
     except ValueError:
         return None
-    return Declared(**said)
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "Paper" and not node.keywords:
+        return Paper(*map(ast.literal_eval, node.args))
+    return ast.literal_eval(node)
 
 
 def _words(declaration: Sequence[ast.expr], field: str) -> tuple[str, ...]:

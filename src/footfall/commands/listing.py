@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from footfall.registry import KINDS, parts
+from footfall.registry import KINDS, declared, parts
 
 _RECIPES = Path(__file__).parent.parent / "recipes"
 _ABOUT = {**KINDS, "recipe": "a published system and its claim: `footfall lab run NAME`"}
@@ -33,7 +33,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def listed(kind: str) -> dict[str, str]:
     """The names of a kind with their summaries."""
-    return recipes() if kind == "recipe" else {part.name: part.summary for part in parts(kind).values()}
+    return (
+        recipes()
+        if kind == "recipe"
+        else {name: part.summary + _needed(kind, name) for name, part in parts(kind).items()}
+    )
+
+
+def _needed(kind: str, name: str) -> str:
+    needs = declared(kind, name).needs if kind in ("credit", "filter") else ()
+    return f" Needs {', '.join(needs)}." if needs else ""
 
 
 def recipes() -> dict[str, str]:
