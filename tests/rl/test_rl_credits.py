@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from footfall.registry import create, systems
@@ -102,6 +102,7 @@ def test_the_strict_minimum_is_the_least_up_to_the_worst_step_and_nothing_after_
     assert min_form([0.8, 0.7, 0.75], 0).sum() == close(0.70)
 
 
+@settings(deadline=None)
 @given(UNIT)
 def test_the_strict_form_adds_up_to_the_minimum_and_the_soft_one_comes_near(scores: list[float]) -> None:
     assert min_form(scores, 0).sum() == close(min(scores), abs=1e-9)
@@ -210,6 +211,7 @@ def test_pav_rewards_progress_under_a_stronger_prover() -> None:
     assert rows[0] == close([1 + 0.5 * 0.4096, 1 + 0.5 * 0.2401], abs=1e-4)
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1), UNIT)
 def test_progress_of_the_policy_itself_telescopes(start: float, values: list[float]) -> None:
     assert progress(start, values).sum() == close(values[-1] - start, abs=1e-9)
@@ -229,6 +231,7 @@ def test_clip_and_delta() -> None:
     assert delta([0.4]).tolist() == [0]
 
 
+@settings(deadline=None)
 @given(UNIT, st.integers(1, 5))
 def test_a_repeated_step_earns_nothing_under_clip_and_delta(scores: list[float], copies: int) -> None:
     more = [scores[0]] * copies + scores
@@ -254,6 +257,7 @@ def test_red_shares_the_score_out_by_what_each_token_added() -> None:
     assert rows[0] == close([0.7, 0.4, 1.3]) and [row[0] for row in rows[1:]] == close([0, -1.2, 0.4])
 
 
+@settings(deadline=None)
 @given(st.floats(-1, 1), UNIT, st.floats(0, 1))
 def test_red_sums_to_the_score_less_that_of_the_prompt(start: float, scores: list[float], beta: float) -> None:
     assert redistributed(start, scores, beta).sum() == close(scores[-1] - beta * start, abs=1e-9)
@@ -290,6 +294,7 @@ def test_equal_completions_share_every_token_and_a_beginning_ends_in_a_branch_of
     assert [row.tolist() for row in prefix_weights([[1], [1, 2], []])] == [[0.5], [0.5, 1], []]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
 def test_weights_of_a_prefix_tree(sequences: list[list[int]]) -> None:
     rows = prefix_weights(sequences)
@@ -328,6 +333,7 @@ def test_tp_grpo() -> None:
     assert given_out("tp-grpo", *group, eps=0.0) == [close([half, half - 0.25]), close([-half, 0])]
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.booleans())
 def test_a_thought_that_is_cut_in_two_changes_nothing(wrong: list[bool], right: bool) -> None:
     whole = thoughts(np.array(wrong), right, 0.5, 0.2)
@@ -337,6 +343,7 @@ def test_a_thought_that_is_cut_in_two_changes_nothing(wrong: list[bool], right: 
 # Aggregates, PSPO, PSGPO
 
 
+@settings(deadline=None)
 @given(UNIT, st.sampled_from(["sum", "mean", "prod", "min", "last", "max"]))
 def test_shares_add_up_to_the_aggregate(scores: list[float], how: Any) -> None:
     assert shares(scores, how).sum() == close(AGGREGATIONS[how](scores), abs=1e-9)
@@ -363,6 +370,7 @@ def test_pspo() -> None:
     assert given_out("pspo", steps(0.9, 0.8, 0.6), shape="none", baseline="none") == [close([0.75595] * 3, abs=1e-5)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30), st.booleans())
 def test_lines_of_a_program_never_earn_more_than_lambda(scores: list[float], passed: bool) -> None:
     assert abs(line_rewards(scores, passed).sum()) <= (0.025 if passed else 0.25) + 1e-12
@@ -383,6 +391,7 @@ def test_renorm() -> None:
     assert given_out("renorm", steps(0.8, 0.3, outcome=1.0), baseline="none") == [close([1.8, 1])]
 
 
+@settings(deadline=None)
 @given(UNIT)
 def test_a_failed_episode_earns_nothing_however_many_good_steps_it_has(scores: list[float]) -> None:
     assert renorm(scores, 0.0).sum() <= 1e-12
@@ -397,6 +406,7 @@ def test_rlfr() -> None:
     assert np.subtract(rows[0], base[0]) == close([-0.016667] * 4 + [-0.006667] * 2, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=60))
 def test_the_flow_penalty_never_outweighs_the_outcome(scores: list[float]) -> None:
     assert 0.01 * deviations_kept(scores).sum() <= 0.15 + 1e-12
@@ -486,6 +496,7 @@ def test_vspo_refills_the_batch_from_groups_that_teach() -> None:
     assert create("filter", "vspo")(groups[:2]) == []
 
 
+@settings(deadline=None)
 @given(st.integers(1, 50))
 def test_a_group_that_is_used_often_has_a_bounded_influence(times: int) -> None:
     assert times * damped(times) == close(math.sqrt(min(times, 4)))

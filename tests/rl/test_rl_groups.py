@@ -92,6 +92,7 @@ def test_from_steps_to_tokens_and_back() -> None:
     assert to_go([1.0, 2.0, 4.0]).tolist() == [7, 6, 4] and to_go([1.0, 2.0, 4.0], 0.5).tolist() == [3, 4, 4]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=8))
 def test_the_sum_to_go_at_the_first_token_is_the_sum(rewards: list[float]) -> None:
     lengths = np.arange(1, len(rewards) + 1)
@@ -138,6 +139,7 @@ def test_one_value_alone_is_compared_with_nothing() -> None:
     assert standardised([3.0]).tolist() == [0] and leave_one_out([3.0]).tolist() == [0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=2, max_size=6))
 def test_leave_one_out_is_each_less_the_mean_of_the_others(values: list[float]) -> None:
     wanted = [v - (sum(values) - v) / (len(values) - 1) for v in values]
