@@ -122,6 +122,18 @@ def test_a_packed_update_is_the_padded_one(tmp_path: Path) -> None:
         assert torch.allclose(packed[name], tensor, atol=2e-6), name
 
 
+@pytest.mark.long
+def test_a_compiled_training_is_the_plain_one_and_leaves_the_layers_as_they_were(tmp_path: Path) -> None:
+    found = []
+    for compile in (False, True):
+        model = reader("qwen2")
+        config = TrainConfig(packing=True, compile=compile, eval_share=0, epochs=1, batch_size=3, device="cpu")
+        train_prm(judged(), model, config, tmp_path / str(compile))
+        assert all(layer._compiled_call_impl is None for layer in model.backbone.layers)
+        found.append(model.state_dict())
+    assert all(torch.allclose(found[1][name], tensor, atol=1e-5) for name, tensor in found[0].items())
+
+
 def test_training_packs_where_it_is_told_to_and_a_finished_model_reads_as_any_other(tmp_path: Path) -> None:
     folder = backbone_folder(tmp_path / "base", "qwen2")
     config = TrainConfig(packing=True, eval_share=0, epochs=1, batch_size=3, lora_rank=2, device="cpu", max_length=256)

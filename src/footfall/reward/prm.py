@@ -282,6 +282,12 @@ class PRM(nn.Module):
             layer.compile(dynamic=True)
         self.multiple = 64
 
+    def unfuse(self) -> None:
+        """The layers as they were, for who wants a few batches only."""
+        for layer in _layers(self.backbone):
+            layer._compiled_call_impl = None
+        self.multiple = 1
+
     def values(self, logits_NSK: Tensor) -> Tensor:
         """One value a step."""
         return self.readout.values(logits_NSK)

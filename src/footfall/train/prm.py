@@ -439,9 +439,10 @@ def _fit(
     before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()
     saves = Saves(config.save_steps)
-    if config.compile or (config.compile is None and cuda and _worth_compiling(model, train, config)):
-        model.fuse()
     with quiet(), _own_randomness(), stopping_between_updates(saves), ExitStack() as stack:
+        if config.compile or (config.compile is None and cuda and _worth_compiling(model, train, config)):
+            model.fuse()
+            stack.callback(model.unfuse)
         if packed:
             stack.enter_context(packing(model.backbone))
         if cuda and model.prm_config.lora:
