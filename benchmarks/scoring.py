@@ -53,7 +53,8 @@ class ShapedModel(PRM):
         config, build, given = SHAPES[shape]
         torch.manual_seed(0)
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self.backbone = build(config(**given, max_position_embeddings=4096)).to(device=device, dtype=dtype)
+        with device:
+            self.backbone = build(config(**given, max_position_embeddings=4096)).to(dtype=dtype)
         width = given["hidden_size"]
         last = nn.Linear(width, 2)
         with torch.no_grad():
