@@ -3,9 +3,11 @@
     prepare   problems, rows with human and distilled labels, and a held-out part of them; no model is needed
     sample    solutions to the problems of --sets, --n each
     label     steps of these solutions, by --method: monte-carlo, omegaprm, consensus-filter (the policy as its own critic), …
-    train     a PRM called --name on --rows: labels (monte-carlo, …) and sources (prm800k mr-ben gold injected distilled)
+    train     a PRM called --name on --rows: labels (monte-carlo, …) and sources (prm800k mr-ben eic-math gold injected
+              distilled); with --budget, labels that cost so many generated tokens
     score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500
-    evaluate  all scores there are: first-error F1 by split, best-of-N against the majority vote; no model is needed
+    evaluate  all scores there are: first-error F1 by split, votes against the majority's, labels by cost; no model is needed
+    ship      the PRM --name into the package, as an adapter on --hub, with its model card; no model is needed
     search    problems of --sets with the PRM --name: --methods at --n
 
     python -m scripts.loop prepare --data DATA --out runs/loop
@@ -24,37 +26,37 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from footfall.benchmarks.runner import Benchmark
 from footfall.cli import main as footfall
 from footfall.formats import read_parquet, read_problems, write_parquet
 from footfall.loading import load_model
-from footfall.metrics.intervals import bootstrap_mean, paired_difference
+from footfall.metrics.intervals import bootstrap_mean
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import torch_policy
 from footfall.registry import create
 from footfall.render import Template
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
-from footfall.reward.shipped import export_adapter, export_difference, finish_export, load_shipped
-from footfall.search import Searcher, curve
+from footfall.reward.shipped import CODER, export_adapter, export_difference, finish_export, load_shipped, sketch
+from footfall.search import Searcher
 from footfall.train import TrainConfig, train_prm
-from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory
+from footfall.types import Cost, Judged, Trajectory
 from scripts import loop_data as data
-from scripts.smol_rows import read_lines
+from scripts import loop_measure
+from scripts.loop_ship import ship
 from scripts.train_smol import fresh_model, sanity_thresholds, trained_facts, validate
 
 PROMPT = "Please reason step by step, separate the steps by blank lines, and put your final answer within \\boxed{}."
 READ = Template("plain", prompt_end="\n\n")
 """How a PRM reads: the problem, a blank line, and the steps with a blank line after each."""
-RULES = ("majority", "best, min", "weighted, min", "best, last", "weighted, last")
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -131,23 +133,33 @@ def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:
     return [traces[k] for _, k in sorted(places)]
 
 
-def rows_of(args: argparse.Namespace) -> list[Judged]:
-    """Labels by their method's name, whatever sets they are of; sources by their own.
+def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
+    """Labels by their method's name, whatever sets they are of; sources by their own. And how many, and what they cost.
+
+    `NAME:COUNT` takes so many rows, spread over all; with --budget, labels are taken from all sets in turn as long as the
+    tokens that were generated for them fit.
 
     A policy writes a full stop and the blank line behind it as one token, where text that is read has two. So labelled samples
     are learned from in both forms: a benchmark's traces are text, those of a search are ids.
     """
     found: list[Judged] = []
-    for name in args.rows:
+    counted: dict[str, Any] = {}
+    for name, _, count in (given.partition(":") for given in args.rows):
         files = sorted(args.out.glob(f"label-{name}-*.parquet"))
-        if files:
-            sampled = [row for file in files for row in read_parquet(file, "judged")]
-            rows = [*sampled, *map(as_text, sampled)]
-        else:
-            rows = read_parquet(args.out / "rows" / f"{name}.parquet", "judged")
-        tell(f"{name}: {len(rows)} rows")
-        found += rows
-    return found
+        rows = in_turn([read_parquet(file, "judged") for file in files or [args.out / "rows" / f"{name}.parquet"]])
+        if files and args.budget is not None:
+            rows = data.within_budget(rows, args.budget)
+        if count:
+            rows = [rows[k * len(rows) // int(count)] for k in range(min(int(count), len(rows)))]
+        counted[name] = data.label_counts(rows)
+        found += [*rows, *map(as_text, rows)] if files else rows
+        tell(f"{name}: {counted[name]}")
+    return found, counted
+
+
+def in_turn(parts: Sequence[Sequence[Judged]]) -> list[Judged]:
+    """The first row of each part, then the second of each, and so on."""
+    return [row for each in zip_longest(*parts) for row in each if row is not None]
 
 
 def as_text(row: Judged) -> Judged:
@@ -160,7 +172,7 @@ def as_text(row: Judged) -> Judged:
 
 def train(args: argparse.Namespace) -> None:
     texts = json.loads((args.out / "evaluation.json").read_text(encoding="utf-8"))
-    rows, parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
+    (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
     held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
     data.refuse_measured(rows, texts, args.against)
     config = TrainConfig(
@@ -178,7 +190,7 @@ def train(args: argparse.Namespace) -> None:
         progress=lambda done, total: tell(f"update {done} of {total}") if done % 20 == 0 else None,
     )  # fmt: skip
     base, tokenizer = load_model(args.model, args.device, torch.float32)
-    kept = 1.0
+    kept, of_base = 1.0, sketch(base.base_model)
     if args.full:
         tuned = PRM.load(result.folder, device=args.device, dtype=torch.float32, check=False)
         kept = export_difference(tuned.backbone, base.base_model, result.folder, folder, named, args.rank)
@@ -188,9 +200,10 @@ def train(args: argparse.Namespace) -> None:
     chosen = validate(PRMJudge(model, too_long="partial", compile=False), held, args.seed)
     torch.set_float32_matmul_precision("highest")
     # The canary is taken on the CPU, where float32 is the same everywhere.
-    finish_export(folder, model.cpu(), {"threshold": chosen.threshold})
+    finish_export(folder, model.cpu(), {"threshold": chosen.threshold, "base": [*of_base], "base_name": named})
     keep(folder / "facts.json", {
-        "model": named, "rows": args.rows, "against": args.against, "config": config.to_dict(), **trained_facts(result),
+        "model": named, "rows": args.rows, "labels": counted, "budget": args.budget,
+        "against": args.against, "config": config.to_dict(), **trained_facts(result),
         "kept in the adapter": kept, "validation": chosen._asdict(),
         "thresholds of sanity judges": sanity_thresholds(held, args.seed),
         "seconds": round(time.monotonic() - started, 1),
@@ -239,61 +252,10 @@ def score(args: argparse.Namespace) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    facts: dict[str, Any] = {}
-    for folder in sorted(args.out.glob("prm-*/facts.json")):
-        name = folder.parent.name.removeprefix("prm-")
-        threshold = json.loads(folder.read_text(encoding="utf-8"))["validation"]["threshold"]
-        facts[name] = {"threshold": threshold}
-        for file in sorted(args.out.glob(f"scores-{name}-*.jsonl.gz")):
-            on = file.name.removeprefix(f"scores-{name}-").removesuffix(".jsonl.gz")
-            if on not in data.EVALUATED:
-                continue  # of a PRM whose name begins with this one's
-            scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
-            measure = step_figures if on in data.STEPS else votes
-            facts[name][on] = measure(args, on, scores, threshold)
+    facts = loop_measure.evaluate(args.out, args.data, args.seed)
     keep(args.out / "evaluate.json", facts)
+    (args.out / "evaluate.md").write_text(loop_measure.tables(facts), encoding="utf-8")
     sys.stdout.write(json.dumps(facts, indent=1) + "\n")
-
-
-Scores = dict[tuple[str, str], list[float | None]]
-
-
-def step_figures(args: argparse.Namespace, on: str, scores: Scores, threshold: float) -> dict[str, Any]:
-    """The benchmark's figures at the threshold chosen on held-out rows, and at one half."""
-    benchmark: Benchmark = create("benchmark", on, data=args.data / on)
-    cases = [case for case in benchmark.cases if (case.split, case.trajectory.id) in scores]
-    said = [Judgement(c.trajectory.id, tuple(scores[c.split, c.trajectory.id]), "scores") for c in cases]
-    figures = {}
-    for at in (threshold, 0.5):
-        rows = benchmark.measure(cases, said, at, np.ones((1, len(cases))))
-        figures[f"at {at:.4f}"] = {
-            row: {name: round(100 * float(values[0]), 2) for name, values in given.items()}
-            for row, given in rows.items()
-        }
-    return {"cases": len(cases), **figures}
-
-
-def votes(args: argparse.Namespace, on: str, scores: Scores, threshold: float) -> dict[str, Any]:
-    """Accuracy over N by each rule, and at the largest N against the majority vote, problem by problem."""
-    traces: list[Trajectory] = read_parquet(args.out / f"sample-{on}.parquet", "trajectory")
-    pools: dict[str, list[Judged]] = {}
-    for trace in traces:
-        judgement = Judgement(trace.id, tuple(scores[on, trace.id]), "scores")
-        pools.setdefault(trace.problem.id, []).append(Judged(trace, judgement))
-    least = min(map(len, pools.values()))
-    ns = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= least]
-    results = [SearchResult(pool[0].trajectory.problem, None, None, tuple(pool)) for pool in pools.values()]
-    right = dict(curve(results, ns, ("single", "majority", "oracle"), "min").correct)
-    for fold in ("min", "last"):
-        right |= {f"{rule}, {fold}": c for rule, c in curve(results, ns, ("best", "weighted"), fold).correct.items()}
-    last = {rule: values[-1] for rule, values in right.items()}
-    return {
-        "problems": len(pools), "n": ns, "accuracy": {rule: values.mean(axis=1).tolist() for rule, values in right.items()},
-        "at the last": {rule: list(bootstrap_mean(values, seed=args.seed)) for rule, values in last.items()},
-        "− majority": {
-            rule: list(paired_difference(last[rule], last["majority"], seed=args.seed)) for rule in RULES[1:]
-        },
-    }  # fmt: skip
 
 
 def search(args: argparse.Namespace) -> None:
@@ -335,9 +297,9 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
-STAGES = {
+STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "evaluate": evaluate,
-    "search": search,
+    "search": search, "ship": lambda args: ship(args.out, args.name, args.to, args.hub),
 }  # fmt: skip
 
 
@@ -360,7 +322,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--traces", type=int, help="of each set to label; default: all")
     parser.add_argument("--rollouts", type=int, help="default: the method's own")
     parser.add_argument("--name", default="prm")
-    parser.add_argument("--rows", nargs="+", default=["monte-carlo"])
+    parser.add_argument(
+        "--rows", nargs="+", default=["monte-carlo"], help="NAME, or NAME:COUNT for so many of its rows"
+    )
+    parser.add_argument("--budget", type=int, help="tokens that may have been generated for the labels of each method")
     parser.add_argument("--against", nargs="+", choices=data.EVALUATED, default=list(data.EVALUATED))
     parser.add_argument("--hard", action="store_true", help="labels made hard: right above --hard-at")
     parser.add_argument("--hard-at", type=float, default=0.0)
@@ -379,6 +344,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="every so-manieth case of a benchmark")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--methods", nargs="+", default=["majority", "best-of-n", "beam-search"])
+    parser.add_argument("--to", type=Path, default=CODER, help="folder that ships")
+    parser.add_argument(
+        "--hub", default="Qwen/Qwen2.5-Coder-1.5B-Instruct", help="hub id of the base, for who names none"
+    )
     parser.add_argument("--pools", type=int, default=20000, help="rows of the pools that a published PRM has scored")
     parser.add_argument("--gsm8k", type=int, default=4000, help="rows from GSM8K, half of them with a wrong result")
     parser.add_argument("--math", type=int, default=4000, help="rows from MATH, half of them with a wrong result")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from footfall.formats import read_problems, write_parquet
@@ -122,6 +123,22 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
     return {
         "rows": {name: len(rows) for name, rows in kept.items()}, "held out": {name: len(rows) for name, rows in parts.items()},
         "dropped, measured on": dropped | beside, "dropped, held out": near,
+    }  # fmt: skip
+
+
+def within_budget(rows: Sequence[Judged], tokens: int) -> list[Judged]:
+    """The first rows whose labels together cost at most so many generated tokens."""
+    costs = [0 if row.judgement is None else row.judgement.cost.generated_tokens for row in rows]
+    return [row for row, spent in zip(rows, accumulate(costs), strict=True) if spent <= tokens]
+
+
+def label_counts(rows: Sequence[Judged]) -> dict[str, int]:
+    """Traces, labelled steps and those of them below one half, and the tokens that were generated for the labels."""
+    said = [row.judgement for row in rows if row.judgement is not None]
+    values = [value for judgement in said for value in judgement.values if value is not None]
+    return {
+        "traces": len(rows), "steps": len(values), "below one half": sum(value < 0.5 for value in values),
+        "generated tokens": sum(judgement.cost.generated_tokens for judgement in said),
     }  # fmt: skip
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import footfall
 from footfall.formats import read_parquet, write_parquet
 from footfall.types import Judged, Problem, Step
 from scripts import loop, loop_data
-from scripts.smol_rows import make_row
+from scripts.smol_rows import make_row, read_lines
 from tests.test_gguf import write_gguf
 
 TEXTS = {
@@ -105,6 +107,20 @@ def prepared(tmp_path: Path) -> tuple[list[str], Path]:
     return ["--out", str(out), "--model", str(model), "--device", "cpu", "--data", str(given.parent)], out
 
 
+def ship(out: Path, shared: list[str]) -> str:
+    """Ships the PRM `gold`, opens it as a user would, on the base of the training, and gives its card."""
+    folder = out / "shipped"
+    loop.main(["ship", "--out", str(out), "--name", "gold", "--to", str(folder), "--hub", "some/base"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # it is the base of the training
+        judge = footfall.load("footfall/coder-1.5b", folder=folder, base=shared[3], device="cpu")
+    case = json.loads(gzip.decompress((out.parent / "data" / "processbench" / "math.json.gz").read_bytes()))[0]
+    trace = make_row("t", case["problem"], case["steps"], [1.0, 1.0], "x").trajectory
+    scores = {row["id"]: row["scores"] for row in read_lines(out / "scores-gold-processbench.jsonl.gz")}
+    assert judge.judge([trace])[0].values == pytest.approx(scores["math--1"], abs=1e-4)
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.long
 def test_every_stage_goes_on_from_the_files_of_the_one_before(
     prepared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]
@@ -137,7 +153,12 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((out / "evaluate.json").read_text(encoding="utf-8"))
     assert found["gold"]["processbench"]["cases"] == 8 and found["gold"]["gsm8k-test"]["problems"] == 3
-    assert set(found["far"]) == {"threshold", "processbench"}
+    assert set(found["far"]) == {"threshold", "labels", "seed", "processbench"}
+    spent = sum(row.judgement.cost.generated_tokens for row in labelled)
+    assert found["gold"]["labels"]["monte-carlo"]["generated tokens"] == spent > 0
+    card = ship(out, shared)
+    assert f"**{found['gold']['threshold']:.4f}**" in card and f"| 2 | 4 | 4 | {spent:,} |" in card
+    assert "| Skywork-1.5B (published) | 59.0 | 48.0 | 19.3 | 19.2 | 36.4 |" in card
     loop.main(
         ["search", *shared, *short, "--name", "gold", "--sets", "gsm8k-test", "--n", "2", "--methods", "best-of-n"]
     )

@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from footfall.damaged import naming
-from footfall.hashing import weights_fingerprint
 from footfall.loading import load_model, pick_device, pick_dtype
 from footfall.registry import register
 from footfall.render import check_round_trip
 from footfall.reward.backbone import Backbone
 from footfall.reward.canary import Place, check_canary, default_pair, make_canary
-from footfall.reward.config import CONFIG_FILE, read_json
+from footfall.reward.config import CONFIG_FILE, PRMConfig, read_json
 from footfall.reward.heads import load_head
 from footfall.reward.judge import PRMJudge, TooLong
 from footfall.reward.prm import HEAD_FILE, PRM, ROUGH_TOLERANCE, TOLERANCE, stored_config
@@ -37,8 +37,8 @@ from footfall.types import Json
 MODELS = Path(__file__).parent.parent / "models"
 SMOL, CODER = MODELS / "smol", MODELS / "coder-1.5b"
 """Adapter, head and `step_head.json` with the threshold chosen on held-out problems."""
-OTHER_BASE = 0.25
-"""How far a canary value may move on a base whose numbers are not those of the training."""
+OTHER_BASE, SAME_MODEL = 0.25, 0.9
+"""How far a canary value may move on a base whose numbers are not those of the training, and how they must correlate."""
 
 ADAPTER_FILE, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
@@ -114,8 +114,9 @@ def load_shipped(
     folder = Path(folder)
     config, canary = stored_config(folder)
     check_round_trip(tokenizer, config.backbone)
-    own = config.training.get("base") in (None, weights_fingerprint(backbone))
+    found = sketch(backbone)
     merge_adapter(backbone, folder)
+    own = _is_own(config, found, folder)
     place = pick_device(device)
     kind = dtype or pick_dtype(place)
     cast_weights(backbone, kind)
@@ -134,6 +135,25 @@ def load_shipped(
             stacklevel=2,
         )  # fmt: skip
     return model
+
+
+def sketch(backbone: Backbone) -> list[float]:
+    """Two numbers of each linear layer: by them a base is the one of the training, the same rounded otherwise, or another."""
+    weights = [weight.detach().reshape(-1) for weight in linear_weights(backbone).values()]
+    return [float(f"{float(flat[k * flat.numel() // 3]):.6g}") for flat in weights for k in (1, 2)]
+
+
+def _is_own(config: PRMConfig, found: Sequence[float], folder: Path) -> bool:
+    """Whether the base has the numbers of the training; an error if it is not that model at all."""
+    known = config.training.get("base")
+    if not isinstance(known, list):
+        return True
+    alike = float(np.corrcoef(np.asarray(known, float), found)[0, 1])
+    if alike < SAME_MODEL:
+        raise ValueError(
+            f"{folder}: the base is another model than {config.backbone} (their weights correlate by {alike:.2f})"
+        )
+    return bool(np.allclose(np.asarray(known, float), found, rtol=1e-3, atol=1e-6))
 
 
 def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:

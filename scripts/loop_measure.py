@@ -1,0 +1,263 @@
+"""What PRMs of `scripts/loop.py` are worth, from their scores and thresholds alone: no model is needed.
+
+Steps are measured on ProcessBench and PRMBench at the threshold chosen on held-out rows, beside the judge that knows lengths
+only, whose threshold is chosen on the same rows. Pools are voted on: at each N the accuracy is expected over random subsets
+of N candidates, and each rule is held against the majority vote over the same subsets. Intervals are bootstrapped, over the
+cases of each split and over problems.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from footfall.benchmarks.processbench import SPLITS
+from footfall.benchmarks.runner import Benchmark
+from footfall.formats import read_parquet
+from footfall.metrics.intervals import (
+    RESAMPLES,
+    Floats,
+    bootstrap_mean,
+    case_weights,
+    from_resamples,
+    paired_difference,
+    paired_resamples,
+)
+from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
+from footfall.metrics.steps import auc
+from footfall.registry import create
+from footfall.search.votes import aggregate, group, pass_at_k
+from footfall.types import Judgement, Trajectory
+from scripts.loop_data import EVALUATED, STEPS
+from scripts.smol_rows import read_lines
+
+PUBLISHED = (
+    "Skywork-1.5B", "Skywork-PRM-1.5B", "Math-Shepherd-7B", "Qwen2.5-Math-7B-PRM800K", "Qwen2.5-Math-PRM-7B",
+)  # fmt: skip
+"""Whose published figures stand beside ours; benchmarks spell one of them in two ways."""
+FIGURES = ("f1", "acc_err", "acc_cor", "prm_score")
+COLUMNS = (*SPLITS, "mean", "Simplicity", "Soundness", "Sensitivity", "overall")
+TOGETHER = {"processbench": "mean", "prmbench": "overall"}
+FOLDS = ("min", "last")
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+"""Of the truth, mixed into a PRM's scores of finished solutions."""
+DRAWN = 64
+"""Subsets of N that a vote is averaged over."""
+
+Scores = Mapping[tuple[str, str], Sequence["float | None"]]
+"""Of the steps, by split and trace."""
+Facts = Mapping[str, Any]
+Figure = list["float | None"]
+"""A value and the ends of its interval, in percent."""
+
+
+def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
+    """PRM -> set -> figures, of all scores in the folder."""
+    files = sorted(out.glob("prm-*/facts.json"))
+    prms: dict[str, Facts] = {f.parent.name.removeprefix("prm-"): json.loads(f.read_text("utf-8")) for f in files}
+    found: dict[str, Any] = {
+        name: {
+            "threshold": facts["validation"]["threshold"],
+            "labels": facts["labels"],
+            "seed": facts["config"]["seed"],
+        }
+        for name, facts in prms.items()
+    }
+    for on in EVALUATED:
+        there = {name: file for name in prms if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
+        if not there:
+            continue
+        measure = measured_steps(on, data, seed) if on in STEPS else measured_pools(out / f"sample-{on}.parquet", seed)
+        for name, file in there.items():
+            scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
+            found[name][on] = measure(scores, prms[name])
+    return found
+
+
+def measured_steps(on: str, data: Path, seed: int) -> Callable[[Scores, Facts], dict[str, Any]]:
+    """Measures scores of a benchmark's steps, at the PRM's threshold and at one half, beside length only."""
+    benchmark: Benchmark = create("benchmark", on, data=data / on)
+    length = create("labeller", "length")
+
+    def measure(scores: Scores, facts: Facts) -> dict[str, Any]:
+        cases = [case for case in benchmark.cases if (case.split, case.trajectory.id) in scores]
+        groups = [case.group or f"case {k}" for k, case in enumerate(cases)]
+        weights_RN = case_weights([case.split for case in cases], seed, RESAMPLES, groups)
+        said = [Judgement(c.trajectory.id, tuple(scores[c.split, c.trajectory.id]), "scores") for c in cases]
+        lengths = length.judge([case.trajectory for case in cases])
+        own, chosen = facts["validation"]["threshold"], facts["thresholds of sanity judges"]["length"]
+        row, figure = TOGETHER[on], benchmark.objective
+        rows = {
+            name: benchmark.measure(cases, judgements, at, weights_RN)
+            for name, judgements, at in (
+                ("PRM", said, own),
+                ("PRM at 0.5", said, 0.5),
+                ("length only", lengths, chosen),
+            )
+        }
+        difference, _ = paired_resamples(rows["PRM"][row][figure], rows["length only"][row][figure])
+        return {
+            "cases": len(cases), "threshold": own, "length threshold": chosen,
+            **{name: _percentages(given) for name, given in rows.items()},
+            f"PRM − length only, {row} {figure}": percent(difference),
+            "published": {
+                name: {**given, row: given.get(row, round(float(np.mean(list(given.values()))), 1))}
+                for name, given in benchmark.published.items() if name in PUBLISHED
+            },
+        }  # fmt: skip
+
+    return measure
+
+
+def _percentages(rows: Mapping[str, Mapping[str, Floats]]) -> dict[str, dict[str, Figure]]:
+    return {
+        row: {name: percent(from_resamples(values_R)) for name, values_R in given.items() if name in FIGURES}
+        for row, given in rows.items()
+    }
+
+
+def percent(figures: Sequence[float]) -> Figure:
+    """What has no value is null."""
+    return [round(100 * float(figure), 2) if np.isfinite(figure) else None for figure in figures]
+
+
+def measured_pools(file: Path, seed: int) -> Callable[[Scores, Facts], dict[str, Any]]:
+    """Measures scores of the candidates of each problem: accuracy by rule and N, and the difference to the majority vote."""
+    by_problem: dict[str, list[Trajectory]] = {}
+    for trace in read_parquet(file, "trajectory"):
+        by_problem.setdefault(trace.problem.id, []).append(trace)
+    on, pools = file.stem.removeprefix("sample-"), list(by_problem.values())
+    ns = sizes_up_to(min(map(len, pools)))
+    answers = [group([trace.answer for trace in pool], pool[0].problem.domain) for pool in pools]
+    right = [[bool(trace.correct) for trace in pool] for pool in pools]
+
+    def voted(weights: Sequence[Sequence[float | None]], n: int) -> Floats:
+        """Accuracy of the vote on each problem; where nobody has a weight it is wrong."""
+        inside = [subsets(len(pool), n, DRAWN, seed) for pool in pools]
+        return np.nan_to_num(list(map(vote_of, inside, answers, weights, right)))
+
+    def chosen(values: Sequence[Sequence[float | None]], n: int) -> Floats:
+        return np.nan_to_num([best_of(row, correct, n) for row, correct in zip(values, right, strict=True)])
+
+    majority = {n: voted([[1.0] * len(pool) for pool in pools], n) for n in ns}
+    oracle = {n: np.asarray([pass_at_k(len(row), sum(row), n) for row in right]) for n in ns}
+
+    def measure(scores: Scores, facts: Facts) -> dict[str, Any]:
+        folded = {
+            fold: [[aggregate(tuple(scores[on, trace.id]), fold) for trace in pool] for pool in pools] for fold in FOLDS
+        }
+        rules = {"majority": majority, "any right": oracle}
+        for fold, values in folded.items():
+            rules[f"best of N, {fold}"] = {n: chosen(values, n) for n in ns}
+            rules[f"weighted vote, {fold}"] = {n: voted(values, n) for n in ns}
+        last = max(ns)
+
+        def mixed(fold: str, share: float) -> dict[str, Any]:
+            values = [mix(row, correct, share) for row, correct in zip(folded[fold], right, strict=True)]
+            found = {"best of N": chosen(values, last), "weighted vote": voted(values, last)}
+            shown: dict[str, Any] = {"truth": share, "AUC": outcome_auc(values, right)}
+            for name, each in found.items():
+                shown[name] = percent(bootstrap_mean(each, seed))
+                shown[f"{name} − majority"] = percent(paired_difference(each, majority[last], seed))
+            return shown
+
+        return {
+            "problems": len(pools), "n": list(ns),
+            "accuracy": {
+                rule: {str(n): percent(bootstrap_mean(values, seed)) for n, values in by_n.items()}
+                for rule, by_n in rules.items()
+            },
+            "− majority": {
+                rule: {str(n): percent(paired_difference(values, majority[n], seed)) for n, values in by_n.items()}
+                for rule, by_n in rules.items() if rule != "majority"
+            },
+            f"mixed with the truth, N = {last}": {
+                fold: [mixed(fold, share) for share in SHARES] for fold in FOLDS
+            },
+        }  # fmt: skip
+
+    return measure
+
+
+def mix(values: Sequence[float | None], right: Sequence[bool], share: float) -> list[float | None]:
+    """(1 − share) · value + share · truth; no value stays none."""
+    return [None if v is None else (1 - share) * v + share * r for v, r in zip(values, right, strict=True)]
+
+
+def outcome_auc(values: Sequence[Sequence[float | None]], right: Sequence[Sequence[bool]]) -> float | None:
+    """How well scores tell right solutions from wrong ones, over all problems together."""
+    pairs = zip(values, right, strict=True)
+    known = [(v, r) for row, rights in pairs for v, r in zip(row, rights, strict=True) if v is not None]
+    truth = np.asarray([r for _, r in known], dtype=bool)
+    return round(float(auc(np.asarray([v for v, _ in known]), truth)), 4) if 0 < truth.sum() < len(truth) else None
+
+
+def tables(found: Mapping[str, Any]) -> str:
+    """The figures in Markdown, one table a set."""
+    parts = []
+    for on in EVALUATED:
+        there = {name: facts[on] for name, facts in found.items() if on in facts}
+        if there:
+            parts.append(f"**{on}**\n\n" + (_step_table(on, there) if on in STEPS else _pool_table(there)))
+    return "\n".join([*parts, "**labels**\n\n" + label_table(found)])
+
+
+def label_table(found: Mapping[str, Any]) -> str:
+    """What labels are worth: how many a PRM learned from, what was generated for them, and what it reaches."""
+    pools = [on for on in EVALUATED if on not in STEPS and any(on in facts for facts in found.values())]
+    heads = [f"{on}: {rule} − majority" for on in pools for rule in ("best", "weighted")]
+    lines = [_line(["PRM", "labels", "traces", "steps", "generated tokens", "ProcessBench F1", *heads])]
+    lines.append(_line(["---", "---", *["---:"] * (4 + len(heads))]))
+    for name, facts in found.items():
+        counts = facts["labels"].values()
+        sums = [f"{sum(each[key] for each in counts):,}" for key in ("traces", "steps", "generated tokens")]
+        steps = facts["processbench"]["PRM"]["mean"]["f1"] if "processbench" in facts else None
+        cells = [name, ", ".join(facts["labels"]), *sums, "" if steps is None else _shown(steps)]
+        for on in pools:
+            given = facts.get(on)
+            for rule in ("best of N, last", "weighted vote, last"):
+                cells.append("" if given is None else _shown(given["− majority"][rule][str(max(given["n"]))], "+"))
+        lines.append(_line(cells))
+    return "\n".join(lines) + "\n"
+
+
+def _step_table(on: str, there: Mapping[str, Any]) -> str:
+    figure = "f1" if on == "processbench" else "prm_score"
+    first = next(iter(there.values()))
+    columns = [row for row in first["PRM"] if row in COLUMNS]
+    lines = [_line(["judge", *columns]), _line(["---", *["---:"] * len(columns)])]
+    for name, given in there.items():
+        for judge, title in (("PRM", name), ("length only", f"length only, threshold as {name}")):
+            lines.append(_line([title, *(_shown(given[judge][column][figure]) for column in columns)]))
+        difference = next(value for key, value in given.items() if key.startswith("PRM − length only"))
+        lines.append(_line([f"{name} − length only", *[""] * (len(columns) - 1), _shown(difference, "+")]))
+    for model, given in first["published"].items():
+        lines.append(_line([f"{model} (published)", *(str(given.get(column, "")) for column in columns)]))
+    return "\n".join(lines) + "\n"
+
+
+def _pool_table(there: Mapping[str, Any]) -> str:
+    ns = [str(n) for n in next(iter(there.values()))["n"]]
+    lines = [_line(["", *(f"N = {n}" for n in ns)]), _line(["---", *["---:"] * len(ns)])]
+    shared = ("majority", "any right")
+    for k, (name, given) in enumerate(there.items()):
+        for rule, by_n in given["accuracy"].items():
+            if rule not in shared or k == 0:
+                title = rule if rule in shared else f"{name}: {rule}"
+                lines.append(_line([title, *(_shown(by_n[n]) for n in ns)]))
+            if rule not in shared:
+                lines.append(_line(["− majority", *(_shown(given["− majority"][rule][n], "+") for n in ns)]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(figure: Figure, sign: str = "") -> str:
+    value, low, high = figure
+    return "–" if value is None or low is None or high is None else f"{value:{sign}.1f} [{low:.1f}, {high:.1f}]"
