@@ -3,7 +3,7 @@
 q_t = log π_φ(y_t) - log π_ref(y_t) is the reward of a token where π_φ, a language model, was trained to tell right completions
 from wrong ones; its sum over a completion is the log-ratio of the whole.
 
-PRIME (arXiv 2502.01456). π_φ is updated on every batch by outcomes (`footfall.rl.losses`); rewards and outcomes are compared
+PRIME (arXiv 2502.01456). π_φ is updated on every batch by outcomes (`footfall.train.online`); rewards and outcomes are compared
 apart, then added:
 
     norm      r = q / (max over the batch of |Σ_{s≥t} q_s| + 1e-6) · coef
