@@ -25,9 +25,10 @@ from footfall.lab.fingerprint import (
     read_outcomes,
     record_outcomes,
 )  # fmt: skip
-from footfall.lab.ledger import Row, effect, lines, read_ledger, record
+from footfall.lab.ledger import RELABELLED, Row, lines, read_ledger, record
 from footfall.lab.recipe import Entry, Outcome, find
 from footfall.lab.runner import check, merge, record_run, run_recipe, update
+from footfall.lab.verdicts import effect, effect_by_looks
 from footfall.types import Cost
 
 RECIPE = '''"""A paper. What differs: nothing."""
@@ -267,7 +268,9 @@ def test_a_change_in_how_rows_are_computed_makes_them_stale_and_an_update_makes_
 ) -> None:
     entry = lab.measured()
     before = lab.row
-    monkeypatch.setattr(the_ledger, "effect", lambda *given: (found := effect(*given))._replace(low=found.low + 0.01))
+    monkeypatch.setattr(
+        the_ledger, "effect_by_looks", lambda *given: (found := effect_by_looks(*given))._replace(low=found.low + 0.01)
+    )
     the_ledger.statistics_hash.cache_clear()
     try:
         found = check(lab.ledger, entry, lab.runs)
@@ -286,12 +289,15 @@ def test_a_change_in_how_rows_are_computed_makes_them_stale_and_an_update_makes_
 @pytest.mark.parametrize(
     ("part", "other"),
     [
-        ("effect", lambda real: lambda d, p=None: real(d)),
-        ("decide", lambda real: lambda found, direction, margin=0.0: real(found, direction)),
-        ("decide", lambda real: lambda found, direction, margin=0.0: real(found, "higher", margin)),
+        ("effect_by_looks", lambda real: lambda d, p=None: real(d)),
+        ("effect_by_looks", lambda real: lambda d, p=None: effect(d, p, 0.975)),
+        ("decide", lambda real: lambda found, direction, margin, smallest: real(found, direction, 0.0, smallest)),
+        ("decide", lambda real: lambda found, direction, margin, smallest: real(found, "higher", margin, smallest)),
+        ("decide", lambda real: lambda found, direction, margin, smallest: real(found, direction, margin)),
         ("metric_of", lambda real: lambda claim: claim.metric),
+        ("without_room", lambda real: lambda claim, means: []),
     ],
-    ids=["problems in common", "margin", "direction", "words"],
+    ids=["problems in common", "looks", "margin", "direction", "smallest effect", "words", "flags"],
 )
 def test_the_hash_of_the_statistics_sees_each_part_of_a_row(
     part: str, other: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
@@ -350,6 +356,30 @@ def test_a_claim_that_is_stated_otherwise_is_stale_though_no_figure_changed(lab:
     assert found.why == 'row "More is more.": the recipe states it otherwise now: footfall lab ledger --update'
     assert update(lab.ledger, entry, lab.runs).why == "measured anew on 3 seeds"
     assert (lab.row["metric"], lab.row["verdict"]) == ("size, margin +2", "does not hold")
+
+
+def test_what_a_header_says_of_a_claim_is_taken_up_without_running_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.measured()
+    before = lab.row
+    entry = lab.recipe(('method="more"', 'method="more", stand_in="Toys.", smallest_effect=2.0'))
+    found = check(lab.ledger, entry, lab.runs)
+    assert (found.status, found.why) == ("stale", f'row "More is more.": {RELABELLED}')
+    monkeypatch.setattr(checking, "record", _killed)
+    with pytest.raises(KeyboardInterrupt):
+        update(lab.ledger, entry, lab.runs)
+    monkeypatch.undo()
+    assert RELABELLED in check(lab.ledger, entry, lab.runs).why, "after a kill it is still known for what it is"
+    assert update(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.calls == ["toy quick"], "no full seed"
+    said = {"stand_in": "Toys.", "smallest_effect": 2.0, "verdict": "no difference"}
+    assert lab.row == {**before, **said}
+    assert check(lab.ledger, entry, lab.runs).status == "current"
+
+
+def _killed(*given: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_changed_code_without_any_recorded_outcome_is_stale(lab: Lab) -> None:

@@ -27,7 +27,8 @@ def row(name: str = "math-shepherd", claim: int = 0, **changes: Any) -> Row:
         "name": name, "claim": stated.claim, "world": "arithmetic", "metric": stated.metric, "direction": stated.direction,
         "baseline": stated.baseline, "method": stated.method, "effect": -0.05, "ci95": [-0.06, -0.04], "seeds": 5,
         "cost": Cost(generated_tokens=1_200_000, seconds=200).to_dict(), "verdict": "holds", "scale": "Small.",
-        "version": version_of(entry.path),
+        "version": version_of(entry.path), "main": claim == 0, "stand_in": stated.stand_in, "tier": "lab",
+        "smallest_effect": 0.02, "notes": [],
     }  # fmt: skip
     return cast(Row, {**made, **changes})
 
@@ -77,7 +78,9 @@ def test_pages_link_recipe_and_paper_and_show_effect_and_verdict(tmp_path: Path)
     link = page.partition("[math-shepherd](")[2].partition(")")[0]
     assert (tmp_path / link).resolve() == find("math-shepherd").path
     assert "(https://arxiv.org/abs/2312.08935)" in page
-    assert "-0.0500 [-0.0600, -0.0400] | holds | 5 | 1.2M tokens, 3 min |" in page
+    assert "*(stand-in)* | -0.0500 [-0.0600, -0.0400] | holds | lab, 5 seeds |" in page
+    assert "-0.0500 [-0.0600, -0.0400] | 0.02 | holds | 5 | 1.2M tokens, 3 min |" in page
+    assert page.count("- Soft labels approach the exact value as rollouts grow. Stand-in: The paper verifies") == 1
     assert "| holds (stale) |" in page
     assert "| not run |" in page
     assert "| holds; holds |" in papers

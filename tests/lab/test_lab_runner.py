@@ -37,11 +37,13 @@ def toy(folder: Path, header: str = HEADER, measure: str = MEASURE) -> Entry:
 
 def test_a_row_has_exactly_the_fields_of_the_ledger(tmp_path: Path) -> None:
     (row,) = run_recipe(toy(tmp_path), range(3), tmp_path / "run").rows
-    fields = "name claim world metric direction baseline method effect ci95 seeds cost verdict scale version"
+    fields = "name claim world metric direction baseline method effect ci95 seeds cost verdict scale version "
+    fields += "main stand_in tier smallest_effect notes"
     assert list(row) == fields.split()
     assert row["effect"] == pytest.approx(1.01)
     assert row["ci95"][0] < 1.01 < row["ci95"][1]
     assert (row["name"], row["seeds"], row["verdict"]) == ("toy-recipe", 3, "holds")
+    assert (row["main"], row["stand_in"], row["tier"], row["smallest_effect"]) == (True, None, "lab", 0.015)
     assert row["cost"]["calls"] == 6
     assert row["scale"] == "Two numbers. Means: less 0.15, more 1.16, most 9."
     assert row["version"] == version_of(tmp_path / "toy_recipe.py")

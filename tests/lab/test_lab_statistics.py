@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.lab.ledger import decide, effect
+from footfall.lab.recipe import Claim
+from footfall.lab.verdicts import decide, effect, effect_by_looks, level_at, looks, remarks, without_room
 from footfall.metrics.intervals import Interval, t_quantile
 
 TRUTH = 0.1
@@ -34,9 +35,9 @@ def test_the_interval_of_single_figures_is_students() -> None:
 
 
 def test_one_seed_has_an_interval_over_its_problems() -> None:
-    # 0, 1, 0, 1: variance of the mean with k/(k-1) is (4 · 0.25 / 16) · 4/3 = 1/12.
-    found = effect([[0.0, 1.0, 0.0, 1.0]])
-    assert found.high - found.value == pytest.approx(1.95996 * math.sqrt(1 / 12), abs=1e-4)
+    # 0, 2, 0, 2: variance of the mean with k/(k-1) is (4 · 1 / 16) · 4/3 = 1/3.
+    found = effect([[0.0, 2.0, 0.0, 2.0]])
+    assert found.high - found.value == pytest.approx(1.95996 * math.sqrt(1 / 3), abs=1e-4)
 
 
 def test_seeds_that_agree_by_luck_do_not_make_the_interval_vanish() -> None:
@@ -113,18 +114,136 @@ def test_a_two_stage_bootstrap_would_not_cover_with_five_seeds() -> None:
 
 def test_a_claim_holds_only_if_the_whole_interval_is_on_its_side() -> None:
     better, worse, unclear = Interval(0.2, 0.1, 0.3), Interval(-0.2, -0.3, -0.1), Interval(0.1, -0.1, 0.3)
-    assert [decide(found, "higher") for found in (better, worse, unclear)] == ["holds", "does not hold", "too close"]
-    assert [decide(found, "lower") for found in (better, worse, unclear)] == ["does not hold", "holds", "too close"]
+    assert [decide(found, "higher") for found in (better, worse, unclear)] == ["holds", "does not hold", "undecided"]
+    assert [decide(found, "lower") for found in (better, worse, unclear)] == ["does not hold", "holds", "undecided"]
 
 
-def test_no_effect_at_all_is_too_close() -> None:
-    assert decide(Interval(0.0, 0.0, 0.0), "higher") == "too close"
+def test_an_interval_within_the_smallest_effect_is_no_difference_whichever_way_it_leans() -> None:
+    tie, small, wide = Interval(0.0, -0.01, 0.01), Interval(0.01, 0.005, 0.015), Interval(0.0, -0.03, 0.01)
+    for direction in ("higher", "lower"):
+        assert decide(tie, direction, smallest_effect=0.02) == "no difference"
+        assert decide(small, direction, smallest_effect=0.02) == "no difference"
+        assert decide(wide, direction, smallest_effect=0.02) == "undecided"
+    assert decide(Interval(0.0, 0.0, 0.0), "higher") == "undecided", "nothing was said of what would matter"
+
+
+def test_a_tie_is_what_a_no_worse_claim_claims() -> None:
+    assert decide(Interval(0.0, -0.01, 0.01), "higher", margin=-0.02, smallest_effect=0.02) == "holds"
+    assert decide(Interval(-0.05, -0.06, -0.04), "higher", margin=-0.02, smallest_effect=0.02) == "does not hold"
+    assert decide(Interval(-0.01, -0.03, 0.01), "higher", margin=-0.02, smallest_effect=0.02) == "undecided"
 
 
 def test_a_margin_asks_for_more_or_forgives_a_little() -> None:
     gain, even = Interval(0.2, 0.1, 0.3), Interval(0.0, -0.01, 0.01)
     assert decide(gain, "higher", margin=0.05) == "holds"
-    assert decide(gain, "higher", margin=0.2) == "too close"
+    assert decide(gain, "higher", margin=0.2) == "undecided"
     assert decide(gain, "higher", margin=0.4) == "does not hold"
     assert decide(even, "higher", margin=-0.02) == "holds"
     assert decide(even, "lower", margin=-0.02) == "holds"
+
+
+def claim(metric: str, margin: float = 0.0, smallest: float | None = None, threshold: str | None = None) -> Claim:
+    return Claim("c", metric, "higher", "a", "b", margin, smallest_effect=smallest, threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("stated", "matters"),
+    [
+        (claim("accuracy at N = 8"), 0.02),
+        (claim("F1 of the first error", threshold="other data"), 0.03),
+        (claim("accuracy", margin=-0.01), 0.01),
+        (claim("accuracy", smallest=0.05), 0.05),
+        (claim("generated tokens a problem"), 13.0),
+        (claim("generated tokens, as a share of beam search's on the same problem"), 13.0),
+    ],
+)
+def test_every_claim_says_what_would_matter_before_it_is_run(stated: Claim, matters: float) -> None:
+    assert stated.matters(baseline=130.0) == matters
+
+
+def test_an_f1_must_say_where_its_threshold_comes_from() -> None:
+    with pytest.raises(ValueError, match='threshold="other data"'):
+        claim("F1 of the first error")
+    assert remarks(claim("F1", threshold="other data"), 5, "holds") == []
+    assert remarks(claim("F1", threshold="0.5"), 5, "undecided") == ["threshold: 0.5", "5 of 20 seeds"]
+
+
+def test_arms_without_room_are_flagged_if_they_are_rates() -> None:
+    means = {"a": 0.98, "b": 0.01}
+    assert without_room(claim("accuracy"), means) == ["ceiling: a 0.98", "floor: b 0.01"]
+    assert without_room(claim("accuracy"), {"a": 0.9, "b": 0.5}) == []
+    assert without_room(claim("tokens a problem, as a share"), means) == []
+    assert without_room(claim("accuracy of gORM minus gPRM"), means) == []
+
+
+def test_the_lab_looks_when_the_seeds_have_doubled_and_spends_half_of_what_is_left() -> None:
+    assert [looks(n) for n in (2, 5, 7, 20)] == [[2], [5], [5, 7], [5, 10, 20]]
+    assert [1 - level_at(n) for n in (1, 5, 6, 10, 20, 40)] == pytest.approx(
+        [0.025, 0.025, 0.0125, 0.0125, 0.00625, 0.003125]
+    )
+
+
+def test_what_an_earlier_look_ruled_out_stays_out() -> None:
+    calm, wild = [[0.10], [0.11], [0.09], [0.10], [0.10]], [[0.4], [-0.2], [0.3], [-0.1], [0.1]]
+    found = effect_by_looks(calm + wild)
+    assert found.low == effect(calm, level=0.975).low > effect(calm + wild, level=0.9875).low
+    assert found.value == pytest.approx(0.1)
+
+
+def test_problems_that_are_all_right_twice_do_not_prove_a_tie() -> None:
+    # 100 problems without a difference: one in twenty would go unseen with probability 0.95^100 = 0.006.
+    found = effect([[0.0] * 20] * 5, level=0.975)
+    assert found.high == pytest.approx(math.log(80) / 100)
+    assert decide(found, "higher", smallest_effect=0.02) == "undecided"
+    assert decide(effect([[0.0] * 100] * 5, level=0.975), "higher", smallest_effect=0.02) == "no difference"
+
+
+SMALLEST = 0.02
+
+
+def _right_or_wrong(rng: np.random.Generator, truth: float) -> list[Floats]:
+    """Two methods on 20 seeds of 100 problems, right four times in five, of which they share seven in ten."""
+    first, again = rng.random((20, 100)), rng.random((20, 100))
+    second = np.where(rng.random((20, 100)) < 0.7, first, again)
+    return list((second < 0.8 + truth).astype(float) - (first < 0.8))
+
+
+def _few_differ(rng: np.random.Generator, truth: float) -> list[Floats]:
+    """One problem in fifty differs, or one in 200 either way, of 40 a seed: the normal approximation is at its worst."""
+    drawn = rng.random((20, 40))
+    rare = np.where(drawn > 0.9975, 1.0, np.where(drawn > 0.995, -1.0, 0.0))
+    return list(np.where(drawn < abs(truth), np.sign(truth), rare))
+
+
+DRAWS = {
+    "normal": lambda rng, truth: list((truth + 0.02 * rng.standard_normal(20))[:, None]),
+    "normal, wide": lambda rng, truth: list((truth + 0.05 * rng.standard_normal(20))[:, None]),
+    "heavy tails": lambda rng, truth: list((truth + 0.02 * rng.standard_t(3, 20))[:, None]),
+    "right or wrong": _right_or_wrong,
+    "few differ": _few_differ,
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("truth", [0.0, SMALLEST, -SMALLEST])
+def test_false_verdicts_over_all_looks_are_at_most_5_in_100(draw: str, truth: float) -> None:
+    """At the boundaries: an effect of 0 called one, an effect that matters called none or of the other sign."""
+    rng, false = np.random.default_rng(11), 0
+    wrong = {0.0: {"holds", "does not hold"}, SMALLEST: {"no difference", "does not hold"}}
+    for _ in range(400):
+        given = DRAWS[draw](rng, truth)
+        for count in looks(20):
+            verdict = decide(effect_by_looks(given[:count]), "higher", smallest_effect=SMALLEST)
+            if verdict != "undecided":
+                false += verdict in wrong.get(truth, {"no difference", "holds"})
+                break
+    assert false / 400 <= 0.05
+
+
+def test_five_looks_of_95_in_100_each_would_find_too_much() -> None:
+    rng, false = np.random.default_rng(11), 0
+    for _ in range(400):
+        given = list((0.02 * rng.standard_normal(20))[:, None])
+        found = [effect(given[:count]) for count in (4, 8, 12, 16, 20)]
+        false += any(each.low > 0 or each.high < 0 for each in found)
+    assert false / 400 > 0.1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from tyro.conf import Positional
 from footfall.commands._output import facts, note, spent
 from footfall.lab.fingerprint import read_kept, read_outcomes
 from footfall.lab.ledger import SHIPPED, Line, Row, Status, checkout_ledger, lines, read_ledger, visible_ledger
-from footfall.lab.pages import effect_text, out_of_date, write_pages
+from footfall.lab.pages import effect_text, out_of_date, remarks_on, scale_text, write_pages
 from footfall.lab.recipe import Entry, Outcome, catalogue, find
 from footfall.lab.runner import (
     QUICK_SEED,
@@ -35,15 +36,17 @@ from footfall.lab.runner import (
     opened,
     quick_folder,
     record_run,
+    rows_of,
     spread,
     units_of,
     update,
 )
+from footfall.lab.verdicts import BUDGET, looks
 from footfall.store import Run
 from footfall.terminal import Progress
 
 RUNS = Path("runs") / "lab"
-_STYLES = {"holds": "green", "too close": "yellow", "does not hold": "red", "not run": "dim"}
+_STYLES = {"holds": "green", "no difference": "cyan", "undecided": "yellow", "does not hold": "red", "not run": "dim"}
 _WIDE = 110
 """Columns from which claims have one of their own."""
 
@@ -56,14 +59,17 @@ class RunConfig:
         footfall lab run all --quick
         footfall lab run all --workers 16 --minutes 10 --record
 
-    Prints effect (method − baseline), its 95% interval over seeds and problems, cost and verdict, and writes them into the
-    run directory. Every finished seed is kept: the same command goes on where it was stopped, and more seeds only add.
+    Seeds are added (5, 10, 20, …) until every claim of a recipe is decided or the budget is spent. Prints effect (method −
+    baseline), its 95% interval over seeds, problems and looks, cost and verdict, and writes them into the run directory. Every
+    finished seed is kept: the same command goes on where it was stopped, and more seeds only add.
     """
 
     names: Positional[tuple[str, ...]]
     """Recipes of `footfall lab ledger`, or all."""
     seeds: int | None = None
-    """How many. None: 5, with --quick 2."""
+    """So many, looked at once. None: 5, 10, 20, … until every claim is decided; with --quick 2."""
+    budget: int = BUDGET
+    """Seeds after which a claim stays undecided."""
     seed: int = 0
     """The first one."""
     quick: bool = False
@@ -86,15 +92,21 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class LedgerConfig:
-    """Show every claim with its verdict; in a checkout, write ledger.md and papers.md beside the ledger.
+    """Show the main claim of every system with its verdict; in a checkout, write ledger.md and papers.md beside the ledger.
 
+        footfall lab ledger pav           all claims of a system; --all: of every one
         footfall lab ledger --check       is every row what the code gives now?
         footfall lab ledger --update      decide it with full seeds where need be, and make stale rows anew
 
-    holds: the 95% interval is wholly on the claimed side; does not hold: wholly on the other; too close: neither. Stale:
-    the code no longer gives the figures of the row. Changed code with the same figures makes nothing stale.
+    holds: the 95% interval is wholly on the claimed side; does not hold: wholly on the other; no difference: wholly within the
+    smallest effect that would matter; undecided: none of these. Stale: the code no longer gives the figures of the row.
+    Changed code with the same figures makes nothing stale.
     """
 
+    names: Positional[tuple[str, ...]] = ()
+    """Systems whose claims are shown, each with its notes; none: the main claim of each."""
+    all: bool = False
+    """Show every claim of every system."""
     ledger: Path | None = None
     """None: docs/ledger.json of the checkout, or the one that the installed package has."""
     json: bool = False
@@ -124,9 +136,9 @@ def main(argv: list[str]) -> int:
 
 
 def _run(config: RunConfig) -> int:
-    seeds = config.seeds if config.seeds is not None else 2 if config.quick else 5
-    if seeds < 1:
-        raise ValueError(f"--seeds {seeds}: at least one is needed")
+    seeds = 2 if config.seeds is None and config.quick else config.seeds
+    if (config.budget if seeds is None else seeds) < 1:
+        raise ValueError(f"--seeds {seeds}, --budget {config.budget}: at least one seed is needed")
     if not config.names:
         raise ValueError("name a recipe, several, or all; `footfall lab ledger` lists them")
     ledger = _ledger_to_record_in(config)
@@ -136,7 +148,7 @@ def _run(config: RunConfig) -> int:
             entry.recipe.name: held.enter_context(opened(entry, _folder(config, entry, len(entries)), config.quick))
             for entry in entries
         }
-        return _measure_all(config, ledger, entries, runs, range(config.seed, config.seed + seeds))
+        return _measure_all(config, ledger, entries, runs, looks(config.budget) if seeds is None else [seeds])
 
 
 def _ledger_to_record_in(config: RunConfig) -> Path | None:
@@ -159,26 +171,63 @@ def _folder(config: RunConfig, entry: Entry, recipes: int) -> Path:
 
 
 def _measure_all(
-    config: RunConfig, ledger: Path | None, entries: Sequence[Entry], runs: Mapping[str, Run], seeds: Sequence[int]
+    config: RunConfig, ledger: Path | None, entries: Sequence[Entry], runs: Mapping[str, Run], counts: Sequence[int]
 ) -> int:
-    """Every seed of every recipe; a recipe is shown and recorded with its last seed, or with what it has at the end."""
+    """Every recipe up to the look, of so many seeds, that decides all its claims, or to the last.
+
+    A recipe is shown and recorded with its last seed, or with what it has at the end.
+    """
     found: dict[str, dict[int, Outcome]] = {entry.recipe.name: {} for entry in entries}
-    failed: list[str] = []
+    failed: set[str] = set()
     rows: list[Row] = []
-    waiting = _units(config, ledger is not None, entries, runs, seeds)
-    by_name = {entry.recipe.name: entry for entry in entries}
+    begun, by_name = time.monotonic(), {entry.recipe.name: entry for entry in entries}
+    for before, count in zip((0, *counts), counts, strict=False):
+        todo = [entry for entry in entries if len(found.get(entry.recipe.name, ())) == before]
+        left = None if config.minutes is None else config.minutes - (time.monotonic() - begun) / 60
+        seeds = range(config.seed + before, config.seed + count)
+        waiting = _units(config, ledger is not None and not before, todo, runs, seeds) if todo else []
+        for name in _measured(config, waiting, left, runs, found, failed):
+            if len(found[name]) < count:
+                continue
+            now = rows_of(by_name[name], [found[name][seed] for seed in sorted(found[name])])
+            if count == counts[-1] or all(row["verdict"] != "undecided" for row in now):
+                rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
+    for name, part in found.items():
+        if part and ledger is not None and name not in failed:
+            told = record_run(ledger, by_name[name], part, runs[name].folder.parent, counts[0])
+            note(f"{name}: {len(part)} of {counts[-1]} seeds; {told}")
+    if ledger is not None:
+        write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
+    if config.json:
+        _print_json(rows)
+    if failed:
+        note(f"{len(failed)} recipes failed: {', '.join(sorted(failed))}")
+    if len(found) > len(failed):
+        note(f"{len(found)} of {len(entries)} recipes are not done; the same command goes on")
+    return 1 if failed else 0
+
+
+def _measured(
+    config: RunConfig,
+    waiting: Sequence[Unit],
+    minutes: float | None,
+    runs: Mapping[str, Run],
+    found: dict[str, dict[int, Outcome]],
+    failed: set[str],
+) -> Iterator[str]:
+    """Put what each unit gives into `found` and say whose it is; recipes that break go into `failed`."""
     stored = {unit.path for unit in waiting if unit.path.exists()}
     with Progress("seeds", len(waiting)) as progress:
-        for unit, outcome in spread(waiting, config.workers, config.minutes):
+        for unit, outcome in spread(waiting, config.workers, minutes):
             name = unit.entry.recipe.name
             try:
                 measured = outcome()
             except Exception:
-                if len(entries) == 1:
+                if len(runs) == 1:
                     raise
                 # One broken recipe must not cost the rest of a long run.
                 traceback.print_exc()
-                failed.append(name)
+                failed.add(name)
                 continue
             progress.advance(1)
             if unit.trial.quick != config.quick:
@@ -186,21 +235,7 @@ def _measure_all(
             if unit.path not in stored:
                 log_seed(runs[name], unit.trial.seed, measured)
             found[name][unit.trial.seed] = measured
-            if len(found[name]) == len(seeds):
-                rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
-    for name, part in found.items():
-        if part and ledger is not None and name not in failed:
-            told = record_run(ledger, by_name[name], part, runs[name].folder.parent, len(seeds))
-            note(f"{name}: {len(part)} of {len(seeds)} seeds; {told}")
-    if ledger is not None:
-        write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
-    if config.json:
-        _print_json(rows)
-    if failed:
-        note(f"{len(set(failed))} recipes failed: {', '.join(sorted(set(failed)))}")
-    if len(found) > len(set(failed)):
-        note(f"{len(found)} of {len(entries)} recipes are not done; the same command goes on")
-    return 1 if failed else 0
+            yield name
 
 
 def _units(
@@ -240,10 +275,12 @@ def _ledger(config: LedgerConfig) -> int:
         _merge(ledger, config.merge)
     found = _checked(config, ledger)
     shown = lines(catalogue(), read_ledger(ledger), read_outcomes(ledger), found)
+    wanted = {find(name).recipe.name for name in config.names}
     if config.json:
         _print_json([_as_json(line) for line in shown])
     else:
-        _show_ledger(shown)
+        all_of = [line for line in shown if line.entry.recipe.name in wanted] if wanted else shown
+        _show_ledger(all_of if wanted or config.all else [line for line in shown if line.main], bool(wanted))
     unchecked = {line.entry.recipe.name for line in shown if line.status == "unchecked"}
     if unchecked:
         names = ", ".join(sorted(unchecked))
@@ -313,35 +350,39 @@ def _show_finding(finding: Finding) -> None:
             "metric": f"{row['metric']} ({row['direction']} is better)",
             row["baseline"]: f"{finding.means[row['baseline']]:.4f}",
             row["method"]: f"{finding.means[row['method']]:.4f}",
-            "effect": f"{effect_text(row)}, {row['seeds']} seeds",
-            "verdict": row["verdict"],
+            "effect": f"{effect_text(row)}, {row['seeds']} seeds; {row['smallest_effect']:g} would matter",
+            "verdict": "; ".join([row["verdict"], *row["notes"]]),
         })  # fmt: skip
         console.print()
     facts(console, {"cost": spent(finding.cost, finding.cost.seconds), "run": finding.folder})
 
 
-def _show_ledger(shown: Sequence[Line]) -> None:
+def _show_ledger(shown: Sequence[Line], notes: bool) -> None:
     console = Console(markup=False, highlight=False)
-    (_show_table if console.width >= _WIDE else _show_stacked)(console, shown)
+    (_show_table if console.width >= _WIDE and not notes else _show_stacked)(console, shown, notes)
 
 
-def _show_table(console: Console, shown: Sequence[Line]) -> None:
+def _show_table(console: Console, shown: Sequence[Line], notes: bool = False) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("recipe", "claim", "effect [95% interval]", "verdict"):
+    for name in ("recipe", "claim", "effect [95% interval]", "verdict", "scale"):
         table.add_column(name, no_wrap=name != "claim", overflow="fold")
     for line in shown:
         table.add_row(line.entry.recipe.name, line.claim.claim, *_result(line), style=_STYLES[line.verdict])
     console.print(table)
 
 
-def _show_stacked(console: Console, shown: Sequence[Line]) -> None:
-    """For terminals too narrow for claims in a column."""
+def _show_stacked(console: Console, shown: Sequence[Line], notes: bool = False) -> None:
+    """For terminals too narrow for claims in a column, and for notes."""
     for line in shown:
-        effect, verdict = _result(line)
-        console.print(f"{line.entry.recipe.name}: {verdict} {effect}".rstrip(), style=_STYLES[line.verdict])
+        effect, verdict, scale = _result(line)
+        told = ", ".join(word for word in (f"{verdict} {effect}".rstrip(), scale) if word)
+        console.print(f"{line.entry.recipe.name}: {told}", style=_STYLES[line.verdict])
         console.print(Padding(line.claim.claim, (0, 0, 0, 4)))
+        for text in remarks_on(line.row) if notes and line.row else ():
+            console.print(Padding(text, (0, 0, 0, 8)), style="dim")
 
 
-def _result(line: Line) -> tuple[str, str]:
-    """The effect and the verdict in words."""
-    return effect_text(line.row) if line.row else "", f"{line.verdict}{' STALE' if line.stale else ''}"
+def _result(line: Line) -> tuple[str, str, str]:
+    """The effect, the verdict and the scale in words."""
+    stale = " STALE" if line.stale else ""
+    return (effect_text(line.row), line.verdict + stale, scale_text(line.row)) if line.row else ("", line.verdict, "")

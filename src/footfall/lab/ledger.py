@@ -7,99 +7,32 @@ A row is stale when the figures change, not when a file does. What can be said a
     stale       the row has a fault (its claim is stated otherwise, it was edited by hand, rows are computed otherwise
                 now), or the code changed and no outcome was recorded
 
-A verdict comes from how sure the effect is, over seeds and over problems.
-Seed s of G gives paired differences d_sp (method − baseline on problem p), with the mean d_s. The effect is the mean of
-the d_s. Its variance has up to three estimates, each a sum over clusters of deviations e_sp = d_sp − effect:
-
-    V_seeds     = var(d_s) / G, with G − 1 degrees of freedom
-    V_problems  = clusters are problems (one that comes back under several seeds is one cluster)
-    V_cells     = clusters are single differences
-    V           = V_seeds + max(0, V_problems − V_cells)             (two-way clustering)
-
-If every seed draws its own problems, V_problems = V_cells and V = V_seeds: the d_s already vary by their problems as well
-as by sampling and training. If seeds share a fixed set of problems, the d_s move together and V_problems − V_cells adds
-what they hide. The interval is
-
-    effect ± max( t(G − 1) √V ,  1.96 √V_problems )
-
-where the second term keeps five seeds that agree by luck from making the interval too narrow, and is the whole
-interval when there is one seed. In simulation it covers the truth 95 to 98 times in 100. The usual two-stage bootstrap
-(seeds, then problems within) does so 84 times with five seeds that differ, and 64 times when they share their problems.
+How effect, interval and verdict come about is in `footfall.lab.verdicts`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
-
-import numpy as np
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
 from footfall.formats import atomic_write
 from footfall.lab.fingerprint import Kept, Records, figures_hash, fingerprint, locked
 from footfall.lab.recipe import Claim, Entry, Outcome, Recipe
-from footfall.metrics.intervals import Floats, Interval, t_quantile
+from footfall.lab.verdicts import ROOM, Verdict, decide, effect_by_looks, remarks, without_room
+from footfall.metrics.intervals import Interval
 from footfall.types import Cost
-
-Verdict = Literal["holds", "too close", "does not hold"]
-_Z95 = 1.959963984540054
-
-
-def effect(differences: Sequence[Sequence[float]], problems: Sequence[Sequence[str]] | None = None) -> Interval:
-    """The mean effect with its 95% interval from each seed's paired differences.
-
-    `problems` names the problem of each difference where seeds have problems in common; without it all are different.
-    """
-    seeds = [np.asarray(given, dtype=np.float64) for given in differences]
-    if not seeds or any(not len(d) for d in seeds):
-        raise ValueError("an effect needs at least one seed, and at least one difference a seed")
-    if len(seeds) == 1 and len(seeds[0]) == 1:
-        raise ValueError("one seed with one figure has no interval: run more seeds, or measure problem by problem")
-    means_G = np.array([d.mean() for d in seeds])
-    value = float(means_G.mean())
-    shares = [(d - value) / (len(d) * len(seeds)) for d in seeds]
-    of_problems, of_cells = _problem_variances(np.concatenate(shares), problems)
-    half = _Z95 * math.sqrt(of_problems)
-    if len(seeds) > 1:
-        over_seeds = float(means_G.var(ddof=1)) / len(seeds) + max(0.0, of_problems - of_cells)
-        half = max(half, t_quantile(len(seeds) - 1) * math.sqrt(over_seeds))
-    return Interval(value, value - half, value + half)
-
-
-def _problem_variances(shares_C: Floats, problems: Sequence[Sequence[str]] | None) -> tuple[float, float]:
-    """V_problems and V_cells."""
-    if problems is None:
-        return _cluster_variance(shares_C), _cluster_variance(shares_C)
-    names = [name for seed in problems for name in seed]
-    if len(names) != len(shares_C):
-        raise ValueError(f"{len(names)} problems are named for {len(shares_C)} differences")
-    _, problem_C = np.unique(names, return_inverse=True)
-    return _cluster_variance(np.bincount(problem_C, weights=shares_C).astype(np.float64)), _cluster_variance(shares_C)
-
-
-def _cluster_variance(sums_K: Floats) -> float:
-    """Σ_k (sum of cluster k)² · K / (K − 1); a single cluster says nothing."""
-    k = len(sums_K)
-    return float(np.sum(sums_K**2)) * k / (k - 1) if k > 1 else 0.0
-
-
-def decide(found: Interval, direction: Literal["higher", "lower"], margin: float = 0.0) -> Verdict:
-    """`holds` if the whole interval wins by more than `margin`, `does not hold` if none of it does."""
-    low, high = (found.low, found.high) if direction == "higher" else (-found.high, -found.low)
-    if low > margin:
-        return "holds"
-    return "does not hold" if high < margin else "too close"
-
 
 SHIPPED = Path(__file__).with_name("ledger.json")
 """Where a wheel has the ledger."""
 Status: TypeAlias = Literal["current", "unchecked", "stale", "cannot tell"]
 
+RELABELLED = "main claim, stand-in, notes or smallest effect are stated otherwise now: footfall lab ledger --update"
 _DIRECTIONS: tuple[Literal["higher", "lower"], ...] = ("higher", "lower")
 
 
@@ -122,6 +55,15 @@ class Row(TypedDict):
     verdict: Verdict
     scale: str
     version: str
+    main: bool
+    """Whether it is the paper's main claim."""
+    stand_in: str | None
+    """What the paper measured instead, and why this stands for it; null: the paper's own comparison."""
+    tier: Literal["lab", "real"]
+    smallest_effect: float
+    """In units of the metric, stated before the run (of amounts as a tenth of the baseline's)."""
+    notes: list[str]
+    """Arms at a ceiling or floor, a threshold that was not tuned, seeds that are left to run."""
 
 
 class Line(NamedTuple):
@@ -138,6 +80,11 @@ class Line(NamedTuple):
         return "not run" if self.row is None else self.row["verdict"]
 
     @property
+    def main(self) -> bool:
+        """Whether it is the main claim of its paper."""
+        return self.claim == self.entry.recipe.claims[0]
+
+    @property
     def stale(self) -> bool:
         """Whether the code gives other figures than the row has."""
         return self.status == "stale"
@@ -146,10 +93,11 @@ class Line(NamedTuple):
 def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: str) -> Row:
     """The ledger's row of one claim."""
     fixed = all(o.problems for o in outcomes)
-    found = effect([o.differences(claim) for o in outcomes], [o.problems for o in outcomes] if fixed else None)
+    found = effect_by_looks([o.differences(claim) for o in outcomes], [o.problems for o in outcomes] if fixed else None)
+    value, low, high = (round(number, 6) for number in found)
     shown = (claim.baseline, claim.method, *claim.beside)
-    means = ", ".join(f"{arm} {fmean(fmean(o.values(arm)) for o in outcomes):.4g}" for arm in shown)
-    return Row(
+    means = {arm: fmean(fmean(o.values(arm)) for o in outcomes) for arm in shown}
+    row = Row(
         name=recipe.name,
         claim=claim.claim,
         world=recipe.world,
@@ -157,14 +105,35 @@ def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: s
         direction=claim.direction,
         baseline=claim.baseline,
         method=claim.method,
-        effect=round(found.value, 6),
-        ci95=[round(found.low, 6), round(found.high, 6)],
+        effect=value,
+        ci95=[low, high],
         seeds=len(outcomes),
         cost=Cost.total(o.cost for o in outcomes).to_dict(),
-        verdict=decide(found, claim.direction, claim.margin),
-        scale=f"{recipe.scale} Means: {means}.",
+        verdict="undecided",
+        scale=f"{recipe.scale} Means: {', '.join(f'{arm} {mean:.4g}' for arm, mean in means.items())}.",
         version=version,
+        main=True,
+        stand_in=None,
+        tier="lab",
+        smallest_effect=claim.matters(means[claim.baseline]),
+        notes=without_room(claim, means),
     )
+    return labelled(recipe, claim, row)
+
+
+def labelled(recipe: Recipe, claim: Claim, row: Row) -> Row:
+    """The row with what the header says of the claim, and the verdict that follows from its interval: nothing is run."""
+    matters = claim.stated_effect or row["smallest_effect"]
+    verdict = decide(Interval(row["effect"], *row["ci95"]), claim.direction, claim.margin, matters)
+    said = {
+        "verdict": verdict,
+        "main": claim == recipe.claims[0],
+        "stand_in": claim.stand_in,
+        "tier": claim.tier,
+        "smallest_effect": matters,
+        "notes": [note for note in row["notes"] if note.startswith(ROOM)] + remarks(claim, row["seeds"], verdict),
+    }
+    return cast(Row, {**row, **said})
 
 
 def row_hash(row: Row) -> str:
@@ -176,26 +145,36 @@ def row_hash(row: Row) -> str:
 def statistics_hash() -> str:
     """A hash of the rows that made-up outcomes give: it changes when rows are computed otherwise, not when code is moved.
 
-    The outcomes have five seeds with problems of their own, of unequal number, five with the same problems, five with a
-    single figure and one seed alone; the claims go both ways, with and without a margin, and end in every verdict.
+    The outcomes have five seeds with problems of their own, of unequal number, five with the same problems, ten with a
+    single figure (two looks), five of right and wrong, and one seed alone; the claims go both ways, by a rate and by an
+    amount, with and without a margin, and end in every verdict.
     """
 
     def outcome(seed: int, size: int, same: bool) -> Outcome:
         base = [(7 * seed + 3 * p * p) % 11 / 10 for p in range(size)]
-        arms = {
+        arms = {"equal": base} | {
             name: [v + shift + (5 * seed + 2 * p) % 7 / 10 for p, v in enumerate(base)]
             for name, shift in shifts.items()
         }
+        if size == 9:
+            base, arms = [float(v > 0.5) for v in base], {n: [float(v > 0.9) for v in a] for n, a in arms.items()}
         cost = Cost(prompt_tokens=seed, generated_tokens=2 * size, flops=1.5 * seed, seconds=0.5, calls=size)
         return Outcome({"base": base, **arms}, cost, tuple(f"p{k}" for k in range(size)) if same else ())
 
     shifts = {"much less": -2.0, "like it": -0.3, "more": 0.4}
+    ways = product(("accuracy", "m"), _DIRECTIONS, ("equal", *shifts), (0.0, -0.5, 0.5))
     claims = tuple(
-        Claim("c", "m", direction, "base", method, margin=margin, beside=("more",))
-        for direction in _DIRECTIONS for method in shifts for margin in (0.0, -0.5, 0.5)
-    )  # fmt: skip
+        Claim(f"{metric} {margin}", metric, direction, "base", method, margin=margin, beside=("more",))
+        for metric, direction, method, margin in ways
+    )
     recipe = Recipe("made-up", "p", None, 2000, "s", "w", "Scale.", claims)
-    sizes: list[tuple[list[int], bool]] = [([4, 6, 5, 6, 4], False), ([6] * 5, True), ([1] * 5, False), ([8], False)]
+    sizes: list[tuple[list[int], bool]] = [
+        ([4, 6, 5, 6, 4], False),
+        ([6] * 5, True),
+        ([1] * 10, False),
+        ([9] * 5, False),
+        ([8], False),
+    ]
     trials = [[outcome(seed, size, same) for seed, size in enumerate(given)] for given, same in sizes]
     return figures_hash([dict(row_of(recipe, claim, seeds, "")) for seeds in trials for claim in claims])
 
@@ -284,10 +263,12 @@ def faults(entry: Entry, rows: Sequence[Row], kept: Kept | None) -> dict[str, st
             )
         elif is_restated(stated[claim], row):
             found[claim] = "the recipe states it otherwise now: footfall lab ledger --update"
-        elif kept and row_hash(row) not in kept["rows"]:
+        elif kept and not {row_hash(row), row_hash(labelled(entry.recipe, stated[claim], row))} & {*kept["rows"]}:
             found[claim] = f"edited by hand; take the edit back, or make it anew: footfall lab run {name} --record"
         elif kept and kept["statistics"] != statistics_hash():
             found[claim] = "rows are computed from outcomes otherwise now: footfall lab ledger --update"
+        elif labelled(entry.recipe, stated[claim], row) != row:
+            found[claim] = RELABELLED
     if kept and len(own) < len(kept["rows"]):
         gone = [claim for claim in stated if claim not in {row["claim"] for row in own}]
         found |= dict.fromkeys(gone, f"its row was removed; make it anew: footfall lab run {name} --record")

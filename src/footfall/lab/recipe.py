@@ -28,6 +28,16 @@ RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 Arm: TypeAlias = "float | Sequence[float]"
 """One figure a problem, or a single figure for a metric that is no mean over problems (F1, AUC)."""
 _SLUG = re.compile(r"[a-z0-9]+([-.][a-z0-9]+)*")
+_SMALLEST = (
+    (r"F1\b|PRMScore", 0.03),
+    (r"^correlation", 0.1),
+    (r"^Brier", 0.01),
+    (r"^(?!generated tokens|tokens).*(AUC|accuracy|share|rate\b|rank@1|recall|error|similarity|score)", 0.02),
+)
+"""The smallest effect that would matter, by the words of a metric; any other metric is an amount."""
+AMOUNT = 0.1
+"""Of amounts (tokens, rollouts, different solutions): a tenth of the baseline's."""
+OTHER_DATA = "other data"
 
 
 class Trial(NamedTuple):
@@ -60,12 +70,42 @@ class Claim:
     """By how much the method must win, in units of the metric; negative: by how much it may lose ("no worse")."""
     beside: tuple[str, ...] = ()
     """Further arms of this metric whose means are reported with the result."""
+    smallest_effect: float | None = None
+    """The smallest effect that would matter, in units of the metric. None: what a "no worse" claim may lose, or by metric."""
+    stand_in: str | None = None
+    """What the paper measured instead, and why this stands for it. None: it is the paper's own comparison, at lab scale."""
+    threshold: str | None = None
+    """For an F1: "other data" if the cut was tuned on other data than the figure is of, or which cut it is and why."""
+    tier: Literal["lab", "real"] = "lab"
+    """"real": measured with published models, or with stored scores of such."""
 
     def __post_init__(self) -> None:
+        if re.search(r"\bF1\b", self.metric) and self.threshold is None:
+            raise ValueError(f'an F1 has a threshold: state where it comes from, threshold="{OTHER_DATA}" at best')
+        if self.smallest_effect is not None and not self.smallest_effect > 0:
+            raise ValueError(f"smallest_effect={self.smallest_effect}: an effect that would matter is more than 0")
         if self.direction not in ("higher", "lower"):
             raise ValueError(f'direction is "higher" or "lower", not {self.direction!r}')
         if self.baseline == self.method:
             raise ValueError(f"baseline and method are the same arm, {self.method!r}")
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether the figures lie between 0 and 1, so that an arm may have no room left; a difference of rates does not."""
+        return self._by_metric is not None and not re.search(r"\bminus\b|less that of|^correlation", self.metric)
+
+    @property
+    def _by_metric(self) -> float | None:
+        return next((smallest for words, smallest in _SMALLEST if re.search(words, self.metric)), None)
+
+    @property
+    def stated_effect(self) -> float | None:
+        """The smallest effect that would matter, where it does not depend on the baseline."""
+        return self.smallest_effect or max(0.0, -self.margin) or self._by_metric
+
+    def matters(self, baseline: float) -> float:
+        """The smallest effect that would matter; `baseline` is the mean of that arm, of which amounts take a tenth."""
+        return self.stated_effect or float(f"{AMOUNT * abs(baseline):.2g}")
 
 
 @dataclass(frozen=True)
@@ -82,6 +122,7 @@ class Recipe:
     scale: str
     """What the lab scale is, in one sentence."""
     claims: tuple[Claim, ...]
+    """The paper's main claim first."""
 
     def __post_init__(self) -> None:
         if not _SLUG.fullmatch(self.name):

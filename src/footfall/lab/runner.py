@@ -44,10 +44,12 @@ from footfall.lab.fingerprint import (
     version_of,
 )
 from footfall.lab.ledger import (
+    RELABELLED,
     Row,
     Status,
     claims_with_rows,
     faults,
+    labelled,
     read_ledger,
     record,
     row_hash,
@@ -148,7 +150,7 @@ def finish(run: Run, entry: Entry, outcomes: Mapping[int, Outcome], quick: bool)
     """Decide each claim, and write the run's result."""
     found = list(outcomes.values())
     finding = Finding(
-        rows=[row_of(entry.recipe, claim, found, version_of(entry.path)) for claim in entry.recipe.claims],
+        rows=rows_of(entry, found),
         means={arm: fmean(fmean(o.values(arm)) for o in found) for arm in found[0].arms},
         cost=Cost.total(o.cost for o in found),
         folder=run.folder,
@@ -156,6 +158,11 @@ def finish(run: Run, entry: Entry, outcomes: Mapping[int, Outcome], quick: bool)
     )
     run.finish({"rows": finding.rows, "means": finding.means, "seeds": list(outcomes), "quick": quick})
     return finding
+
+
+def rows_of(entry: Entry, outcomes: Sequence[Outcome]) -> list[Row]:
+    """A row a claim, from the outcomes of seeds in their order."""
+    return [row_of(entry.recipe, claim, outcomes, version_of(entry.path)) for claim in entry.recipe.claims]
 
 
 def spread(
@@ -227,7 +234,7 @@ def check(ledger: Path, entry: Entry, runs: Path) -> Standing:
 def update(ledger: Path, entry: Entry, runs: Path) -> Standing:
     """Check a recipe; run what is needed to decide, make its rows anew if they are stale, and record its hashes."""
     name, code, here = entry.recipe.name, fingerprint(entry.path), environment()
-    rows, kept = _recorded(ledger, entry)
+    rows, kept = _relabelled(ledger, entry)
     records = _records(kept)
     found = at_sight(entry, rows, kept)
     seen = here in records and records[here]["code"] == code
@@ -248,6 +255,21 @@ def update(ledger: Path, entry: Entry, runs: Path) -> Standing:
     seeds = known if len(known) >= rows[0]["seeds"] else list(range(rows[0]["seeds"]))
     _replace_rows(ledger, entry, run_recipe(entry, seeds, runs / name).outcomes, quick, records)
     return Standing(name, "current", f"measured anew on {len(seeds)} seeds")
+
+
+def _relabelled(ledger: Path, entry: Entry) -> tuple[list[Row], Kept | None]:
+    """What is recorded, after the rows were given what the header says of their claims now, where that is all they lack.
+
+    The hashes are written first: after a kill between the two, the rows are still known by what they would be.
+    """
+    rows, kept = _recorded(ledger, entry)
+    found = [(claim, row) for claim, row in claims_with_rows(entry, rows) if row is not None]
+    now = [labelled(entry.recipe, claim, row) for claim, row in found]
+    if kept is None or now == rows or any(fault != RELABELLED for fault in faults(entry, rows, kept).values()):
+        return rows, kept
+    record_outcomes(ledger, entry.recipe.name, _keep(now, kept["environments"]))
+    record(ledger, now)
+    return _recorded(ledger, entry)
 
 
 def record_run(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], runs: Path, wanted: int = 1) -> str:
@@ -350,7 +372,7 @@ def _replace_rows(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], q
     writes must not leave new rows with old hashes.
     """
     recipe, code = entry.recipe, fingerprint(entry.path)
-    rows = [row_of(recipe, claim, list(outcomes.values()), version_of(entry.path)) for claim in recipe.claims]
+    rows = rows_of(entry, [outcomes[seed] for seed in sorted(outcomes)])
     others = {where: record for where, record in records.items() if record["code"] == code}
     mine = Record(code=code, quick=quick, seeds=_hashes(outcomes))
     record_outcomes(ledger, recipe.name, None)

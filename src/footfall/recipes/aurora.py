@@ -37,6 +37,8 @@ RECIPE = Recipe(
             "An ensemble of prompts labels steps better than one prompt.",
             metric="share of a trace's steps labelled as the truth says",
             direction="higher", baseline="one prompt", method="four prompts", beside=("one prompt, four samples",),
+            stand_in="The paper's figure is ProcessBench F1 of a PRM trained on the labels; here the labels of a "
+            "scripted critic are compared with the truth.",
         ),
         Claim(
             "Labels are better with the reference answer in view (reverse verification).",

@@ -41,6 +41,8 @@ RECIPE = Recipe(
                 "best-of-N, N = 4, exact judge", "best-of-N, N = 8, exact judge", "best-of-N, N = 16, exact judge",
                 "beam search, N = 4, exact judge", "beam search, N = 8, exact judge", "beam search, N = 16, exact judge",
             ),
+            stand_in="The paper's judge is a trained PRM; here it is the truth of the steps, so that no error of the "
+            "judge is mixed in.",
         ),
         Claim(
             "Beam search beats best-of-N at equal tokens if the judge is exact and re-reads each trace.",
@@ -77,6 +79,7 @@ RECIPE = Recipe(
                 "beam search, N = 4, bad judge", "beam search, N = 8, bad judge", "beam search, N = 16, bad judge",
                 "best-of-N, N = 4, bad judge", "best-of-N, N = 8, bad judge", "best-of-N, N = 16, bad judge",
             ),
+            margin=-0.02,
         ),
         Claim(
             "Lookahead is not worth its tokens: a wider beam that takes no more is better.",

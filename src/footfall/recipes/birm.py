@@ -36,6 +36,8 @@ RECIPE = Recipe(
             "In best-of-N, both signals beat the PRM alone.",
             metric="accuracy, best of 8", direction="higher",
             baseline="PRM alone, best of 8", method="BiRM, best of 8", beside=("single sample",),
+            stand_in="The paper trains a PRM and a value head; here both signals are the truth read through noise of "
+            "a known rate.",
         ),
         Claim(
             "In best-of-N, both signals beat the ORM alone.",

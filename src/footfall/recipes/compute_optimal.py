@@ -37,6 +37,8 @@ RECIPE = Recipe(
             "At equal tokens a method by difficulty beats best-of-N.",
             metric="accuracy", direction="higher", baseline="best-of-N", method="compute-optimal",
             beside=("weighted vote", "single sample"),
+            stand_in="The paper's judge is a trained PRM and its measure the compute for equal accuracy; here "
+            "blurred exact values, and the accuracy at equal tokens.",
         ),
         Claim(
             "It is as accurate as the best fixed method (at most two points less).",

@@ -31,6 +31,13 @@ RECIPE = Recipe(
     "policy writes and those that the judge reads, counted on both sides.",
     claims=(
         Claim(
+            "At larger N, DVTS is ahead of beam search with a judge that is neither perfect nor bad.",
+            metric="accuracy, N = 16, weighted vote, 20% of the verdicts flipped", direction="higher",
+            baseline="beam search, vote", method="DVTS, vote",
+            stand_in="The paper's judge is a trained PRM; here it is the truth of the steps, of which one in five is "
+            "flipped.",
+        ),
+        Claim(
             "DVTS beats best-of-N at equal tokens if the judge is exact and keeps what it has read.",
             metric="accuracy, mean over N = 4, 8, 16; tokens written by the policy and read by the judge, every new step once",
             direction="higher", baseline="best-of-N, exact judge", method="DVTS, exact judge",
@@ -75,11 +82,7 @@ RECIPE = Recipe(
                 "DVTS, N = 4, bad judge", "DVTS, N = 8, bad judge", "DVTS, N = 16, bad judge",
                 "best-of-N, N = 4, bad judge", "best-of-N, N = 8, bad judge", "best-of-N, N = 16, bad judge",
             ),
-        ),
-        Claim(
-            "At larger N, DVTS is ahead of beam search with a judge that is neither perfect nor bad.",
-            metric="accuracy, N = 16, weighted vote, 20% of the verdicts flipped", direction="higher",
-            baseline="beam search, vote", method="DVTS, vote",
+            margin=-0.02,
         ),
         Claim(
             "Its solutions are more diverse than those of beam search.",

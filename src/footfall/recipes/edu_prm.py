@@ -37,6 +37,8 @@ RECIPE = Recipe(
             metric="accuracy of the solution that the PRM likes best, of 8",
             direction="higher", baseline="sampling", method="entropy branching",
             beside=("greedy", "any of 8 sampled", "any of 8 branched"),
+            stand_in="The paper trains a PRM on its trees and takes best-of-N; here branching is compared with "
+            "sampling under one PRM.",
         ),
         Claim(
             "Branching at uncertain tokens needs fewer tokens than sampling as many solutions.",

@@ -30,14 +30,14 @@ RECIPE = Recipe(
     "solutions each.",
     claims=(
         Claim(
-            "Entropy-regularised soft labels give better best-of-N than hard Monte Carlo labels.",
-            metric="accuracy of best-of-8, min",
-            direction="higher", baseline="hard Monte Carlo", method="entropy-regularised, η = 1",
-        ),
-        Claim(
             "Entropy-regularised soft labels give better best-of-N than soft Monte Carlo labels.",
             metric="accuracy of best-of-8, min",
             direction="higher", baseline="soft Monte Carlo", method="entropy-regularised, η = 1",
+        ),
+        Claim(
+            "Entropy-regularised soft labels give better best-of-N than hard Monte Carlo labels.",
+            metric="accuracy of best-of-8, min",
+            direction="higher", baseline="hard Monte Carlo", method="entropy-regularised, η = 1",
         ),
     ),
 )  # fmt: skip

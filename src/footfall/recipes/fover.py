@@ -37,14 +37,16 @@ RECIPE = Recipe(
     "arithmetic traces of held-out problems.",
     claims=(
         Claim(
-            "On logic and algebra, labels by formal tools are right more often than Monte Carlo's.",
-            metric="share of steps labelled as the truth has it, logic and algebra",
-            direction="higher", baseline="Monte Carlo, 8 rollouts", method="formal",
-        ),
-        Claim(
             "A PRM trained on formal labels of logic and algebra transfers to a task that it never saw.",
             metric="step AUC on arithmetic",
             direction="higher", baseline="untrained head", method="trained on logic and algebra",
+            stand_in="The paper's baseline is a language model that judges when asked; here it is an untrained head, "
+            "as the embedded model cannot be asked.",
+        ),
+        Claim(
+            "On logic and algebra, labels by formal tools are right more often than Monte Carlo's.",
+            metric="share of steps labelled as the truth has it, logic and algebra",
+            direction="higher", baseline="Monte Carlo, 8 rollouts", method="formal",
         ),
     ),
 )  # fmt: skip

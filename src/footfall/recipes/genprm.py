@@ -39,6 +39,8 @@ RECIPE = Recipe(
             metric="first-error accuracy, right traces included", direction="higher",
             baseline="MC > 0", method="ratio >= 0.8",
             beside=("ratio >= 0.8, arithmetic", "ratio >= 0.8, algebra", "ratio >= 0.8, code"),
+            stand_in="The paper's figure is ProcessBench F1 of a generative PRM; here its labels by relative "
+            "progress are compared with the truth.",
         ),
         Claim(
             "Relative progress finds first errors more often than an absolute cut of the same rollouts.",

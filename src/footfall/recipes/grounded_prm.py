@@ -35,6 +35,8 @@ RECIPE = Recipe(
             "Verdicts of a tool fused with outcomes give better labels than outcomes of the same rollouts alone.",
             metric="share of steps labelled as the truth has it, 8 rollouts a step",
             direction="higher", baseline="Monte Carlo", method="grounded",
+            stand_in="The paper's figure is ProcessBench F1 of a PRM trained on the labels; here the labels are "
+            "compared with the truth.",
         ),
         Claim(
             "The first error is called wrong more often.",

@@ -35,6 +35,7 @@ RECIPE = Recipe(
             metric="accuracy, arithmetic",
             direction="higher", baseline="chain of thought, arithmetic", method="HGS-PRM, arithmetic",
             beside=("vote at its tokens, arithmetic",),
+            stand_in="The paper's judge is a trained three-way PRM; here it is the truth with known error rates.",
         ),
         Claim(
             "Greedy search with backtracking by a PRM beats chain of thought in code.",

@@ -41,6 +41,8 @@ RECIPE = Recipe(
             "Merged pairs and node compression give at least twice the examples of single steps, from the same rollouts.",
             metric="different examples a tree", direction="higher",
             baseline="twice the single steps", method="pairs and compression", beside=("single steps", "with pairs"),
+            stand_in="The paper's figure is best-of-N with a PRM on merged steps; here only what the merging yields "
+            "and its noise are measured.",
         ),
         Claim(
             "The labels that compression adds are as near to the exact values as those of the tree itself.",

@@ -33,6 +33,8 @@ RECIPE = Recipe(
             "Soft labels approach the exact value as rollouts grow.",
             metric="mean absolute error of soft labels against exact values",
             direction="lower", baseline="4 rollouts", method="16 rollouts", beside=("2 rollouts", "64 rollouts"),
+            stand_in="The paper verifies and reinforces with a PRM on the labels; here the labels are compared with "
+            "exact values.",
         ),
         Claim(
             "Hard labels call wrong steps good when they can be recovered from; soft labels cut at one half do so less.",

@@ -41,6 +41,7 @@ RECIPE = Recipe(
             "With an unreliable judge MCTS has no lead over best-of-N at equal tokens.",
             metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
             direction="higher", baseline="MCTS", method="best-of-N", margin=-0.02, beside=("MCTS, UCT", "single sample"),
+            stand_in="The study's judges are trained PRMs; here it is the truth of the steps with independent errors.",
         ),
         Claim(
             "MCTS beats another tree search with the same unreliable judge at equal tokens.",

@@ -51,6 +51,7 @@ RECIPE = Recipe(
             "Simulated readers: the mean of ten readings of the outcome (gORM) beats one reading of each step (dPRM).",
             metric="accuracy, best of 8, four worlds", direction="higher",
             baseline="dPRM", method="gORM", beside=("majority", "single sample"),
+            stand_in="The paper trains four reward models; here all four are simulated, the truth read through noise.",
         ),
         Claim(
             "Simulated readers: the mean of ten readings of the outcome (gORM) beats one (dORM); largely built in, as half of "

@@ -29,6 +29,12 @@ RECIPE = Recipe(
     scale="The wrong ones of 80 arithmetic, 40 long arithmetic and 40 code traces a seed by scripted policies, which are "
     "also the completers; trees of 40 arithmetic problems with 100 rollouts each.",
     claims=(
+        Claim("A tree that searches its own wrong rollouts labels more steps than Monte Carlo for the same rollouts.",
+            metric="labelled steps for 100 rollouts, 8 a prefix", direction="higher",
+            baseline="Monte Carlo of fresh traces", method="tree",
+            stand_in="The paper's figure is a weighted vote with a PRM on the trees; here the labels that a budget "
+            "of rollouts yields are counted.",
+        ),
         Claim("By the published rule, MC = 0, binary search finds the first error as often as rollouts of every step.",
             metric="first-error accuracy, 8 rollouts a prefix", direction="higher", margin=-0.03,
             baseline="every step, MC = 0", method="search, MC = 0", beside=("arithmetic, MC = 0", "code, MC = 0"),
@@ -49,10 +55,6 @@ RECIPE = Recipe(
         Claim("The published rule finds the first error more often with more rollouts.",
             metric="first-error accuracy of binary search, arithmetic", direction="higher",
             baseline="arithmetic, MC = 0", method="arithmetic, MC = 0, 32 rollouts",
-        ),
-        Claim("A tree that searches its own wrong rollouts labels more steps than Monte Carlo for the same rollouts.",
-            metric="labelled steps for 100 rollouts, 8 a prefix", direction="higher",
-            baseline="Monte Carlo of fresh traces", method="tree",
         ),
     ),
 )  # fmt: skip

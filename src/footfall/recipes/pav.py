@@ -31,6 +31,12 @@ RECIPE = Recipe(
     arxiv="2410.08146", year=2024, stage="data", world="arithmetic, algebra, code",
     scale="Labels: 40 traces of each world a seed. Exploration: the harder ones of 300 arithmetic problems.",
     claims=(
+        Claim("The policy improves more under a Best-of-4 prover than under itself.",
+            metric="share of traces that end right", direction="higher",
+            baseline="prover: the policy", method="prover: best-of-4", beside=("no reward", "Q alone"),
+            stand_in="The paper beats an outcome model in beam search and in RL; here one exact step of policy "
+            "improvement is compared under different provers.",
+        ),
         Claim("Progress under a Best-of-4 prover tells wrong steps from right ones better than the policy's own Q.",
             metric="AUC of steps that make no error against those that do, mean of the worlds", direction="higher",
             baseline="Q of the policy", method="progress under best-of-4", beside=("Q + progress / 2",),
@@ -38,10 +44,6 @@ RECIPE = Recipe(
         Claim("The same, of the steps up to the first error alone.",
             metric="AUC of right steps against first errors, mean of the worlds", direction="higher",
             baseline="Q to the first error", method="progress to the first error",
-        ),
-        Claim("The policy improves more under a Best-of-4 prover than under itself.",
-            metric="share of traces that end right", direction="higher",
-            baseline="prover: the policy", method="prover: best-of-4", beside=("no reward", "Q alone"),
         ),
         Claim("The policy improves more under Best-of-4 than under Best-of-64, which finds all steps alike.",
             metric="share of traces that end right", direction="higher",

@@ -44,6 +44,8 @@ RECIPE = Recipe(
             metric="pass rate of the program that the model likes best, of 8",
             direction="higher", baseline="outcome model", method="process model",
             beside=("first program", "different program by chance", "any program"),
+            stand_in="The paper rewards PPO by the model; here it chooses among eight programs, which shows what the "
+            "reward is worth.",
         ),
         Claim(
             "Its values tell right lines from wrong ones better.",

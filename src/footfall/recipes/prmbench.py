@@ -32,6 +32,8 @@ RECIPE = Recipe(
             "PRMs lean to calling steps correct: they see right steps better than wrong ones.",
             metric="recall over all categories",
             direction="higher", baseline="wrong steps", method="right steps",
+            stand_in="The paper's solutions are rewritten by a language model and judged by published PRMs; here by "
+            "rule, and by a lab-scale PRM.",
         ),
         Claim(
             "Redundant steps are seen less well than wrong calculations.",

@@ -33,6 +33,7 @@ RECIPE = Recipe(
             metric="F1 of the first error",
             direction="higher", baseline="Monte Carlo labels", method="step truth",
             beside=("Monte Carlo labels at 0.5", "step truth at 0.5"),
+            threshold="other data",
         ),
         Claim(
             "F1 gives nothing to judges that always say right or always wrong, whatever their plain accuracy.",

@@ -34,6 +34,8 @@ RECIPE = Recipe(
         Claim("Refined best-of-N beats best-of-N with the same judge.",
             metric="accuracy at N = 8", direction="higher", baseline="best-of-N", method="refined",
             beside=("single sample", "refined by the policy itself"),
+            stand_in="The paper's critic is a trained vision-language PRM; here judge and critic are scripted, with "
+            "known error rates.",
         ),
         Claim("It does so at equal cost.",
             metric="accuracy", direction="higher", baseline="best-of-N, equal tokens", method="refined",

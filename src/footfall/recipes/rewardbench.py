@@ -32,6 +32,7 @@ RECIPE = Recipe(
             metric="strict accuracy on pairs",
             direction="higher", baseline="length", method="PRM, min",
             beside=("longer wins", "shorter wins", "PRM, prod", "PRM, mean", "PRM, last"),
+            stand_in="The paper's pairs are chat, safety and code; here they are right and wrong arithmetic solutions.",
         ),
         Claim(
             "A constant scorer gets nothing, not one half as chance does.",

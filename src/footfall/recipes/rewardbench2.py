@@ -33,6 +33,8 @@ RECIPE = Recipe(
             "Best-of-four accuracy lies more than ten points below the same judge's accuracy on pairs.",
             metric="accuracy of the PRM on Monte Carlo labels",
             direction="lower", baseline="pairs", method="best of four", margin=0.1,
+            stand_in="The paper compares two published benchmarks over many models; here pairs and fours of the same "
+            "arithmetic solutions, for one PRM.",
         ),
         Claim(
             "Best-of-four accuracy orders judges as best-of-N does.",

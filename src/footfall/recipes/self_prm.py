@@ -35,6 +35,14 @@ RECIPE = Recipe(
     "problems a seed; PRM of the embedded 1.1M-parameter model.",
     claims=(
         Claim(
+            "The policy finds first errors as well as a dedicated PRM.",
+            metric="first-error F1", direction="higher", baseline="F1, PRM", method="F1, policy",
+            margin=-0.03,
+            threshold="0.5, the policy says right or wrong; not tuned for the PRM",
+            stand_in="The paper's policy is trained by RL and asked to judge; here it is scripted and judges a step "
+            "by doing it again.",
+        ),
+        Claim(
             "Choosing among solutions that the policy itself finds flawless beats the majority vote.",
             metric="accuracy, k = 8", direction="higher",
             baseline="majority", method="Self-PRM", beside=("single sample", "oracle"),
@@ -47,10 +55,6 @@ RECIPE = Recipe(
             "It beats the majority vote at equal tokens too, the checks counted.",
             metric="accuracy, tokens of Self-PRM with k = 8", direction="higher",
             baseline="majority, equal tokens", method="Self-PRM",
-        ),
-        Claim(
-            "The policy finds first errors as well as a dedicated PRM.",
-            metric="first-error F1", direction="higher", baseline="F1, PRM", method="F1, policy",
         ),
         Claim(
             "Its checks are less precise on hard problems.",

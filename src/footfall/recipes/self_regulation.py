@@ -37,6 +37,12 @@ RECIPE = Recipe(
     "at every step.",
     claims=(
         Claim(
+            "With about one request a task success is close to that of always asking.",
+            metric="success rate", direction="higher", margin=-0.05, baseline="always", method="planned",
+            stand_in="The paper's tasks are instructions to a household agent with language models; here arithmetic "
+            "with scripted policies.",
+        ),
+        Claim(
             "Planned requests beat as many random ones.",
             metric="success rate", direction="higher",
             baseline="random", method="planned", beside=("never", "always"),
@@ -44,10 +50,6 @@ RECIPE = Recipe(
         Claim(
             "Planned requests beat asking where the PRM's value is low.",
             metric="success rate", direction="higher", baseline="threshold", method="planned",
-        ),
-        Claim(
-            "With about one request a task success is close to that of always asking.",
-            metric="success rate", direction="higher", margin=-0.05, baseline="always", method="planned",
         ),
         Claim(
             "It takes a fraction of the requests of always asking.",

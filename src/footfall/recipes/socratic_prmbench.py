@@ -33,6 +33,8 @@ RECIPE = Recipe(
             "Open PRMs lean to calling steps correct: they see right steps better than wrong ones.",
             metric="recall over all patterns",
             direction="higher", baseline="wrong steps", method="right steps",
+            stand_in="The paper's flaws are written by a language model and judged by published PRMs; here by rule, "
+            "and by a lab-scale PRM.",
         ),
         Claim(
             "Decomposition is the pattern whose flaws are seen worst.",

@@ -33,6 +33,8 @@ RECIPE = Recipe(
             "Trajectories kept for SFT by their steps have fewer wrong steps than those kept by their answer alone.",
             metric="wrong steps a trajectory kept",
             direction="lower", baseline="right answer", method="right answer and every step above one half",
+            stand_in="The paper trains models on the trajectories that are kept; here the wrong steps in what is "
+            "kept are counted.",
         ),
         Claim(
             "Of a preference pair by score, the preferred trajectory has fewer wrong steps.",

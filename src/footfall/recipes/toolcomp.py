@@ -31,6 +31,7 @@ RECIPE = Recipe(
             metric="rank@1 among 8",
             direction="higher", baseline="ORM", method="PRM, min",
             beside=("PRM, prod", "PRM, mean", "PRM, last", "single sample"),
+            stand_in="The paper ranks trajectories of tool calls; here a step is an equation.",
         ),
         Claim(
             "The PRM's advantage over the ORM grows with the length of the problem.",

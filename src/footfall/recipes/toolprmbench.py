@@ -32,6 +32,13 @@ RECIPE = Recipe(
     scale="A seed has 800 solutions of 100 held-out problems by the embedded model of 1.1M parameters, and some 150 pairs.",
     claims=(
         Claim(
+            "Accuracy on the pairs predicts the gain of best-of-8.",
+            metric="correlation over eight judges",
+            direction="higher", baseline="no relation", method="all pairs", beside=("offline pairs", "online pairs"),
+            stand_in="The paper's cases are tool calls judged by published models; here steps of arithmetic, and "
+            "judges of known error rates.",
+        ),
+        Claim(
             "A judge that is right on more than half of the pairs helps best-of-8.",
             metric="accuracy of answers",
             direction="higher", baseline="single sample", method="judge right on 65%", beside=("judge right on 50%",),
@@ -40,11 +47,6 @@ RECIPE = Recipe(
             "A judge that is right on less than half of the pairs hurts best-of-8.",
             metric="accuracy of answers",
             direction="lower", baseline="single sample", method="judge right on 35%", beside=("judge right on 50%",),
-        ),
-        Claim(
-            "Accuracy on the pairs predicts the gain of best-of-8.",
-            metric="correlation over eight judges",
-            direction="higher", baseline="no relation", method="all pairs", beside=("offline pairs", "online pairs"),
         ),
     ),
 )  # fmt: skip

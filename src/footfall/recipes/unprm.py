@@ -41,6 +41,12 @@ RECIPE = Recipe(
     "Problems that the completer rarely solves are left out, as in the paper.",
     claims=(
         Claim(
+            "The vote by reward and frequency beats best-of-N.",
+            metric="accuracy at N = 8", direction="higher", baseline="best-of-N", method="frequency vote",
+            stand_in="The paper's PRMs are trained; here it is the truth of the steps with three verdicts in ten "
+            "flipped.",
+        ),
+        Claim(
             "Probing the most uncertain step first finds an error with fewer rollouts than going step by step.",
             metric="probes a wrong solution", direction="lower",
             baseline="probes, sequential", method="probes, jumps of uncertainty", beside=("probes, uncertainty",),
@@ -72,10 +78,6 @@ RECIPE = Recipe(
         Claim(
             "The vote by reward and frequency beats the majority vote.",
             metric="accuracy at N = 8", direction="higher", baseline="majority vote", method="frequency vote",
-        ),
-        Claim(
-            "The vote by reward and frequency beats best-of-N.",
-            metric="accuracy at N = 8", direction="higher", baseline="best-of-N", method="frequency vote",
         ),
     ),
 )  # fmt: skip
