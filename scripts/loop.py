@@ -8,7 +8,7 @@
     score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500
     evaluate  all scores there are: first-error F1 by split, votes against the majority's, labels by cost; no model is needed
     ship      the PRM --name into the package, as an adapter on --hub, with its model card; no model is needed
-    search    problems of --sets with the PRM --name: --methods at --n
+    search    problems of --sets with the PRM --name: --methods at --n; with --truth, the PRM mixed with the truth
 
     python -m scripts.loop prepare --data DATA --out runs/loop
     python -m scripts.loop sample --model model.gguf --sets gsm8k-train math-train --n 4 --problems 1000 --out runs/loop
@@ -36,6 +36,7 @@ import torch
 
 from footfall.benchmarks.runner import Benchmark
 from footfall.cli import main as footfall
+from footfall.drive.rollouts import RolloutCache
 from footfall.formats import read_parquet, read_problems, write_parquet
 from footfall.loading import load_model
 from footfall.metrics.intervals import bootstrap_mean
@@ -48,10 +49,11 @@ from footfall.reward.prm import PRM
 from footfall.reward.shipped import CODER, export_adapter, export_difference, finish_export, load_shipped, sketch
 from footfall.search import Searcher
 from footfall.train import TrainConfig, train_prm
-from footfall.types import Cost, Judged, Trajectory
+from footfall.types import Cost, Judge, Judged, Trajectory
 from scripts import loop_data as data
 from scripts import loop_measure
 from scripts.loop_ship import ship
+from scripts.loop_truth import MixedWithTruth
 from scripts.train_smol import fresh_model, sanity_thresholds, trained_facts, validate
 
 PROMPT = "Please reason step by step, separate the steps by blank lines, and put your final answer within \\boxed{}."
@@ -136,8 +138,8 @@ def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:
 def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
     """Labels by their method's name, whatever sets they are of; sources by their own. And how many, and what they cost.
 
-    `NAME:COUNT` takes so many rows, spread over all; with --budget, labels are taken from all sets in turn as long as the
-    tokens that were generated for them fit.
+    `monte-carlo+critic` are the labels on which both agree. `NAME:COUNT` takes so many rows, spread over all; with --budget,
+    labels are taken from all sets in turn as long as the tokens that were generated for them fit.
 
     A policy writes a full stop and the blank line behind it as one token, where text that is read has two. So labelled samples
     are learned from in both forms: a benchmark's traces are text, those of a search are ids.
@@ -145,16 +147,28 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
     found: list[Judged] = []
     counted: dict[str, Any] = {}
     for name, _, count in (given.partition(":") for given in args.rows):
-        files = sorted(args.out.glob(f"label-{name}-*.parquet"))
-        rows = in_turn([read_parquet(file, "judged") for file in files or [args.out / "rows" / f"{name}.parquet"]])
-        if files and args.budget is not None:
+        parts = labels_of(args.out, name)
+        rows = in_turn(parts or [read_parquet(args.out / "rows" / f"{name}.parquet", "judged")])
+        if parts and args.budget is not None:
             rows = data.within_budget(rows, args.budget)
         if count:
             rows = [rows[k * len(rows) // int(count)] for k in range(min(int(count), len(rows)))]
         counted[name] = data.label_counts(rows)
-        found += [*rows, *map(as_text, rows)] if files else rows
+        found += [*rows, *map(as_text, rows)] if parts else rows
         tell(f"{name}: {counted[name]}")
     return found, counted
+
+
+def labels_of(out: Path, name: str) -> list[list[Judged]]:
+    """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled."""
+    methods = name.split("+")
+    by_method = [
+        {f.stem.removeprefix(f"label-{m}-"): f for f in sorted(out.glob(f"label-{m}-*.parquet"))} for m in methods
+    ]
+    return [
+        data.consensus_rows({m: read_parquet(files[on], "judged") for m, files in zip(methods, by_method, strict=True)})
+        for on in by_method[0] if all(on in files for files in by_method)
+    ]  # fmt: skip
 
 
 def in_turn(parts: Sequence[Sequence[Judged]]) -> list[Judged]:
@@ -259,7 +273,10 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """One row a method: accuracy, tokens and seconds on the same problems; what is there already is kept."""
+    """One row a method: accuracy, tokens and seconds on the same problems; what is there already is kept.
+
+    With --truth, methods that ask a judge are run with the PRM mixed with so much of the truth, share by share.
+    """
     policy = torch_policy(str(args.model), args.device, system=PROMPT)
     judge = open_prm(args, cache_tokens=1 << 20)
     params = SamplingParams(0.8, max_tokens=args.max_tokens, seed=args.seed)
@@ -267,24 +284,34 @@ def search(args: argparse.Namespace) -> None:
         file = args.out / f"search-{args.name}-{name}.json"
         facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         problems = read_problems(args.out / "problems" / f"{name}.jsonl")[: args.problems]
+        # Rollouts for the truth are others than those of the searches.
+        cache = RolloutCache(policy, replace(params, seed=args.seed + 1_000_003))
         for method_name in args.methods:
-            called = f"{method_name} {args.n}, {len(problems)} problems"
-            if called in facts:
-                continue
-            started = time.monotonic()
             size = {"paths": args.n, "width": 4} if method_name == "mcts" else {"n": args.n}
             method = create("searcher", method_name, **size)
-            judge.forget()
-            results = Searcher(policy, judge if method.judged else None, method, params=params).solve(problems)
-            right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
-            cost = Cost.total(r.cost for r in results)
-            facts[called] = {
-                "right": "".join(str(int(value)) for value in right), "accuracy": list(bootstrap_mean(right, seed=args.seed)),
-                "generated": cost.generated_tokens / len(problems), "scored": cost.scored_tokens / len(problems),
-                "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
-            }  # fmt: skip
-            tell(f"{called}: {facts[called]}")
-            keep(file, facts)
+            for share in args.truth if method.judged and args.truth else [None]:
+                told = "" if share is None else f", truth {share:g}"
+                called = f"{method_name} {args.n}, {len(problems)} problems{told}"
+                if called in facts:
+                    continue
+                started = time.monotonic()
+                judge.forget()
+                mixed = None if share is None else MixedWithTruth(judge, cache, share, args.oracle)
+                asked: Judge | None = (mixed or judge) if method.judged else None
+                results = Searcher(policy, asked, method, params=params).solve(problems)
+                right = [float(r.chosen is not None and bool(r.chosen.correct)) for r in results]
+                facts[called] = {
+                    "right": "".join(str(int(value)) for value in right),
+                    "accuracy": list(bootstrap_mean(right, seed=args.seed)),
+                    "generated": Cost.total(r.policy_cost for r in results).generated_tokens / len(problems),
+                    "scored": Cost.total(r.cost for r in results).scored_tokens / len(problems),
+                    "failed": sum(r.failure is not None for r in results), "seconds": round(time.monotonic() - started, 1),
+                }  # fmt: skip
+                if mixed is not None:
+                    spent = mixed.spent.generated_tokens / len(problems)
+                    facts[called] |= {"AUC": mixed.quality, "generated for the truth": spent}
+                tell(f"{called}: {facts[called]}")
+                keep(file, facts)
 
 
 def keep(file: Path, facts: Any) -> None:
@@ -344,6 +371,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="every so-manieth case of a benchmark")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--methods", nargs="+", default=["majority", "best-of-n", "beam-search"])
+    parser.add_argument(
+        "--truth", nargs="+", type=float, default=[], help="shares of the truth in the judge of a search"
+    )
+    parser.add_argument("--oracle", type=int, default=4, help="rollouts of each prefix that are its truth")
     parser.add_argument("--to", type=Path, default=CODER, help="folder that ships")
     parser.add_argument(
         "--hub", default="Qwen/Qwen2.5-Coder-1.5B-Instruct", help="hub id of the base, for who names none"

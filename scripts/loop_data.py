@@ -10,12 +10,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 from footfall.formats import read_problems, write_parquet
+from footfall.label.consensus import Consensus
 from footfall.train import find_overlaps
-from footfall.types import Judged, Problem, content_key
+from footfall.types import Judged, Judgement, Problem, Trajectory, content_key
 from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
 from scripts.train_smol import Sources, hold_out, without
 
@@ -124,6 +126,33 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
         "rows": {name: len(rows) for name, rows in kept.items()}, "held out": {name: len(rows) for name, rows in parts.items()},
         "dropped, measured on": dropped | beside, "dropped, held out": near,
     }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Said:
+    """A judge that says again what it said of these traces."""
+
+    name: str
+    rows: Sequence[Judged]
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        known = {row.trajectory.id: row.judgement for row in self.rows}
+        return [judgement for t in trajectories if (judgement := known[t.id]) is not None]
+
+
+def consensus_rows(by_method: Mapping[str, Sequence[Judged]]) -> list[Judged]:
+    """The labels of one method; of several, those of the traces in which all name the same first error.
+
+    A Monte Carlo value above zero says that the step is right, as in the published filter. The cost is that of all.
+    """
+    first, *others = by_method.values()
+    if not others:
+        return list(first)
+    there = set.intersection(*({row.trajectory.id for row in rows} for rows in by_method.values()))
+    traces = [row.trajectory for row in first if row.trajectory.id in there]
+    judges = tuple(Said(name, rows) for name, rows in by_method.items())
+    thresholds = tuple(1e-9 if name == "monte-carlo" else 0.5 for name in by_method)
+    return [Judged(t, j) for t, j in zip(traces, Consensus(judges, thresholds=thresholds).judge(traces), strict=True)]
 
 
 def within_budget(rows: Sequence[Judged], tokens: int) -> list[Judged]:

@@ -159,7 +159,16 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     card = ship(out, shared)
     assert f"**{found['gold']['threshold']:.4f}**" in card and f"| 2 | 4 | 4 | {spent:,} |" in card
     assert "| Skywork-1.5B (published) | 59.0 | 48.0 | 19.3 | 19.2 | 36.4 |" in card
+    searched = ["search", *shared, *short, "--name", "gold", "--sets", "gsm8k-test", "--n", "4"]
+    loop.main([*searched, "--methods", "best-of-n"])
+    loop.main([*searched, "--methods", "majority", "beam-search", "--truth", "0", "0.5", "--oracle", "2"])
+    facts = json.loads((out / "search-gold-gsm8k-test.json").read_text(encoding="utf-8"))
+    assert list(facts) == [
+        "best-of-n 4, 3 problems", "majority 4, 3 problems", "beam-search 4, 3 problems, truth 0",
+        "beam-search 4, 3 problems, truth 0.5",
+    ]  # fmt: skip
     loop.main(
-        ["search", *shared, *short, "--name", "gold", "--sets", "gsm8k-test", "--n", "2", "--methods", "best-of-n"]
+        ["label", *shared, "--max-tokens", "40", "--sets", "gsm8k-train", "--method", "omegaprm", "--traces", "2"]
     )
-    assert "best-of-n 2, 3 problems" in json.loads((out / "search-gold-gsm8k-test.json").read_text(encoding="utf-8"))
+    both = loop.labels_of(out, "monte-carlo+omegaprm")
+    assert [[row.trajectory.id for row in rows] for rows in both] == [[row.trajectory.id for row in labelled]]

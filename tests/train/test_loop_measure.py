@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from footfall.drive.rollouts import RolloutCache
 from footfall.formats import write_parquet
+from footfall.policy.protocol import SamplingParams, draw_traces
+from footfall.registry import create
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
+from footfall.worlds import ArithmeticWorld
 from scripts import loop_data, loop_measure
+from scripts.loop_truth import MixedWithTruth
 
 SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
 
@@ -96,6 +101,42 @@ def test_the_truth_is_mixed_into_a_judge_that_is_always_wrong(out: Path) -> None
     mixed = loop_measure.mix(values[0], right[0], 0.5)
     assert mixed == [pytest.approx(0.55), pytest.approx(0.3), None]
     assert loop_measure.outcome_auc([mixed], right) == 1.0
+
+
+def test_the_consensus_of_stored_labels_keeps_traces_on_whose_first_error_both_agree() -> None:
+    traces = [Trajectory(f"t{k}", Problem("p", "?"), (Step("a"), Step("b"), Step("c"))) for k in range(3)]
+
+    def said(by: str, tokens: int, *values: tuple[float, ...]) -> list[Judged]:
+        judged = [Judgement(f"t{k}", row, by, cost=Cost(generated_tokens=tokens)) for k, row in enumerate(values)]
+        return list(map(Judged, traces, judged))
+
+    labels = {
+        "monte-carlo": said("mc", 100, (0.5, 0.125, 0.25), (0.25, 0.0, 0.5), (0.5, 0.0, 0.0)),
+        "critic": said("critic", 7, (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.0))[:],
+    }
+    rows = [row.judgement for row in loop_data.consensus_rows(labels)]
+    assert [j.values for j in rows if j] == [(1.0, 1.0, 1.0), (1.0, 0.0, None), (None, None, None)]
+    assert [j.cost.generated_tokens for j in rows if j] == [107] * 3
+    assert loop_data.consensus_rows({"critic": labels["critic"]}) == labels["critic"]
+
+
+def test_a_judge_that_knows_nothing_gets_as_good_as_the_truth_that_is_mixed_into_it() -> None:
+    world, policy = ArithmeticWorld(), create("policy", "scripted-arithmetic")
+    prefixes = [world.prefix(problem) for problem in world.problems(24)]
+    traces = [trace for row in draw_traces(policy, prefixes, 4, SamplingParams(seed=3)) for trace in row]
+    cache, blind = RolloutCache(policy, SamplingParams(seed=9)), create("labeller", "random")
+    quality = []
+    for share in (0.0, 0.3, 1.0):
+        judge = MixedWithTruth(blind, cache, share, rollouts=8)
+        said = judge.judge(traces)
+        for mixed, own, trace in zip(said, blind.judge(traces), traces, strict=True):
+            wanted = (1 - share) * own.values[-1] + share * bool(trace.correct)
+            assert mixed.values[-1] == pytest.approx(wanted), "a finished trace is right or wrong, without a rollout"
+        assert said[0].cost == blind.judge(traces)[0].cost, "the truth is no cost of the search"
+        quality.append((judge.quality or 0.0, judge.spent.generated_tokens))
+    (nothing, one), (some, eight), (all, none) = quality
+    assert abs(nothing - 0.5) < 0.15 < 0.3 < all - 0.5 and nothing < some < all
+    assert eight > 4 * one > 0 and none == 0, "mixtures share the rollouts"
 
 
 def test_labels_are_cut_to_a_budget_of_generated_tokens() -> None:
