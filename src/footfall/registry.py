@@ -377,6 +377,23 @@ def no_file_part(kind: str, name: str) -> str | None:
     return f"no {kind} is called {name!r}: a part in a file is run only if the command line itself names it"
 
 
+def no_hub_id(name: str) -> str | None:
+    """What is amiss with a name that is no folder here and looks like a hub id, owner/name, but is meant as something else."""
+    path = Path(name)
+    if "/" not in name or path.exists():
+        return None
+    if path.parts[0] == "runs":  # where commands put their folders
+        there = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, there, n=1)
+        hint = f"did you mean {path.parent / near[0]}?" if near else f"there are: {', '.join(there[:9]) or 'none'}"
+        return f"{name}: there is no such folder; {hint}"
+    known = {part: kind for kind in ("policy", "labeller", "reward") for part in parts(kind) if "/" in part}
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+    if near and near[0] != name:
+        return f"no folder and no {known[near[0]]} is called {name!r}; did you mean {near[0]!r}?"
+    return f"{name} is a {known[name]}, and no language model" if near else None
+
+
 class _Found(NamedTuple):
     part: Part
     declared: Declared | None

@@ -254,7 +254,8 @@ def test_a_critic_corrects_and_judges_over_its_own_server(
 def test_a_methods_own_aggregation_holds_unless_another_is_named(
     method: str, words: tuple[str, ...], aggregate: str | None, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, server, "--method", method, "--judge", "random", "--budget-tokens", "10", *words)
+    judge = () if method == "majority" else ("--judge", "random")
+    found = told(capsys, server, "--method", method, *judge, "--budget-tokens", "10", *words)
     assert found["aggregate"] == aggregate
     assert (f"aggregation={aggregate}" in found["settings"]) == (aggregate is not None)
 

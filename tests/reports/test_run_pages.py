@@ -15,6 +15,7 @@ from footfall.reports.search_page import search_page
 from footfall.reports.traces import MOST_STEPS, extremes, mean_value, scale_of
 from footfall.reports.train_page import train_page
 from footfall.train.data import DataReport
+from footfall.train.first_error import HeldOutErrors
 from footfall.train.prm import TrainResult
 from footfall.types import (
     Cost,
@@ -72,7 +73,8 @@ def labelled(rows: list[Judged], **more: Any) -> str:
 
 def searched(results: list[SearchResult], accuracy: float, independent: bool = True) -> str:
     found = {
-        "method": "weighted-vote", "n": 4, "settings": "best-of-n(n=4)", "policy": "toy", "aggregate": "min",
+        "method": "weighted-vote", "n": 4, "settings": "best-of-n(n=4)", "aggregate": "min",
+        "policy": "toy@1f2e", "policy_given": "toy",
         "problems": len(results), "decided": len(results), "budget": {"tokens": 400, "calls": None},
         "accuracy": {"chosen": {"value": accuracy, "ci95": [accuracy - 0.1, accuracy + 0.1]}},
         "unanswered": {}, "failed": {EVIL: EVIL}, "policy_cost": Cost().to_dict(), "judge_cost": Cost().to_dict(),
@@ -91,9 +93,13 @@ def result(i: int, scores: list[float], right: list[bool], text: str = "step") -
     return SearchResult(chosen.problem, chosen.answer, chosen, rows, scores=tuple(scores))
 
 
-def trained(rows: list[Judged], curve: tuple[tuple[int, float], ...] = ((1, 0.7), (2, 0.6))) -> str:
+def trained(
+    rows: list[Judged],
+    curve: tuple[tuple[int, float], ...] = ((1, 0.7), (2, 0.6)),
+    first_error: HeldOutErrors | None = None,
+) -> str:
     data = DataReport(rows=10, used=9, dropped={"too long": 1}, steps=40, unlabelled=4)
-    made = TrainResult(Path("model"), {"loss": 0.61}, curve, data, data, 0, 2, 100.0, Cost(calls=2))
+    made = TrainResult(Path("model"), {"loss": 0.61}, curve, data, data, 0, 2, 100.0, Cost(calls=2), (), first_error)
     return train_page(made, rows, "./Qwen", seed=0, config={"objective": "soft-bce"})
 
 
@@ -151,6 +157,7 @@ def test_the_curve_of_a_search_ends_in_its_best_of_n() -> None:
     last = [words(cell) for cell in list(numbers.iter("tr"))[-1]]
     assert last[0] == "4" and last[3].startswith("75.0 [")
     assert "tokens 400" not in text and "400 tokens" in text
+    assert "policy toy (toy@1f2e)" in words(parsed(text))
 
 
 def test_steered_candidates_and_a_problem_that_lost_one_give_no_curve() -> None:
@@ -187,6 +194,22 @@ def test_a_page_of_training_stands_beside_judges_that_know_nothing() -> None:
     ]
     assert lines[2][1].startswith("0.500") and lines[2][3].startswith("0.250")
     assert "A PRM on ./Qwen: held-out step AUC 1.000" in words(parsed(text))
+
+
+def test_a_page_of_training_opens_with_first_errors_where_they_were_measured() -> None:
+    rows = [held_out(i, (0.9, 0.2), (1.0, 0.0)) for i in range(6)]
+    found = HeldOutErrors(40, 17, 0.0, 0.5, (0.3, 0.8), (0.4, 0.6), {"length": 0.2, "random": 0.1}, (-0.1, 0.6))
+    text = trained(rows, first_error=found)
+    assert headings(text)[0] == "Does it find first errors?" and list(tiles(text))[:2] == ["first-error F1", "step AUC"]
+    (figures,) = [t for t in parsed(text).iter("table") if "over problems" in words(t)]
+    assert [[words(cell) for cell in line] for line in figures.iter("tr")][1:] == [
+        ["this PRM", "0.500 [0.300, 0.800]"],
+        ["the length of the step", "0.200"],
+        ["random values", "0.100"],
+        ["gain over the best of these", "0.300 [-0.100, 0.600]"],
+    ]
+    said = words(parsed(text))
+    assert "A PRM on ./Qwen: held-out first-error F1 0.500" in said and "40 held-out traces are too few" in said
 
 
 def test_training_without_held_out_traces_or_an_older_run_still_has_a_page() -> None:

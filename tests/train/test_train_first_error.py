@@ -60,6 +60,25 @@ def test_a_prm_that_learned_finds_first_errors_and_one_that_did_not_is_called_us
     assert not bad.first_error.beats_sanity and "caution" in told(bad)
 
 
+@pytest.mark.parametrize(
+    ("gain_ci95", "said"),
+    [
+        ((0.02, 0.6), None),
+        (
+            (-0.1, 0.6),
+            "F1 +0.300 [-0.100, +0.600] against the best judge that knows nothing: 40 held-out traces are too few",
+        ),
+        ((-0.2, 0.05), "it does not find first errors; train on more problems"),
+    ],
+)
+def test_what_is_said_of_a_prm_goes_by_the_interval_of_its_gain(
+    gain_ci95: tuple[float, float], said: str | None
+) -> None:
+    found = HeldOutErrors(40, 17, 0.0, 0.5, (0.3, 0.8), (0.4, 0.6), {"length": 0.2, "random": 0.1}, gain_ci95)
+    assert found.beats_sanity is (said is None)
+    assert found.caution is None if said is None else said in str(found.caution)
+
+
 def test_the_figure_is_stored_with_the_run(trained: tuple[TrainResult, TrainResult]) -> None:
     good, _ = trained
     assert TrainResult.from_dict(good.to_dict(), good.folder.parent) == good

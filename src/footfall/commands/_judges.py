@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
-from footfall.commands._parts import StandIns, make_part, settings
+from footfall.commands._parts import StandIns, make_part, placed, settings
 from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
-from footfall.registry import declared, load, no_file_part, parts, safety_switches, serving, stored, systems
+from footfall.registry import declared, load, no_file_part, no_hub_id, parts, safety_switches, serving, stored, systems
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, write_json
@@ -67,6 +67,8 @@ def make_judge(
     """
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
     if name not in kinds and (why := no_file_part("labeller", name)):
+        raise ValueError(why)
+    if name not in kinds and (why := no_hub_id(name)):
         raise ValueError(why)
     known = {} if "/" in name or name in kinds or Path(name).exists() else systems("labeller")
     folder = prm_folder(Path(name))
@@ -161,7 +163,14 @@ def asks(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[st
             "--step-end is what a policy puts after the steps that it writes in sample and search; traces that are read have "
             "their own, and --segment says how a text is cut"
         )
-    found: dict[str, Any] = {"policy": policy} if policy.named else {}
+    writer, found = placed(policy)
+    if policy.named:
+        found["policy"] = writer
+    elif other := list(given(writer)):
+        flag = "--" + other[0].replace("_", "-")
+        raise ValueError(
+            f"{flag} says how a policy is asked, and none is named: pass --policy or --url, or leave it out"
+        )
     return {**found, "params": Drawing(sampling, seed)} if given(sampling) else found
 
 

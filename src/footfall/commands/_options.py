@@ -127,6 +127,12 @@ class PolicyOptions:
         """Whether there is a policy at all; an address alone is one of the kind http."""
         return self.policy is not None or self.url is not None
 
+    @property
+    def typed(self) -> str | None:
+        """The policy as the user named it; of a server its model's name, if that was given, for an address names no model."""
+        options = self.resolved()
+        return options.model if options.url is not None else options.policy and without_place(options.policy)
+
     def resolved(self, otherwise: str | None = None) -> PolicyOptions:
         """The same with an address as policy, or an address alone, spelled out: the policy http at that url.
 

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from footfall.commands._values import check_values
 from footfall.drive.rollout_store import RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import NOTHING, declared, load, named_files, no_file_part, parts, serving
+from footfall.registry import NOTHING, declared, load, named_files, no_file_part, no_hub_id, parts, serving
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
@@ -231,6 +231,17 @@ def found_in_words(store: dict[str, Any] | None) -> str:
     return f"{store['hits']} rollouts found, {store['misses']} sampled" + (f"; saved {saved}" if saved else "")
 
 
+def placed(options: PolicyOptions) -> tuple[PolicyOptions, dict[str, Any]]:
+    """The policy, and `--device` as what a judge is asked for where the policy has no use for it, as a server has none."""
+    name = name_and_settings(options.resolved().policy or "")[0]
+    known = parts("policy")
+    if options.device is None or (name and name not in known):  # a model's folder or hub id
+        return options, {}
+    if name and "device" in inspect.signature(load("policy", name)).parameters:
+        return options, {}
+    return replace(options, device=None), {"device": options.device}
+
+
 def _open(options: PolicyOptions) -> Policy:
     if options.policy is None:
         raise ValueError(f"name {_NAMED_BY['policy']}")
@@ -241,6 +252,8 @@ def _open(options: PolicyOptions) -> Policy:
     if name not in parts("policy") and (Path(name).exists() or "/" in name) and not no_file_part("policy", name):
         if name[0] in "./~" and not Path(name).exists():
             raise FileNotFoundError(f"{name}: there is no such folder or file to load a policy from")
+        if why := no_hub_id(name):
+            raise ValueError(why)
         name, asked = serving("policy", "model"), {"path": name, **asked}
     policy: Policy = make_part("policy", name, asked)
     return policy

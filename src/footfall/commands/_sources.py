@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
-from footfall.commands._parts import make_part, open_policy
+from footfall.commands._parts import make_part, open_policy, placed
 from footfall.formats import FormatError, Solutions, read, read_problems
 from footfall.registry import create, load
 from footfall.types import Judged, Problem
@@ -118,7 +117,7 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
 
 def world_rows(source: WorldSource, policy: PolicyOptions, seed: int) -> list[Judged]:
     """One trace a problem, with the truth of each step: the scripted writer's where no policy is named."""
-    writer = open_policy(policy if policy.policy else replace(policy, policy=f"scripted-{source.world}"))
+    writer = open_policy(placed(policy.resolved(f"scripted-{source.world}"))[0])
     traces = create("world", source.world).traces(writer, source.n, seed=seed, split=source.split)
     found = [trajectory for _, trajectory in traces]
     truth = make_part("labeller", f"truth-{source.world}", {})

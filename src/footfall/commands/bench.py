@@ -109,17 +109,20 @@ def main(config: BenchConfig) -> int:
     if config.name in ("labels", "search"):
         from footfall.commands._bench_study import run_study
 
-        _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no")
+        _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no", ("option",))
         return run_study(config)
     return {"compare": run_compare, "all": run_all}.get(config.name, run_one)(config)
 
 
-def _refuse_unused(config: BenchConfig, said: str) -> None:
+def _refuse_unused(config: BenchConfig, said: str, besides: Sequence[str] = ()) -> None:
     """An option of measuring one judge that was given where it means nothing is an error that begins with `said`."""
-    named = [name for name in ("data", "format", "scores", "threshold", "tune_on") if getattr(config, name) is not None]
+    usual = BenchConfig(config.name, config.runs)
+    own = ("data", "format", "scores", "threshold", "tune_on", "allow_constant", "option", "chunk")
+    named = [name for name in own if getattr(config, name) != getattr(usual, name)]
     named += [name for group in (config.judge, config.policy, config.sampling) for name in given(group)]
-    if named:
-        raise ValueError(f"{said} --{named[0].replace('_', '-')}")
+    for name in named:
+        if name not in besides:
+            raise ValueError(f"{said} --{name.replace('_', '-')}")
 
 
 class Done(NamedTuple):
@@ -152,20 +155,29 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
 
 def make_judge(config: BenchConfig) -> Judge | Scores | None:
     """The judge or the scores file; `None` for the oracle, which needs the cases."""
+    drawing = (config.policy, config.sampling, config.run.seed)
+    asked, offered = asks(*drawing), offers(*drawing)
+    if (config.data or "").startswith("world:") and "policy" in asked:
+        # The policy is there to write the world's traces; a judge may have a use for it too.
+        offered["policy"] = asked.pop("policy")
     if config.scores is not None:
         if config.judge.judge is not None:
             raise ValueError("--scores are those of a judge elsewhere: pass either --scores or --judge")
+        _refuse_idle(config, "--scores are those of a judge elsewhere and take no", asked)
         return Scores.read(config.scores, config.allow_constant)
+    if config.allow_constant:
+        raise ValueError("--allow-constant is about the file of --scores, and none is named")
     if config.judge.judge == ORACLE:
-        if config.judge.set:
-            raise ValueError("the oracle says what the benchmark knows; it takes no --set")
+        _refuse_idle(config, "the oracle says what the benchmark knows; it takes no", asked)
         return None
-    drawing = (config.policy, config.sampling, config.run.seed)
-    asked, offered = asks(*drawing), offers(*drawing)
-    if (config.data or "").startswith("world:"):
-        # The policy is there to write the world's traces; a judge may have a use for it too.
-        return open_judge(config.judge, {}, {**offered, **asked})
     return open_judge(config.judge, asked, offered)
+
+
+def _refuse_idle(config: BenchConfig, said: str, asked: Mapping[str, Any]) -> None:
+    """Whoever is not asked has no use for settings, a policy or a way of drawing."""
+    named = [*(["set"] if config.judge.set else []), *(given(config.sampling) if "params" in asked else []), *asked]
+    if named:
+        raise ValueError(f"{said} --{named[0].replace('_', '-')}")
 
 
 def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Scores | None) -> Done:

@@ -138,6 +138,8 @@ def main(config: LabelConfig) -> int:
     if config.costs.estimate:
         return _estimate(config, opener, trajectories, given.limited)
     method = _method(config, opener)
+    if config.store.folder() is not None and not opener.opened:
+        raise ValueError(f"--store means nothing for {config.method}: no policy completes anything for it")
     trajectories = (traits(method).prepare or list)(trajectories)  # as adaptivestep cuts them anew
     with open_run("label", config, for_show=_FOR_SHOW) as run:
         begin_edition(run.folder, edition)
@@ -154,6 +156,8 @@ def main(config: LabelConfig) -> int:
         if config.trees is not None:
             result["problems_without_answer"] = _without_answer(trajectories)
             result["problems_without_tree"] = counted((reason, problem) for problem, reason in found.barren)
+        if config.policy.typed:
+            result["policy_given"] = config.policy.typed
         who, settled = Named(config.method, method.name), run_settings(config, _FOR_SHOW)
         write_page(run.folder / REPORT, label_page(found.rows, result, who, seed=config.run.seed, config=settled))
         run.finish(result)

@@ -22,7 +22,7 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, note, spent
-from footfall.commands._parts import Opener, make_part, separator_of, settings
+from footfall.commands._parts import Opener, make_part, placed, separator_of, settings
 from footfall.commands._running import (
     REPORT,
     begin_edition,
@@ -162,6 +162,7 @@ def main(config: SearchConfig) -> int:
             "method": config.method, "n": getattr(method, "n", None),
             "aggregate": getattr(method, "aggregation", None), "settings": method.name,
             "budget": config.budget.limits(), **names, "judge_given": judge and judge.given,
+            "policy_given": config.policy.typed or names["policy"],
             **summary(results, config.run.seed, draws_independently(method)), **problems.limited, "file": str(file),
             "cost": run.cost.to_dict(), "seconds": run.seconds(), "answers": answers(results),
             "page": str(run.folder / REPORT),
@@ -198,7 +199,8 @@ def _explain(config: SearchConfig, problem: str) -> int:
 
 def _searcher(config: SearchConfig, method: Method, opener: Opener) -> Searcher:
     """The method with everybody whom it asks."""
-    policy = opener(config.policy)
+    writer, asked_of_judge = placed(config.policy) if method.judged else (config.policy, {})
+    policy = opener(writer)
     helpers = _helpers_of(config.helper, opener)
     offered = {
         **offers(config.policy, config.sampling, config.run.seed),
@@ -206,8 +208,10 @@ def _searcher(config: SearchConfig, method: Method, opener: Opener) -> Searcher:
         "cache_tokens": _CACHE_TOKENS,
     }
     judges, asked = _judges_of(config.judge_role, offered, helpers)
-    judge, asked_too = _judge(config, method, offered, helpers)
+    judge, asked_too = _judge(config, method, asked_of_judge, offered, helpers)
     _check_roles(method, helpers, judges, asked | asked_too)
+    if config.judge.judge is not None and judge is None:
+        raise ValueError(f"the searcher {config.method!r} asks no judge with these settings; leave --judge out")
     params = config.sampling.params(config.run.seed)
     return Searcher(policy, judge, method, config.budget, params, _separator(config), helpers, judges)
 
@@ -278,19 +282,23 @@ def _method(config: SearchConfig) -> Method:
 
 
 def _judge(
-    config: SearchConfig, method: Method, offered: Mapping[str, Any], helpers: Mapping[str, Policy]
+    config: SearchConfig,
+    method: Method,
+    more: Mapping[str, Any],
+    offered: Mapping[str, Any],
+    helpers: Mapping[str, Policy],
 ) -> tuple[Judge | None, set[str]]:
-    """The judge, and the helper that it asks. A method that can do without (a majority vote) has one only if it is named."""
+    """The judge, asked for its settings and for `more`, and the helper that it asks; none where the method asks no judge."""
     takes = inspect.signature(load("searcher", config.method)).parameters
     own = {name: value for name, value in settings(config.judge.set).items() if name not in takes}
-    if not method.judged and config.judge.judge is None:
-        if own:
+    if not method.judged:
+        if own and config.judge.judge is None:
             raise ValueError(
                 f"the searcher {config.method!r} takes no --set {next(iter(own))}=…; it takes: {', '.join(takes)}"
             )
         return None, set()
     asked, used = _with_helper(own, helpers)
-    return make_judge(judge_name(config.judge), asked, offered), used
+    return make_judge(judge_name(config.judge), {**more, **asked}, offered), used
 
 
 def _check_roles(method: Method, helpers: Iterable[str], judges: Iterable[str], used: Iterable[str] = ()) -> None:

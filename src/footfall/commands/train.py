@@ -17,7 +17,7 @@ from footfall.commands._running import REPORT, open_run, run_folder, run_setting
 from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import read_parquet
-from footfall.registry import load, serving
+from footfall.registry import load, no_hub_id, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.store import Run
@@ -113,6 +113,10 @@ def main(config: TrainConfig) -> int:
     from footfall.train.data import data_key
     from footfall.train.prm import HELD_OUT
 
+    if why := no_hub_id(config.backbone):
+        raise ValueError(f"--backbone {why}")
+    if config.contaminated != "error" and config.against is None:
+        raise ValueError("--contaminated is about the problems of --against, and none are named")
     pick_device(config.device)  # an error about the device, or a package that lacks, should not wait for the data
     scalars = _scalars(config)
     rows = read_traces(config.data, config.format, config.reading)
@@ -222,9 +226,4 @@ def _worth(trained: TrainResult) -> dict[str, str]:
         f"{found.erroneous} with an error (a label of {'' if found.error_up_to == 0 else 'at most '}{found.error_up_to:g}); "
         f"judges that know nothing: {beside}",
     }
-    if not found.beats_sanity:
-        told["caution"] = (
-            "these traces do not show that it finds first errors better than a judge that knows nothing; "
-            "train on more problems, or at a lower --lr, and measure it by `footfall bench`"
-        )
-    return told
+    return told if found.caution is None else {**told, "caution": found.caution}

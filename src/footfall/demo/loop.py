@@ -30,7 +30,7 @@ from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.reports.charts import Bin
 from footfall.reports.demo_page import Comparison, DemoReport, LabelPair
-from footfall.reports.pages import CostRow
+from footfall.reports.pages import CostRow, Named
 from footfall.reports.search_page import RULE_NAMES, accuracy_points, accuracy_svg
 from footfall.reports.traces import TraceView, view_of
 from footfall.search import Curve, aggregate, curve
@@ -258,7 +258,7 @@ def report_page(findings: Findings, accuracy: Curve, numbers: dict[str, Any]) ->
     low, high = numbers["weighted_vote_minus_majority"]["ci95"]
     return DemoReport(
         seed=seed,
-        model=findings.policy,
+        model=str(Named("embedded", findings.policy)),
         version=__version__,
         problems=len(findings.results),
         comparison=Comparison(
@@ -275,7 +275,8 @@ def report_page(findings: Findings, accuracy: Curve, numbers: dict[str, Any]) ->
         first_error_f1=numbers["first_error_f1"],
         threshold=findings.threshold,
         facts={"aggregation": findings.settings.aggregation, "rollouts a step": str(findings.settings.rollouts),
-               "threshold": f"{findings.threshold}, tuned on the training traces", "judge": findings.judge},
+               "threshold": f"{findings.threshold}, tuned on the training traces",
+               "judge": str(Named("prm/model", findings.judge))},
         config=asdict(findings.settings),
     )  # fmt: skip
 

@@ -64,6 +64,7 @@ def label_page(
     ]
     facts = {
         "labeller": str(judge),
+        "policy": found.get("policy_given", ""),
         "traces": f"{found['traces']:,}",
         "limit": limited_in_words(found, "traces") or "",
         "labelled": f"{found['labelled']:,} of {steps:,} steps",

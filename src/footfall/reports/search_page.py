@@ -183,8 +183,9 @@ def search_page(
     ]
     problems = limited_in_words(found, "problems") or f"{found['problems']:,}"
     facts = {
-        "method": str(found["settings"]), "policy": str(found["policy"]), "judge": str(judge or ""),
-        "aggregate": str(found["aggregate"] or ""), "problems": f"{problems}, accuracy over {found['decided']:,}",
+        "method": str(found["settings"]), "policy": str(Named(found["policy_given"], found["policy"])),
+        "judge": str(judge or ""), "aggregate": str(found["aggregate"] or ""),
+        "problems": f"{problems}, accuracy over {found['decided']:,}",
         "budget": ", ".join(f"{limit:g} {name}" for name, limit in found["budget"].items() if limit is not None),
         "seed": str(seed),
     }  # fmt: skip

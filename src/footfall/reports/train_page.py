@@ -19,11 +19,15 @@ from footfall.types import Json, Judge, Judged
 
 if TYPE_CHECKING:
     from footfall.train import TrainResult
+    from footfall.train.first_error import HeldOutErrors
 
 _SHOWN = 10
 _DRAWN = 200
 """Points of the loss that are drawn; all are in result.json."""
 _RESAMPLES = 1000
+_FIRST_ERROR = "first-error F1"
+_SANITY = {"length": "the length of the step", "random": "random values"}
+"""Judges that know nothing, by their names for people."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +72,35 @@ def train_page(
         "decontaminated": f"{trained.contaminated:,} rows about evaluation problems" if trained.contaminated else "",
         "tokens a second": f"{trained.tokens_per_second:,.0f}", "seed": str(seed),
     }  # fmt: skip
-    numbers = [(n, f"{i.value:.3f}", f"95% interval {i.low:.3f} to {i.high:.3f}") for n, i in own.items()]
+    errors = trained.first_error
+    figures = own if errors is None else {_FIRST_ERROR: Interval(errors.f1, *errors.ci95), **own}
+    numbers = [(n, f"{i.value:.3f}", f"95% interval {i.low:.3f} to {i.high:.3f}") for n, i in figures.items()]
+    if errors is not None:
+        facts["caution"] = errors.caution or ""
     sections = [
+        *(_first_errors(errors) if errors else ()),
         *_loss(trained),
         *(_beside_sanity(held, own, seed) if own else ()),
         *(_traces(held) if known else ()),
         Section("What it cost", [cost_table([CostRow("training", trained.cost)])]),
     ]
-    auc = own.get("step AUC")
-    reached = f": held-out step AUC {auc.value:.3f}" if auc is not None and np.isfinite(auc.value) else ""
+    name_of, first = next(iter(figures.items()), ("", None))
+    reached = f": held-out {name_of} {first.value:.3f}" if first is not None and np.isfinite(first.value) else ""
     heading = f"A PRM on {name}{reached}"
     return report(f"Training: {name}", "Footfall train", heading, facts, sections, numbers=numbers, config=config)
+
+
+def _first_errors(found: HeldOutErrors) -> list[Section]:
+    """First-error F1 beside the sanity judges: a step AUC can be high where this is not."""
+    rows = [["this PRM", str(Interval(found.f1, *found.ci95))]]
+    rows += [[_SANITY.get(name, name), f"{f1:.3f}"] for name, f1 in found.sanity.items()]
+    rows += [["gain over the best of these", str(Interval(found.gain, *found.gain_ci95))]]
+    lead = (
+        f"Whether the first step that it values below a threshold is the first error, on {found.traces:,} held-out traces, "
+        f"{found.erroneous:,} of them with an error. The threshold for each problem is the best one on all the others."
+    )
+    shown = table(["judge", _FIRST_ERROR], rows, caption="95% bootstrap intervals over problems", total=True)
+    return [Section("Does it find first errors?", [shown], lead)]
 
 
 def _loss(trained: TrainResult) -> list[Section]:
@@ -109,8 +131,8 @@ def _beside_sanity(held: HeldOut, own: Mapping[str, Interval], seed: int) -> lis
     traces = [row.trajectory for row in held.rows]
     judges: dict[str, Judge] = {
         "the share of good steps": Constant("share", share),
-        "the length of the step": LengthJudge(),
-        "random values": RandomJudge(seed),
+        _SANITY["length"]: LengthJudge(),
+        _SANITY["random"]: RandomJudge(seed),
     }
     rows = [["this PRM", *map(str, own.values())]]
     for name, judge in judges.items():

@@ -43,7 +43,7 @@ def local_folder(source: str | Path) -> Path:
         return Path(snapshot_download(name, allow_patterns=_PATTERNS))
     except LocalEntryNotFoundError as error:
         raise FileNotFoundError(
-            f"{name} is neither a folder nor in the hub's cache, and the hub was not reached"
+            f"{name} is no folder here; taken for a hub id it is not in the hub's cache, and the hub was not reached"
         ) from error
     except HfHubHTTPError as error:
         raise FileNotFoundError(f"{name} could not be fetched from the hub: {error}") from error
@@ -186,7 +186,7 @@ def _peft(folder: Path | None = None) -> Any:
         import peft
     except ImportError as error:
         held = "" if folder is None else f"{folder} holds a LoRA adapter. "
-        raise ImportError(
+        raise ModuleNotFoundError(
             f"{held}LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
         ) from error
     return peft

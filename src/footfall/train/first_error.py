@@ -28,6 +28,8 @@ from footfall.reward.prm import PRM
 from footfall.train.decontaminate import normalise
 from footfall.types import Judge, Judged, Judgement, content_key
 
+_WORTH = 0.1
+"""A gain in F1 over judges that know nothing which is still no use."""
 _TRIED = 200
 """Thresholds at most, midpoints between neighbouring values."""
 
@@ -49,9 +51,28 @@ class HeldOutErrors:
     """Of the F1 less that of the best sanity judge."""
 
     @property
+    def gain(self) -> float:
+        """The F1 less that of the best sanity judge."""
+        return self.f1 - max(self.sanity.values())
+
+    @property
     def beats_sanity(self) -> bool:
         """Whether it is above the best sanity judge, and that by more than chance."""
         return self.gain_ci95[0] > 0
+
+    @property
+    def caution(self) -> str | None:
+        """What to say where it is not: that it has not learnt it, or that the interval is too wide for either."""
+        low, high = self.gain_ci95
+        if self.beats_sanity:
+            return None
+        gain = f"F1 {self.gain:+.3f} [{low:+.3f}, {high:+.3f}] against the best judge that knows nothing"
+        if high <= _WORTH:
+            return f"{gain}: it does not find first errors; train on more problems, or at a lower learning rate"
+        return (
+            f"{gain}: {self.traces} held-out traces are too few to tell whether it finds first errors; hold out more "
+            "(eval_share), or measure it by `footfall bench`"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON."""

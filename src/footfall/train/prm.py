@@ -153,6 +153,8 @@ def train_prm(
     if config.batch_size % objective.together:
         raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
     model = _fresh_model(backbone, config, objective)
+    if config.merge_lora and not model.prm_config.lora:
+        raise ValueError("merge_lora: there are no adapters to fold into the weights; lora_rank makes them")
     lr = config.lr or usual_lr(model.size, model.prm_config.lora)
     objective = fitted_to(objective, model.readout, str(model.prm_config.backbone))
     train_rows, held_rows = _split(rows, held_out, config)
