@@ -32,7 +32,7 @@ from footfall.metrics.steps import auc
 from footfall.registry import create
 from footfall.search.votes import aggregate, group, pass_at_k
 from footfall.types import Judgement, Trajectory
-from scripts.loop_data import EVALUATED, STEPS
+from scripts.loop_data import EVALUATED, FILES, STEPS
 from scripts.smol_rows import read_lines
 
 PUBLISHED = (
@@ -75,6 +75,9 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
         for name, file in there.items():
             scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
             found[name][on] = measure(scores, prms[name])
+    for name in prms:
+        sets = [on for on in FILES if (out / f"search-{name}-{on}.json").is_file()]
+        found[name] |= {f"search, {on}": measured_searches(out, name, on, seed) for on in sets}
     return found
 
 
@@ -125,40 +128,61 @@ def percent(figures: Sequence[float]) -> Figure:
     return [round(100 * float(figure), 2) if np.isfinite(figure) else None for figure in figures]
 
 
+class Pools:
+    """The candidates of each problem, which answers are equal and which right; votes on them, and choices by score."""
+
+    def __init__(self, file: Path, seed: int, problems: Sequence[str] | None = None) -> None:
+        """`problems` are the ids of those that are taken, in this order; None: all."""
+        by_problem: dict[str, list[Trajectory]] = {}
+        for trace in read_parquet(file, "trajectory"):
+            by_problem.setdefault(trace.problem.id, []).append(trace)
+        self.on, self.seed = file.stem.removeprefix("sample-"), seed
+        self.traces = [by_problem[name] for name in problems or by_problem]
+        self.size = min(map(len, self.traces))
+        self.answers = [group([trace.answer for trace in pool], pool[0].problem.domain) for pool in self.traces]
+        self.right = [[bool(trace.correct) for trace in pool] for pool in self.traces]
+
+    def voted(self, weights: Sequence[Sequence[float | None]], n: int) -> Floats:
+        """Accuracy of the vote among n on each problem; where nobody has a weight it is wrong."""
+        inside = [subsets(len(pool), n, DRAWN, self.seed) for pool in self.traces]
+        return np.nan_to_num(list(map(vote_of, inside, self.answers, weights, self.right)))
+
+    def majority(self, n: int) -> Floats:
+        """Each candidate has one vote."""
+        return self.voted([[1.0] * len(pool) for pool in self.traces], n)
+
+    def chosen(self, values: Sequence[Sequence[float | None]], n: int) -> Floats:
+        """Whether the best of n is right, on each problem."""
+        return np.nan_to_num([best_of(row, right, n) for row, right in zip(values, self.right, strict=True)])
+
+    def folded(self, scores: Scores, fold: str) -> list[list[float | None]]:
+        """One score a candidate."""
+        return [[aggregate(tuple(scores[self.on, trace.id]), fold) for trace in pool] for pool in self.traces]
+
+    @property
+    def tokens(self) -> float:
+        """That writing a candidate took, on the mean."""
+        return float(np.mean([trace.cost.generated_tokens for pool in self.traces for trace in pool]))
+
+
 def measured_pools(file: Path, seed: int) -> Callable[[Scores, Facts], dict[str, Any]]:
     """Measures scores of the candidates of each problem: accuracy by rule and N, and the difference to the majority vote."""
-    by_problem: dict[str, list[Trajectory]] = {}
-    for trace in read_parquet(file, "trajectory"):
-        by_problem.setdefault(trace.problem.id, []).append(trace)
-    on, pools = file.stem.removeprefix("sample-"), list(by_problem.values())
-    ns = sizes_up_to(min(map(len, pools)))
-    answers = [group([trace.answer for trace in pool], pool[0].problem.domain) for pool in pools]
-    right = [[bool(trace.correct) for trace in pool] for pool in pools]
-
-    def voted(weights: Sequence[Sequence[float | None]], n: int) -> Floats:
-        """Accuracy of the vote on each problem; where nobody has a weight it is wrong."""
-        inside = [subsets(len(pool), n, DRAWN, seed) for pool in pools]
-        return np.nan_to_num(list(map(vote_of, inside, answers, weights, right)))
-
-    def chosen(values: Sequence[Sequence[float | None]], n: int) -> Floats:
-        return np.nan_to_num([best_of(row, correct, n) for row, correct in zip(values, right, strict=True)])
-
-    majority = {n: voted([[1.0] * len(pool) for pool in pools], n) for n in ns}
+    pools = Pools(file, seed)
+    ns, right = sizes_up_to(pools.size), pools.right
+    majority = {n: pools.majority(n) for n in ns}
     oracle = {n: np.asarray([pass_at_k(len(row), sum(row), n) for row in right]) for n in ns}
 
     def measure(scores: Scores, facts: Facts) -> dict[str, Any]:
-        folded = {
-            fold: [[aggregate(tuple(scores[on, trace.id]), fold) for trace in pool] for pool in pools] for fold in FOLDS
-        }
+        folded = {fold: pools.folded(scores, fold) for fold in FOLDS}
         rules = {"majority": majority, "any right": oracle}
         for fold, values in folded.items():
-            rules[f"best of N, {fold}"] = {n: chosen(values, n) for n in ns}
-            rules[f"weighted vote, {fold}"] = {n: voted(values, n) for n in ns}
+            rules[f"best of N, {fold}"] = {n: pools.chosen(values, n) for n in ns}
+            rules[f"weighted vote, {fold}"] = {n: pools.voted(values, n) for n in ns}
         last = max(ns)
 
         def mixed(fold: str, share: float) -> dict[str, Any]:
             values = [mix(row, correct, share) for row, correct in zip(folded[fold], right, strict=True)]
-            found = {"best of N": chosen(values, last), "weighted vote": voted(values, last)}
+            found = {"best of N": pools.chosen(values, last), "weighted vote": pools.voted(values, last)}
             shown: dict[str, Any] = {"truth": share, "AUC": outcome_auc(values, right)}
             for name, each in found.items():
                 shown[name] = percent(bootstrap_mean(each, seed))
@@ -166,7 +190,7 @@ def measured_pools(file: Path, seed: int) -> Callable[[Scores, Facts], dict[str,
             return shown
 
         return {
-            "problems": len(pools), "n": list(ns),
+            "problems": len(right), "n": list(ns),
             "accuracy": {
                 rule: {str(n): percent(bootstrap_mean(values, seed)) for n, values in by_n.items()}
                 for rule, by_n in rules.items()
@@ -175,12 +199,46 @@ def measured_pools(file: Path, seed: int) -> Callable[[Scores, Facts], dict[str,
                 rule: {str(n): percent(paired_difference(values, majority[n], seed)) for n, values in by_n.items()}
                 for rule, by_n in rules.items() if rule != "majority"
             },
-            f"mixed with the truth, N = {last}": {
-                fold: [mixed(fold, share) for share in SHARES] for fold in FOLDS
-            },
+            f"mixed with the truth, N = {last}": {fold: [mixed(fold, share) for share in SHARES] for fold in FOLDS},
         }  # fmt: skip
 
     return measure
+
+
+def measured_searches(out: Path, name: str, on: str, seed: int) -> list[dict[str, Any]]:
+    """The searches with a PRM on a set, each beside votes among as many samples as its tokens would have paid for.
+
+    A pool of samples of the same problems gives these votes; without one, or past its size, only the search's figures stand.
+    """
+    searched = json.loads((out / f"search-{name}-{on}.json").read_text("utf-8"))
+    lines = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()
+    pool_file, score_file = out / f"sample-{on}.parquet", out / f"scores-{name}-{on}.jsonl.gz"
+    ids = [json.loads(line)["id"] for line in lines[: max(len(facts["right"]) for facts in searched.values())]]
+    pools = Pools(pool_file, seed, ids) if pool_file.is_file() else None
+    weights = None
+    if pools is not None and score_file.is_file():
+        scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(score_file)}
+        weights = pools.folded(scores, "last")
+    found = []
+    for called, facts in searched.items():
+        right = np.asarray([float(mark) for mark in facts["right"]])
+        row = {
+            "search": called,
+            "accuracy": percent(bootstrap_mean(right, seed)),
+            "generated": round(facts["generated"]),
+        }
+        row |= {key: facts[key] for key in ("AUC", "generated for the truth") if key in facts}
+        n = round(facts["generated"] / pools.tokens) if pools is not None and pools.tokens else 0
+        if pools is not None and 1 <= n <= pools.size:
+            votes = {"majority": pools.majority(n)} | (
+                {} if weights is None else {"weighted vote": pools.voted(weights, n)}
+            )
+            row["samples for its tokens"] = n
+            row |= {
+                f"− {rule}": percent(paired_difference(right, each[: len(right)], seed)) for rule, each in votes.items()
+            }
+        found.append(row)
+    return found
 
 
 def mix(values: Sequence[float | None], right: Sequence[bool], share: float) -> list[float | None]:
@@ -203,6 +261,8 @@ def tables(found: Mapping[str, Any]) -> str:
         there = {name: facts[on] for name, facts in found.items() if on in facts}
         if there:
             parts.append(f"**{on}**\n\n" + (_step_table(on, there) if on in STEPS else _pool_table(there)))
+    for name, facts in found.items():
+        parts += [f"**{name}: {key}**\n\n{_search_table(facts[key])}" for key in facts if key.startswith("search, ")]
     return "\n".join([*parts, "**labels**\n\n" + label_table(found)])
 
 
@@ -251,6 +311,18 @@ def _pool_table(there: Mapping[str, Any]) -> str:
                 lines.append(_line([title, *(_shown(by_n[n]) for n in ns)]))
             if rule not in shared:
                 lines.append(_line(["− majority", *(_shown(given["− majority"][rule][n], "+") for n in ns)]))
+    return "\n".join(lines) + "\n"
+
+
+def _search_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each search at its tokens, and less the votes among as many samples as those tokens pay for."""
+    beside = ("− majority", "− weighted vote")
+    lines = [_line(["search", "AUC", "accuracy", "tokens a problem", "samples for these", *beside])]
+    lines.append(_line(["---", *["---:"] * 6]))
+    for row in rows:
+        told = [str(row.get("AUC") or ""), _shown(row["accuracy"]), f"{row['generated']:,}"]
+        differences = [_shown(row[key], "+") if key in row else "" for key in beside]
+        lines.append(_line([row["search"], *told, str(row.get("samples for its tokens", "")), *differences]))
     return "\n".join(lines) + "\n"
 
 

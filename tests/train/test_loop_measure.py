@@ -95,6 +95,30 @@ def test_votes_are_held_against_the_majority_over_the_same_subsets(out: Path) ->
     assert known[0.0]["AUC"] == known[1.0]["AUC"] == 1.0 and known[1.0]["best of N"][0] == 100.0
 
 
+def test_a_search_stands_beside_votes_that_its_tokens_would_have_paid_for(out: Path) -> None:
+    """Of four samples of ten tokens each one is right; two agree on another answer in the first half of the problems only."""
+    problems = [Problem(f"p{p}", f"{p}?", "7") for p in range(20)]
+    (out / "problems").mkdir()
+    lines = [json.dumps({"id": problem.id, "problem": "?"}) for problem in problems]
+    (out / "problems" / "math-500.jsonl").write_text("\n".join(lines))
+    traces = [
+        Trajectory(f"{problem.id}-{k}", problem, (Step("a"),), answer, answer == "7", cost=Cost(generated_tokens=10))
+        for p, problem in enumerate(problems) for k, answer in enumerate(["7", "3", "3" if p < 10 else "7", "4"])
+    ]  # fmt: skip
+    write_parquet(out / "sample-math-500.parquet", traces[::-1], "trajectory")
+    searched = {
+        "beam-search 4, 20 problems, truth 0.5": {"right": "1" * 20, "generated": 39.0, "AUC": 0.8},
+        "mcts 4, 20 problems": {"right": "0" * 20, "generated": 400.0},
+    }  # fmt: skip
+    (out / "search-p-math-500.json").write_text(json.dumps(searched))
+    found = loop_measure.evaluate(out, out, seed=0)
+    beam, mcts = found["p"]["search, math-500"]
+    assert beam["samples for its tokens"] == 4 and beam["AUC"] == 0.8 and beam["accuracy"][0] == 100.0
+    assert beam["− majority"][0] == 50.0, "the vote among four is wrong on the first ten problems"
+    assert "− majority" not in mcts, "the pool has no forty samples"
+    assert "| mcts 4, 20 problems |  | 0.0 [0.0, 0.0] | 400 |  |  |  |" in loop_measure.tables(found)
+
+
 def test_the_truth_is_mixed_into_a_judge_that_is_always_wrong(out: Path) -> None:
     values, right = [[0.1, 0.6, None]], [[True, False, False]]
     assert loop_measure.outcome_auc(values, right) == 0.0
