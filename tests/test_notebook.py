@@ -29,6 +29,12 @@ def test_a_trace_is_its_steps() -> None:
     assert cells(shown)[1:] == [["1", "3 + 4 = 7"], ["2", EVIL], ["3", "so"]] and "answer: 7 (right)" in shown
 
 
+def test_control_characters_are_shown_as_signs() -> None:
+    """They are no XML, and an override of the writing direction shows another text than there is."""
+    shown = Trajectory("t", Problem("p", "\x00\x1b[2J"), (Step("\u202eab\ud800"),))._repr_html_()
+    assert "␀␛[2J" in shown and cells(shown)[1:] == [["1", "�ab�"]]
+
+
 def test_a_judged_trace_has_a_value_a_step_or_the_reason() -> None:
     shown = Judged(TRACE, SAID)._repr_html_()
     assert [line[1] for line in cells(shown)] == ["value", "0.900", "0.100", f"cut {EVIL}"]

@@ -1,9 +1,11 @@
-"""How traces, judgements and results look in a notebook: a small table with styles of its own; every text is escaped."""
+"""How traces, judgements and results look in a notebook: a small table with styles of its own; texts are escaped."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+
+from footfall.terminal import visible
 
 MOST_ROWS = 40
 _LETTERS = 600
@@ -48,4 +50,4 @@ def _shade(value: float) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(text if len(text) <= _LETTERS else f"{text[:_LETTERS]} …")
+    return html.escape(visible(text if len(text) <= _LETTERS else f"{text[:_LETTERS]} …"))

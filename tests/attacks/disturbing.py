@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,14 @@ COMMANDS = {
     "search": ["search", "--problems", "world:arithmetic:4", *SCRIPTED, "--judge", "exact-value", "--chunk", "2"],
 }
 TIMES = ("seconds", "file", "page", "report", "folder", "out", "to")
+
+
+def say(words: list[str]) -> tuple[int, str, str]:
+    """A command's exit code, and what it writes to stdout and to stderr."""
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        code = main(words)
+    return code, out.getvalue(), errors.getvalue()
 
 
 def traces(folder: Path) -> Path:

@@ -311,14 +311,19 @@ def test_thousands_of_tampered_replies_are_read_or_refused_in_words(tmp_path: Pa
     tamper(range(16_000, 16_400), tmp_path)
 
 
-@pytest.mark.long
+def tamper_over_the_wire(process: LoopbackProcess, seed: int) -> str:
+    """One of four prompts gets a tampered reply, at times a broken one; the others are answered: how the one ended."""
+    rng = random.Random(seed)
+    attack = body(json.dumps(tampered(rng)))
+    if rng.random() < 0.3:
+        cut = rng.randrange(len(attack["body"]))
+        attack["body"] = attack["body"][:cut] + chr(rng.randrange(256)) + attack["body"][cut + 1 :]
+    written = batch(process, attack)
+    assert [c.finish for c in written[:1] + written[2:]] == ["end"] * 3, seed
+    said = written[1].error or ""
+    assert (written[1].finish == "error") == bool(said) and len(said) < 1200 and said.isprintable(), seed
+    return "refused" if said else "read"
+
+
 def test_tampered_replies_over_the_wire_fail_their_own_requests_only(process: LoopbackProcess) -> None:
-    for seed in range(300):
-        rng = random.Random(seed)
-        attack = body(json.dumps(tampered(rng)))
-        if rng.random() < 0.3:
-            cut = rng.randrange(len(attack["body"]))
-            attack["body"] = attack["body"][:cut] + chr(rng.randrange(256)) + attack["body"][cut + 1 :]
-        written = batch(process, attack)
-        assert [c.finish for c in written[:1] + written[2:]] == ["end"] * 3, seed
-        assert written[1].finish != "error" or written[1].error
+    assert {tamper_over_the_wire(process, seed) for seed in range(12)} == {"read", "refused"}

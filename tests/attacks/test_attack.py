@@ -1,0 +1,56 @@
+"""The whole attack, as often as the first audit made it; and that what gets through is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from footfall.formats.files import _temporary
+from footfall.tools import why_no_walls
+from tests.attacks import attempts
+from tests.attacks.attempts import FINDINGS, KINDS, Attempt, attack, tallied
+
+SEED = 1
+
+
+def test_whatever_gets_through_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(attempts, "MOST_SECONDS", 0.1)
+
+    def wrong() -> str:
+        raise AssertionError("a bit was read")
+
+    def slow(seconds: float) -> str:
+        time.sleep(seconds)
+        return "fine"
+
+    def stray() -> str:
+        _temporary(tmp_path / "rows.parquet")[1].close()
+        return "fine"
+
+    def made() -> Iterator[Attempt]:
+        for name, run in {"a": wrong, "b": lambda: str(1 // 0), "d": stray}.items():
+            yield Attempt(name, run)
+        for seconds in (0.2, 5.0):
+            yield Attempt("slow", partial(slow, seconds))
+
+    found = tallied(made(), "misread", tmp_path)
+    expected = {"misread": 1, "tracebacks": 1, "hangs": 2, "partial files": 1, "escapes": 0}
+    assert {name: found[name] for name in FINDINGS} == expected and found["attempts"] == 5
+    assert "a bit was read" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_gets_through(kind: str, tmp_path: Path) -> None:
+    if kind == "hostile programs" and why_no_walls() is not None:
+        pytest.skip(f"no sandbox here: {why_no_walls()}")
+    found = attack(kind, SEED, 1, tmp_path)
+    assert found["attempts"] == KINDS[kind].at_size_one and {name: found[name] for name in FINDINGS} == dict.fromkeys(
+        FINDINGS, 0
+    )
