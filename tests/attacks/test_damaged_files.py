@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+import resource
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from footfall.drive.rollout_store import RolloutStore
-from footfall.formats import FormatError, parquet_kind, read_parquet, write_parquet
+from footfall.formats import FormatError, parquet_kind, parquet_pages, read_parquet, write_parquet
+from footfall.formats.parquet import read_ids
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.store import Run
 from footfall.types import Problem, Step, Trajectory
@@ -65,6 +71,55 @@ def test_equal_rows_give_equal_bytes_and_the_rows_come_back(tmp_path: Path) -> N
     with pytest.raises(FormatError, match="expected the rows of other, got those of k"):
         read_parquet(tmp_path / "a", "trajectory", key="other")
     assert parquet_kind(tmp_path / "a") == "trajectory"
+
+
+def foreign(path: Path, table: pa.Table, **options: Any) -> Path:
+    """A file that says it is one of ours, of the version that had no checksum."""
+    marked = table.replace_schema_metadata({"footfall.kind": "trajectory", "footfall.version": "1"})
+    pq.write_table(marked, path, compression="zstd", **options)
+    return path
+
+
+def test_a_bomb_of_repeated_entries_takes_no_memory(tmp_path: Path) -> None:
+    """One text of 500 KB, and 400,000 times its number: 200 GB of rows in a file of a few KB."""
+    ids = pa.DictionaryArray.from_arrays(pa.array(np.zeros(400_000, np.int32)), ["x" * 500_000])
+    listed = pa.ListArray.from_arrays(pa.array([0, 400_000], pa.int32()), ids)
+    for table in (pa.table({"id": ids}), pa.table({"steps": listed})):
+        path = foreign(tmp_path / "bomb.parquet", table)
+        assert path.stat().st_size < 10_000
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for read in (read_parquet, read_ids):
+            with pytest.raises(FormatError, match=r"at most 268435456 bytes unpacked.*got 2000005"):
+                read(path, "trajectory")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_bombs_of_packed_pages_empty_values_and_prefixes_are_refused(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_pages, "UNPACKED_LIMIT", 2**20)
+    monkeypatch.setattr(parquet_pages, "VALUES_LIMIT", 2**16)
+    path = tmp_path / "bomb.parquet"
+    plain: dict[str, Any] = {"use_dictionary": False, "data_page_version": version}
+    with pytest.raises(FormatError, match=r"unpacked from \d+, got 3\d{6}"):
+        read_parquet(foreign(path, pa.table({"id": ["x" * (3 << 20)]}), **plain), "trajectory")
+    with pytest.raises(FormatError, match="at most 65536 values"):
+        read_parquet(foreign(path, pa.table({"id": pa.nulls(2**17, pa.string())}), **plain), "trajectory")
+    with pytest.raises(FormatError, match="texts written as changes"):
+        encoded = {"column_encoding": {"id": "DELTA_BYTE_ARRAY"}, **plain}
+        read_parquet(foreign(path, pa.table({"id": ["x" * 1000] * 10}), **encoded), "trajectory")
+    with pytest.raises(FormatError, match="bytes unpacked"):
+        wide = pa.array([b"x" * 2000, *[None] * 2000], pa.binary(2000))
+        read_parquet(foreign(path, pa.table({"id": wide}), data_page_version=version), "trajectory")
+
+
+def test_rows_that_repeat_a_lot_are_no_bomb(tmp_path: Path) -> None:
+    """A long problem in every row: the dictionary alone would allow for far more, so it is counted."""
+    problem = Problem("p", "What is 2 + 2? " * 20_000, "4")
+    rows = [Trajectory(f"t{k}", problem, (Step("4"),)) for k in range(600)]
+    write_parquet(tmp_path / "rows.parquet", rows, "trajectory")
+    assert read_parquet(tmp_path / "rows.parquet", "trajectory") == rows
 
 
 def run(folder: Path, done: list[str]) -> list[Trajectory]:

@@ -324,6 +324,21 @@ def check_scores(data: bytes, path: Path) -> None:
         messages(error)
 
 
+@pytest.mark.parametrize("value", ["\n\n", "\u2028\x1b[2J", "x" * 10**6, [[]] * 99, {"\n": 1}])
+def test_what_a_scores_file_holds_is_told_in_one_line(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    for row in (
+        {"id": "a", "value": value},
+        {"id": "a", "scores": [value]},
+        {"id": [value]},
+        {"id": "a", "split": [value]},
+    ):
+        path.write_text(json.dumps(row))
+        with pytest.raises(ValueError, match="scores.jsonl, line 1, field") as caught:
+            Scores.read(path)
+        messages(caught.value)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=(*QUIET, HealthCheck.function_scoped_fixture))
 @given(mutated(RECORDS) | damaged(RECORDS), st.sampled_from(["show", "info"]))
 def test_commands_that_look_at_files_say_one_line(tmp_path: Path, data: bytes, command: str) -> None:

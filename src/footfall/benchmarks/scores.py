@@ -168,4 +168,4 @@ def _finite(value: Any, where: str) -> float | None:
             number = math.inf
         if math.isfinite(number):
             return number
-    raise ValueError(f"{where}: a finite number or null is expected, not {str(value)[:40]}")
+    raise ValueError(f"{where}: a finite number or null is expected, not {show(value)}")

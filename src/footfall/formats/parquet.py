@@ -17,6 +17,7 @@ from typing import Any
 
 from footfall.formats.files import atomic_write, refuse_lfs_pointer
 from footfall.formats.nouns import Shape
+from footfall.formats.parquet_pages import refuse_bomb
 from footfall.formats.records import FormatError
 from footfall.types import Judged, Judgement, Problem, SearchResult, Trajectory, Tree
 
@@ -148,6 +149,7 @@ def _checked(path: str, kind: str, key: str = "") -> bytes:
         raise FormatError(path, f"a Parquet file of kind {kind!r}", got=f"kind {found!r}")
     if key and made_from and made_from != key:
         raise DamagedError(path, f"the rows of {key}", got=f"those of {made_from}", fix=_DAMAGED)
+    refuse_bomb(path, data)
     return data
 
 
