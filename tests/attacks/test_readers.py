@@ -334,7 +334,7 @@ def test_what_a_scores_file_holds_is_told_in_one_line(value: object, tmp_path: P
         {"id": "a", "split": [value]},
     ):
         path.write_text(json.dumps(row))
-        with pytest.raises(ValueError, match="scores.jsonl, line 1, field") as caught:
+        with pytest.raises(ValueError, match=r"scores\.jsonl, line 1, field") as caught:
             Scores.read(path)
         messages(caught.value)
 
