@@ -17,6 +17,7 @@ REMEDIES = (
     (r"[Ss]mol[Ll][Mm]2", "no weights of SmolLM2", "make smollm2"),
     (r"FOOTFALL_GOLDEN|hub's cache", "no weights of published PRMs", "fill the hub's cache and set FOOTFALL_GOLDEN"),
     (r"llama_cpp", "no llama.cpp server", "pip install 'llama-cpp-python[server]'"),
+    (r"atheris", "no fuzzer", "pip install -e '.[fuzz]'; docs/reliability.md says what it needs elsewhere than on x86_64"),
     (r"footfall\[docs\]|could not import|gguf is needed", "a package is missing", "pip install -e '.[dev]'"),
     (r"checkout", "no git checkout", "git clone, rather than an unpacked archive"),
     (r"figures are not compared", "figures recorded on other versions or processors", "footfall lab ledger --update"),

@@ -13,6 +13,7 @@ _NUMBERS_A_BYTE = 8
 """Of the most tightly packed weights."""
 _LONGEST = 300
 _LARGEST_TOKENIZER = 1 << 28
+_OF_TOKENIZERS = (".json", ".model", ".txt", ".jinja", ".tiktoken")
 _MOST_GROWTH = 10_000
 _LONGEST_PADDING = 1 << 22
 
@@ -78,12 +79,13 @@ def check_claims(config: Any, tensors: int, size: int, source: str | Path) -> No
 
 
 def check_tokenizer(folder: Path) -> None:
-    """`tokenizer.json` is of a size that tokenizers have, and its rules do not make a text grow without limit."""
+    """Its files are of a size that tokenizers have, and the rules of `tokenizer.json` make no text grow without limit."""
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if file.suffix in _OF_TOKENIZERS and file.stat().st_size > _LARGEST_TOKENIZER:
+            raise ValueError(f"{file} has {file.stat().st_size} bytes; no tokenizer has more than {_LARGEST_TOKENIZER}")
     path = folder / "tokenizer.json"
     if not path.is_file():
         return
-    if path.stat().st_size > _LARGEST_TOKENIZER:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes; no tokenizer has more than {_LARGEST_TOKENIZER}")
     with naming(path):
         stored = json.loads(path.read_bytes())
         growth = 1

@@ -6,7 +6,7 @@ And batches of like length, so that a pass over many sequences has little paddin
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,12 +122,33 @@ def load_model(
     kind = dtype or pick_dtype(place)
     with quiet():
         if is_gguf(source):
-            return load_gguf(source, place, kind)
+            model, tokenizer = load_gguf(source, place, kind)
+            check_weights(model, (), source)
+            return model, tokenizer
         check_folder(source)
         with naming(source):
-            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=kind, use_safetensors=True)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                source, dtype=kind, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            )
+    model, info = loaded
     model.to(place).train(False)
+    check_weights(model, info["missing_keys"], source)
     return model, load_tokenizer(str(source))
+
+
+def check_weights(model: Any, missing: Iterable[str], source: str | Path) -> None:
+    """Every weight came from the files, none at random, and all are numbers: a sum is finite just if they are."""
+    if missing := sorted(missing):
+        raise ValueError(f"{source} lacks {len(missing)} weights of a {type(model).__name__}, {missing[0]} first")
+    sums = {
+        name: weight.sum(dtype=torch.float32) for name, weight in model.named_parameters() if weight.dtype in _SUMMED
+    }
+    if sums and not torch.isfinite(torch.stack([each.to("cpu") for each in sums.values()])).all():
+        name = next(name for name, each in sums.items() if not torch.isfinite(each))
+        raise ValueError(f"{source}: its weights {name} hold NaN or infinity; the file is damaged, copy it again")
+
+
+_SUMMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def pack(lengths: Sequence[int], token_budget: int, max_waste: float = 0.25) -> list[list[int]]:

@@ -11,13 +11,16 @@ import argparse
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from footfall.tools._sandbox_watch import tree
+from footfall.tools._sandbox_watch import _state, tree
 from tests.attacks.attempts import FINDINGS, KINDS, attack
 
 MOST_MEMORY_MB = 2048
@@ -33,13 +36,26 @@ def apart(kind: str, seed: int, size: float) -> dict[str, Any]:
         process = subprocess.Popen([sys.executable, "-m", "tests.attacks", *words])
         _, status, used = os.wait4(process.pid, 0)
         code = os.waitstatus_to_exitcode(status)
-        orphans = tree(os.getpid())[1:]
+        orphans = _left()
         for pid in orphans:
-            os.kill(pid, 9)
+            os.kill(pid, signal.SIGKILL)
         if code != 0:
             raise SystemExit(f"{kind}: the process of the attack ended with {code}")
         found: dict[str, Any] = json.loads(to.read_text(encoding="utf-8"))
     return {**found, "orphans": len(orphans), "peak MB": used.ru_maxrss >> 10}
+
+
+def _left() -> list[int]:
+    """The living among the processes that came to this one, after a moment: the kernel ends a namespace in its own time."""
+    deadline = time.monotonic() + 2
+    while True:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        living = [pid for pid in tree(os.getpid())[1:] if _state(pid) not in "ZX"]
+        if not living or time.monotonic() > deadline:
+            return living
+        time.sleep(0.05)
 
 
 def main() -> int:

@@ -162,22 +162,24 @@ def _replies(seed: int, count: int, folder: Path) -> Iterator[Attempt]:
         process.stop()
 
 
-def _models(seed: int, count: int, folder: Path) -> Iterator[Attempt]:
-    """Two fifths PRMs, two fifths adapters, a tenth GGUF files, a tenth plain decoders."""
+def _prms(kind: str, seed: int, count: int, folder: Path) -> Iterator[Attempt]:
+    from tests.attacks import test_models as models
+
+    prms, rows = models.make_prms(folder), models.canary_traces(folder / "traces.jsonl")
+    for at in range(seed * 100_000, seed * 100_000 + count):
+        yield Attempt(f"{kind} {at}", partial(models.one_damage, prms[kind], rows, at, folder))
+
+
+def _decoders(seed: int, count: int, folder: Path) -> Iterator[Attempt]:
+    """By turns a GGUF file and a folder."""
     from tests.attacks import test_models as models
     from tests.reward.tiny_models import backbone_folder
     from tests.test_gguf import write_gguf
 
-    prms, rows = models.make_prms(folder), models.canary_traces(folder / "traces.jsonl")
-    decoders = {"GGUF": write_gguf(folder / "whole.gguf"), "decoder": backbone_folder(folder / "decoder")}
+    decoders = [write_gguf(folder / "whole.gguf"), backbone_folder(folder / "decoder")]
     for k in range(count):
-        at = seed * 100_000 + k // 10
-        if k % 10 < 8:
-            kind, at = ("whole", "adapter")[k % 2], 4 * at + k % 10 // 2
-            yield Attempt(f"{kind} {at}", partial(models.one_damage, prms[kind], rows, at, folder))
-        else:
-            kind = ("GGUF", "decoder")[k % 2]
-            yield Attempt(f"{kind} {at}", partial(models.one_damaged_decoder, decoders[kind], at, folder))
+        whole, at = decoders[k % 2], seed * 100_000 + k // 2
+        yield Attempt(f"{whole.name} {at}", partial(models.one_damaged_decoder, whole, at, folder))
 
 
 def _injections(seed: int, count: int, folder: Path) -> Iterator[Attempt]:
@@ -191,7 +193,9 @@ KINDS = {
     "fuzzed files": Kind(950, "misread", _files),
     "hostile programs": Kind(80, "escapes", _programs),
     "hostile replies": Kind(63, "misread", _replies),
-    "damaged models": Kind(500, "misread", _models),
+    "damaged PRMs": Kind(200, "misread", partial(_prms, "whole")),
+    "damaged adapters": Kind(200, "misread", partial(_prms, "adapter")),
+    "damaged decoders": Kind(100, "misread", _decoders),
     "injections": Kind(18, "escapes", _injections),
 }
 FINDINGS = ("escapes", "tracebacks", "hangs", "misread", "partial files")

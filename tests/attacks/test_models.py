@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from footfall.damaged import check_claims
 from footfall.formats import read_parquet
 from footfall.gguf.container import read_container
 from footfall.loading import load_model
+from footfall.policy.http import http_policy
+from footfall.reward.backbone import load_backbone
 from footfall.reward.canary import default_pair
 from footfall.reward.prm import PRM
 from tests.attacks.disturbing import say
@@ -292,3 +296,67 @@ def test_an_adapter_that_claims_a_huge_rank_is_refused(prms: dict[str, Path], tm
     (folder / "adapter_config.json").write_text(json.dumps({**config, "r": HUGE}))
     with pytest.raises(ValueError, match="claims the ranks"):
         PRM.load(folder)
+
+
+def weights_changed(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Path:
+    path = folder / "model.safetensors"
+    stored = load_file(path)
+    change(stored)
+    save_file(stored, path, metadata={"format": "pt"})
+    return folder
+
+
+def no_number(name: str, value: float) -> Callable[[dict[str, torch.Tensor]], object]:
+    return lambda stored: stored[name].view(-1)[3].fill_(value)
+
+
+NORM, MATRIX = "model.norm.weight", "model.layers.1.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(("name", "value"), [(NORM, float("nan")), (MATRIX, float("inf")), (MATRIX, -float("inf"))])
+def test_weights_that_are_no_numbers_are_refused(name: str, value: float, tmp_path: Path) -> None:
+    """An embedding that no canary uses among them; a GGUF file as a folder."""
+    folder = weights_changed(backbone_folder(tmp_path / "decoder"), no_number(name, value))
+    for load in (lambda: load_model(folder), lambda: load_backbone(folder, torch.float32)):
+        with pytest.raises(
+            ValueError, match=rf"decoder: its weights .*{name.removeprefix('model.')} hold NaN or infinity"
+        ):
+            load()
+
+
+def test_weights_of_a_gguf_file_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "damaged.gguf")
+    data = path.read_bytes()
+    path.write_bytes(data[:-4] + np.float32("nan").tobytes())
+    with pytest.raises(ValueError, match=r"damaged\.gguf: its weights .* hold NaN or infinity"):
+        load_model(path)
+
+
+def test_a_weight_whose_name_was_damaged_is_not_drawn_at_random(tmp_path: Path) -> None:
+    """One bit in the name of a tensor: transformers by itself would put random numbers in its place."""
+    folder = backbone_folder(tmp_path / "decoder")
+    file = folder / "model.safetensors"
+    file.write_bytes(
+        file.read_bytes().replace(b"model.layers.1.mlp.up_proj.weight", b"model.layers.1.mlp.tp_proj.weight")
+    )
+    with pytest.raises(ValueError, match=r"decoder lacks 1 weights of a LlamaForCausalLM, .*up_proj\.weight first"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("damage", ["pads", "huge", "code"])
+def test_the_tokenizer_of_a_server_is_held_to_the_same_rules(damage: str, tmp_path: Path) -> None:
+    folder = tmp_path / "hostile"
+    byte_tokenizer().save_pretrained(folder)
+    assert http_policy("http://localhost:1/v1", tokenizer=str(folder)).tokenizer is not None
+    if damage == "pads":
+        rewritten(folder, lambda stored: stored.update(normalizer={"type": "Sequence", "normalizers": [DOUBLING] * 60}))
+    elif damage == "huge":
+        with (folder / "vocab.txt").open("wb") as stream:
+            stream.truncate(1 << 40)
+    else:
+        (folder / "evil.py").write_text("raise SystemExit('ran')")
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps({"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}})
+        )
+    with pytest.raises(ValueError, match="hostile"):
+        http_policy("http://localhost:1/v1", tokenizer=str(folder))

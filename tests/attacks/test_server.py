@@ -20,7 +20,7 @@ from footfall import cli
 from footfall.formats import read_parquet, write_parquet
 from footfall.policy import Completion, SamplingParams
 from footfall.policy.http import HttpPolicy, Job, http_policy
-from footfall.policy.http_client import AttemptError, Outcome, Server, ServerRefusedError
+from footfall.policy.http_client import AttemptError, Outcome, Server, ServerRefusedError, Session
 from footfall.policy.http_tokens import read_told
 from footfall.policy.http_wire import likeliest_tokens, model_ids
 from footfall.policy.protocol import finished
@@ -184,6 +184,14 @@ def test_a_key_that_the_server_writes_into_its_text_is_not_stored(process: Loopb
         assert "sk-a" not in repr(read_parquet(tmp_path / "traces.parquet", "trajectory"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-be"])
+def test_an_answer_in_another_encoding_hides_no_key(encoding: str) -> None:
+    """json reads these from bytes, and the key's own bytes are not in them."""
+    with pytest.raises(AttemptError, match="not whole JSON") as refused:
+        Session(Server("http://localhost:1", KEY), set())._decoded(json.dumps({"text": KEY}).encode(encoding))
+    assert "sk-a" not in str(refused.value)
+
+
 def test_a_model_cannot_be_named_after_the_key_nor_without_bounds(process: LoopbackProcess) -> None:
     process.behave(models=[f"toy-{KEY}"])
     server = Server(process.url, KEY)
@@ -267,6 +275,18 @@ def tampered(rng: random.Random) -> dict[str, Any]:
         else:
             at[last] = copy.deepcopy(rng.choice(VALUES))
     return reply
+
+
+def read_any(reply: Any) -> None:
+    """Read a reply in every way in which replies are read: each succeeds, or the error is the reply's own."""
+    for until in ("end", "step"):
+        for step_stop in ("reported", "cut", "assumed"):
+            read_whole(reply, until, step_stop, None)
+    for read in (likeliest_tokens, model_ids, lambda each: read_told(each, "url", {"so": 1}.get)):
+        try:
+            read(reply)
+        except (AttemptError, ServerRefusedError) as error:
+            assert str(error)
 
 
 def read_whole(reply: dict[str, Any], until: Any, step_stop: Any, tmp_path: Path | None) -> bool:

@@ -180,6 +180,8 @@ def _value(data: memoryview, at: int, kind: int) -> tuple[Any, int]:
     at += 1
     if length == 15:
         length, at = _unsigned(data, at)
+    if length > len(data) - at:
+        raise ValueError("a list that is longer than the file")
     for _ in range(length):
         _, at = (None, at + 1) if inner in (_TRUE, _FALSE) else _value(data, at, inner)
     return None, at

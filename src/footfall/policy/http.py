@@ -19,8 +19,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
+from footfall.damaged import check_tokenizer, naming
 from footfall.hashing import vocabulary_fingerprint
 from footfall.policy.http_client import Outcome, Question, Server, ServerRefusedError, Session, run_in_thread
 from footfall.policy.http_wire import (
@@ -432,6 +434,9 @@ def http_policy(
 def _load_tokenizer(folder: str) -> Tokenizer:
     from transformers import AutoTokenizer
 
-    tokenizer = cast(Tokenizer, AutoTokenizer.from_pretrained(folder, local_files_only=True))
+    check_tokenizer(Path(folder))
+    with naming(folder):
+        loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = cast(Tokenizer, loaded)
     check_round_trip(tokenizer, folder)
     return tokenizer

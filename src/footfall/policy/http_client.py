@@ -241,7 +241,9 @@ class Session:
         """The JSON of an answer, without the key wherever it may have been repeated."""
         key = self.server.api_key or ""
         try:
-            value: object = json.loads(body)
+            value: object = json.loads(
+                body.decode("utf-8")
+            )  # of bytes, json would also take UTF-16: no key is found there
             hidden = len(key) >= _SHORTEST_KEY and (key.encode() in body or b"\\" in body)
             return _replaced(value, key) if hidden else value
         except (ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ from transformers import AutoModel
 
 from footfall.damaged import naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import check_folder, load_model, quiet
+from footfall.loading import check_folder, check_weights, load_model, quiet
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
@@ -120,9 +120,7 @@ def load_backbone(source: str | Path, dtype: torch.dtype, keys: Mapping[str, str
             source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True,
             **({"key_mapping": dict(keys)} if keys else {}),
         )  # fmt: skip
-    if info["missing_keys"]:
-        missing = sorted(info["missing_keys"])
-        raise ValueError(f"{source} lacks {len(missing)} weights of a {type(model).__name__}, {missing[0]} first")
+    check_weights(model, info["missing_keys"], source)
     return model
 
 

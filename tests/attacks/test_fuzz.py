@@ -1,0 +1,50 @@
+"""Every input that fuzzing kept is replayed; the long tier fuzzes on from them, for a minute or FOOTFALL_FUZZ_SECONDS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.fuzz import targets
+from tests.attacks.test_text_rules import stopped_after
+
+CORPUS = Path(__file__).with_name("corpus")
+TARGETS = targets()
+SECONDS = int(os.environ.get("FOOTFALL_FUZZ_SECONDS", "60"))
+MOST_BYTES = 300_000
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kept_input_is_read_or_refused(target: str) -> None:
+    kept = sorted((CORPUS / target).iterdir())
+    assert kept
+    for path in kept:
+        with stopped_after(10, f"{target} on {path.name}"):
+            TARGETS[target](path.read_bytes())
+
+
+def test_the_corpus_is_small() -> None:
+    assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*")) < MOST_BYTES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS)
+def test_fuzzing_finds_nothing_new(target: str, tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="could not import atheris, the fuzzer")
+    limits = ["-timeout=10", "-rss_limit_mb=2048", f"-max_total_time={SECONDS // len(TARGETS)}"]
+    words = [*limits, f"-artifact_prefix={tmp_path}/", str(tmp_path), str(CORPUS / target)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.attacks.fuzz", target, *words],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS + 300,
+    )
+    assert done.returncode == 0, (
+        f"{done.stderr[-3000:]}\n{sorted(tmp_path.iterdir())}: mend it, then keep it in {CORPUS}"
+    )
+    assert "Done " in done.stderr
