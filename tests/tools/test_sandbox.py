@@ -405,3 +405,15 @@ def test_a_block_that_meddles_with_the_replies_only_spoils_its_own() -> None:
 
 def test_the_public_names_are_stated() -> None:
     assert set(tools.__all__) <= set(dir(tools))
+
+
+@needs_walls
+def test_a_library_on_the_tests_side_builds_nothing_from_an_object_of_the_program() -> None:
+    """numpy makes an array of the memory that `__array_interface__` names, at addresses that forked processes share."""
+    program = "class A:\n    __array_interface__ = {'shape': (1,), 'typestr': '|O', 'data': (64, 0)}\n    size = 1"
+    asked = [
+        "assert not hasattr(A(), '__array_interface__')",
+        "assert not hasattr(A(), '__float__')",
+        "assert A().size == 1",
+    ]
+    assert [result.status for result in Sandbox().run_tests(program, asked)] == ["pass"] * 3

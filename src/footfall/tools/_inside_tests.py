@@ -44,6 +44,7 @@ _HELPERS = {
 _LIST_LIKE: dict[str, Any] = {"l": list, "t": tuple, "s": set, "z": frozenset}
 _PLAIN: dict[str, Any] = {"v": lambda value: value, "i": partial(int, base=16), "f": float.fromhex, "b": bytes.fromhex}
 _QUESTIONS: dict[str, Any] = {"list": list, "length": len, "truth": bool, "text": str}
+_TOLD = ("__name__", "__doc__")
 _NUMBER_LIKE: dict[str, Any] = {"D": Decimal, "F": Fraction}
 
 
@@ -54,6 +55,10 @@ class Handle:
         self._peer, self._key, self._kind = peer, key, kind
 
     def __getattr__(self, name: str) -> Any:
+        if (
+            name.startswith("__") and name not in _TOLD
+        ):  # libraries build objects from such answers: __array_interface__
+            raise AttributeError(f"{name} of an object of the program is not asked for")
         return self._peer.request("get", self._key, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
