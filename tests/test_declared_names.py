@@ -31,7 +31,8 @@ WORDS = {
 """Ordinary words of results and of settings that a part happens to be called by too."""
 OF_A_FILE = {"info": {"embedded"}}
 """`footfall info` shows the model that ships with the package, by that word."""
-DEFAULTS = {"policy": "embedded", "labeller": "monte-carlo", "searcher": "weighted-vote", "objective": "soft-bce"}
+DEFAULTS = {"policy": "embedded", "labeller": "monte-carlo", "searcher": "weighted-vote", "objective": "soft-bce",
+            "credit": "grpo"}  # fmt: skip
 
 
 def said(path: Path) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""`footfall bench labels` and `bench search`: what every method costs and is worth, where the truth is known."""
+"""`footfall bench labels`, `search` and `credit`: what every method costs and is worth, where the truth is known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from rich.console import Console
 
@@ -16,11 +16,13 @@ from footfall.commands._running import RunConfig, open_run
 from footfall.commands._values import check_values
 from footfall.reports.pages import write_page
 from footfall.store import write_json
+from footfall.studies.credit_report import CREDIT, CreditStudy
 from footfall.studies.label_report import LABELS
 from footfall.studies.report import Study
 from footfall.studies.search_report import SEARCH
 
-_STUDIES: dict[str, Study[Any]] = {study.name: study for study in (LABELS, SEARCH)}
+AnyStudy: TypeAlias = "Study[Any] | CreditStudy"
+_STUDIES: dict[str, AnyStudy] = {LABELS.name: LABELS, SEARCH.name: SEARCH, CREDIT.name: CREDIT}
 _ELSEWHERE = ("docs", "workers")
 """Options that are no part of what is measured: where a copy goes, how many processes work."""
 
@@ -60,7 +62,7 @@ def _write_charts(charts: Mapping[str, str], folder: Path) -> None:
         write_page(folder / file, drawn + "\n")
 
 
-def _plan_fields(study: Study[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_fields(study: AnyStudy, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options such as `worlds=arithmetic,logic` and `seeds=5` as fields of the plan; one that there is not is an error."""
     owner = f"bench {study.name}"
     known = (*study.lists, *study.numbers, *_ELSEWHERE)
@@ -82,7 +84,7 @@ def _names(given: object) -> tuple[str, ...]:
     return tuple(name.strip() for name in str(given).split(",") if name.strip())
 
 
-def _show(console: Console, study: Study[Any], costs: Any, page: Path) -> None:
+def _show(console: Console, study: AnyStudy, costs: Any, page: Path) -> None:
     for part in study.shown(costs):
         if isinstance(part, str):
             console.print(part)

@@ -33,6 +33,8 @@ from footfall.store import write_json
 from footfall.types import Judge, Judgement
 
 _ANY_FILE = "it is for `footfall bench steps`, which reads any file"
+STUDIES = ("labels", "search", "credit")
+"""Of methods, where the truth is known."""
 ORACLE = "oracle"
 """The judge that is made from the benchmark's own truth."""
 
@@ -61,12 +63,15 @@ class BenchConfig:
     Every search method, accuracy against tokens, with judges of known quality:
         footfall bench search --option worlds=arithmetic judges=exact,noisy seeds=3 problems=20
 
+    Every credit of reinforcement learning, its gradient against the exact one:
+        footfall bench credit --option judges=exact,noisy,hackable seeds=3
+
     A report names threshold and its policy, protocol, data revision, judge and cost; it is in the run's report.json and
     report.html.
     """
 
     name: Positional[str]
-    """A name of `footfall list benchmark`, all, compare, labels, or search."""
+    """A name of `footfall list benchmark`, all, compare, labels, search, or credit."""
     runs: Positional[tuple[Path, ...]] = ()
     """For compare: finished runs of one benchmark; the first is the baseline."""
     data: str | None = None
@@ -101,12 +106,12 @@ def main(config: BenchConfig) -> int:
     if isinstance(config.threshold, float) and not math.isfinite(config.threshold):
         raise ValueError(f"--threshold {config.threshold}: a finite number is needed")
     if config.name not in parts("benchmark") or not source_of(load("benchmark", config.name)).reader:
-        besides = () if config.name in ("labels", "search", "compare") else ("limit",)
+        besides = () if config.name in (*STUDIES, "compare") else ("limit",)
         why = "it is for benchmarks of data; studies take --option" if not besides else _ANY_FILE
         config.reading.refuse(f"`footfall bench {config.name}`", why, besides)
     if config.runs and config.name != "compare":
         raise ValueError(f"{config.runs[0]}: only `footfall bench compare` takes runs; data is named by --data")
-    if config.name in ("labels", "search"):
+    if config.name in STUDIES:
         from footfall.commands._bench_study import run_study
 
         _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no", ("option",))

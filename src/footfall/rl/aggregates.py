@@ -12,7 +12,8 @@ PSPO* (arXiv 2411.11681): g = (Π r_k)^(1/S) times a shape of the number of step
               x = 0.1 if g > 0.88433, -0.1 if g < 0.2, else 0.1 (g - 0.21159) / 0.88433;  the reward is g f(g, S)
 
 PSGPO for code (arXiv 2410.17621): λ r_k / S at each line and the tests' verdict at the end, λ 0.025 for programs that pass and
-0.25 for those that fail; r_k in [-1, 1], 0 for comments. However long the program, the lines earn at most λ.
+0.25 for those that fail; r_k in [-1, 1] (of probabilities, 2p - 1), 0 for comments. However long the program, the lines earn at
+most λ.
 
 All used PPO with a critic; here the group's other rollouts are the baseline (`groups.dense`).
 """
@@ -29,7 +30,7 @@ import numpy.typing as npt
 from footfall.registry import Declared, Paper, register
 from footfall.rl.differences import with_outcome
 from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group
-from footfall.rl.min_form import min_form
+from footfall.rl.min_form import min_form, signed
 from footfall.search.votes import AGGREGATIONS, Aggregation
 
 Shape = Literal["weibull", "code", "none"]
@@ -145,12 +146,16 @@ def pspo(shape: Shape = "code", baseline: Baseline = "step") -> Credit:
         paper=Paper("Process Supervision-Guided Policy Optimization for Code Generation", 2024, "2410.17621"),
     ),
 )
-def psgpo(failing: float = 0.25, passing: float = 0.025, baseline: Baseline = "step") -> Credit:
+def psgpo(
+    failing: float = 0.25, passing: float = 0.025, probabilities: bool = True, baseline: Baseline = "step"
+) -> Credit:
     """Line rewards over the number of lines beside the tests' verdict, larger for programs that fail (PSGPO)."""
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
-        rewards = [with_outcome(each, line_rewards(each.known("rewards"), bool(each.outcome), failing, passing))
-                   for each in group]  # fmt: skip
+        rewards = []
+        for each in group:
+            scores = signed(each) if probabilities else each.known("rewards")
+            rewards.append(with_outcome(each, line_rewards(scores, bool(each.outcome), failing, passing)))
         return dense(group, rewards, baseline)
 
     return Credit(("outcome", "rewards"), each_group(rule))

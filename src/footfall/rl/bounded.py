@@ -109,6 +109,7 @@ def renorm_credit(
     "rlfr",
     Declared(
         needs=("outcome", "token_scores"),
+        unmeasured="its scores come from a flow model over hidden states, and a table of logits has none",
         paper=Paper("RLFR: Extending Reinforcement Learning for LLMs with Flow Environment", 2025, "2510.10201"),
     ),
 )

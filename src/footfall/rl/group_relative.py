@@ -64,6 +64,7 @@ def pooled_steps(group: Sequence[Rollout], eps: float = 1e-4, scale: bool = True
     "grpo",
     Declared(
         needs=("outcome",),
+        serves=("default",),
         systems={"dr-grpo": {"scale": "none"}},
         paper=Paper(
             "DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open Language Models", 2024, "2402.03300"

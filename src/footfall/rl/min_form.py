@@ -74,7 +74,7 @@ def signed(each: Rollout) -> Floats:
     "pure",
     Declared(
         needs=("rewards",),
-        systems={"pure-strict": {"temperature": 0.0}},
+        systems={"pure-strict": {"temperature": 0.0}, "pure-sum": {"form": "sum"}},
         paper=Paper("Stop Summation: Min-Form Credit Assignment Is All Process Reward Model Needs for Reasoning",
                     2025, "2504.15275"),
     ),

@@ -1,0 +1,196 @@
+"""`footfall bench credit` for people: tables by judge, two charts, and a paragraph of advice that follows from the figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from footfall.registry import serving
+from footfall.reports.charts import Bar, BarGroup, bar_chart
+from footfall.reports.pages import Section, figure, paragraph, report, table
+from footfall.store import Run
+from footfall.studies.credits import ERROR, FIGURES, CreditGradients, CreditPlan, CreditRow, left_out, site, together
+from footfall.studies.report import markdown, shown
+from footfall.studies.study import measure_all
+
+HEAD = ("credit", "direction", "one batch", "noise", "rollouts", "wasted")
+UNBIASED, SOUND, ASTRAY = 0.99, 0.95, 0.7
+"""Directions from which on a credit is called unbiased, sound with every judge, or led astray."""
+_DECIMALS = {"direction": 3, "batch": 2, "noise": 2, "rollouts": 0, "wasted": 2}
+
+
+def cells(row: CreditRow, full: bool = False) -> list[str]:
+    """A row of a table; with all intervals, or with that of the direction."""
+    told = [shown(row.figures.get(name), 1, _DECIMALS[name], full or name == "direction") for name in FIGURES]
+    if "rollouts" not in row.figures:
+        told[FIGURES.index("rollouts")] = "never"
+    return [row.method + ("" if row.asks else " †"), *told]
+
+
+def advice(found: CreditGradients) -> str:
+    """What to use, by rule: fewest rollouts among what is unbiased, and what stays sound whatever the judge is like."""
+    usual = next(row for row in found.rows if row.method == serving("credit"))
+    said = [
+        f"Without a judge `{usual.method}` needs {_needed([usual])} rollouts for an error of {ERROR:g} of the gradient."
+    ]
+    for judge in found.plan.judges:
+        rows = [row for row in found.of(judge) if row.asks]
+        level = UNBIASED if judge == found.plan.judges[0] else SOUND
+        best = min(
+            (row for row in rows if row.value("direction") >= level),
+            key=lambda row: row.value("rollouts"),
+            default=None,
+        )
+        if best is None or best.value("rollouts") >= usual.value("rollouts"):
+            said.append(f"With the {judge} judge no credit that listens to it needs fewer and keeps its direction.")
+        else:
+            said.append(
+                f"With the {judge} judge `{best.method}` needs {_needed([best])}, "
+                f"and points {best.value('direction'):.2f} along the gradient."
+            )
+    by_method = {
+        name: [row for row in found.rows if row.method == name] for name in dict.fromkeys(r.method for r in found.rows)
+    }
+    listening = {name: rows for name, rows in by_method.items() if rows[0].asks}
+    sound = [name for name, rows in listening.items() if min(row.value("direction") for row in rows) >= SOUND]
+    if sound:
+        first = min(sound, key=lambda name: max(row.value("rollouts") for row in listening[name]))
+        said.append(
+            f"Of {len(listening)} credits that listen to a judge {_names(sound)} keep {SOUND:g} of the direction with every "
+            f"judge here; of these `{first}` needs fewest rollouts at worst, {_needed(listening[first])}."
+        )
+    astray = [name for name, rows in listening.items() if min(row.value("direction") for row in rows) < ASTRAY]
+    if astray:
+        said.append(
+            f"Do not train by {_names(astray)} on a judge that can be hacked: with the worst one here they keep less than "
+            f"{ASTRAY:g} of the direction, and no number of rollouts mends that."
+        )
+    return " ".join(said)
+
+
+def _needed(rows: Sequence[CreditRow]) -> str:
+    most = max(row.value("rollouts") for row in rows)
+    return f"{most:.0f}" if math.isfinite(most) else "endlessly many"
+
+
+def _names(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+@dataclass(frozen=True)
+class CreditStudy:
+    """What `footfall bench` asks of a study."""
+
+    name: str = "credit"
+    docs: str = "credit_gradients"
+    plan: type[CreditPlan] = CreditPlan
+    lists: tuple[str, ...] = ("judges",)
+    numbers: tuple[str, ...] = ("seeds", "batches", "groups", "size", "depth", "horizon")
+
+    def run(self, plan: CreditPlan, run: Run, workers: int = 1) -> CreditGradients:
+        """Measure all units that are not there yet, seeds side by side in `workers`."""
+        seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
+        sites = [site(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
+        return together(plan, measure_all(self.name, sites, workers))
+
+    def facts(self, found: CreditGradients) -> dict[str, str]:
+        """What the figures depend on."""
+        plan = found.plan
+        return {
+            "policy": f"a table, {plan.depth} right steps and an answer, {plan.horizon} steps at most",
+            "accuracy": f"{found.accuracy.value:.1%} over {plan.seeds} policies",
+            "batch": f"{plan.groups} groups of {plan.size} rollouts; {plan.batches} batches a policy",
+        }
+
+    def page(self, found: CreditGradients) -> str:
+        """The run's page."""
+        charts = [figure(draw(found), words) for _, draw, words in _CHARTS]
+        sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
+        for judge in found.plan.judges:
+            rows = [cells(row, True) for row in found.of(judge)]
+            sections.append(Section(f"The {judge} judge", [table(HEAD, rows, caption=_CAPTION)]))
+        heading = "How well does each credit estimate the policy gradient?"
+        return report("Credit gradients", f"Footfall bench: {self.name}", heading, self.facts(found), sections)
+
+    def charts(self, found: CreditGradients) -> dict[str, str]:
+        """By file name."""
+        return {f"{self.docs}-{name}.svg": draw(found) for name, draw, _ in _CHARTS}
+
+    def shown(self, found: CreditGradients) -> list[str | list[Sequence[str]]]:
+        """What a terminal shows."""
+        told: list[str | list[Sequence[str]]] = []
+        for judge in found.plan.judges:
+            told += [f"{judge} judge; {_CAPTION}", [HEAD, *(cells(row) for row in found.of(judge))]]
+        return [*told, advice(found)]
+
+    def left_out(self, found: CreditGradients) -> dict[str, str]:
+        """Credits that are not measured, with the reason."""
+        return {f"not measured: {name}": why for name, why in left_out().items()}
+
+    def blocks(self, found: CreditGradients) -> dict[str, str]:
+        """What the page of the documentation shows between its marks."""
+        judges = found.plan.judges
+        methods = list(dict.fromkeys(row.method for row in found.of(judges[-1])))
+        by_place = {(row.method, row.judge): row for row in found.rows}
+        body = []
+        for method in methods:
+            rows = [by_place[method, judge] for judge in judges]
+            told = [cells(row) for row in rows]
+            asks = "" if rows[0].asks else " †"
+            body.append(
+                [
+                    f"`{method}`{asks}",
+                    *(text for row in told for text in (row[1].partition(" ")[0], row[4])),
+                    told[-1][5],
+                ]
+            )
+        head = [
+            "credit",
+            *(f"{judge}: {what}" for judge in judges for what in ("direction", "rollouts")),
+            f"wasted, {judges[-1]}",
+        ]
+        pictures = "".join(f"![{words}]({self.docs}-{name}.svg)\n\n" for name, _, words in _CHARTS)
+        return {
+            "credit-gradients-advice": advice(found) + "\n",
+            "credit-gradients-charts": pictures.rstrip("\n") + "\n",
+            "credit-gradients-table": markdown(head, body, 1),
+        }
+
+
+_CAPTION = "† listens to no judge; never: its bias alone is larger than the error"
+
+
+def _directions(found: CreditGradients) -> Markup:
+    judges = found.plan.judges
+    rows = {(row.method, row.judge): row for row in found.rows}
+    groups = []
+    for last in found.of(judges[-1]):
+        asked = [(judge, rows[last.method, judge].figures.get("direction")) for judge in judges] if last.asks else [
+            ("no judge", last.figures.get("direction"))]  # fmt: skip
+        groups.append(BarGroup(last.method, [Bar(name, value.value) for name, value in asked if value is not None]))
+    return bar_chart(groups, label="Direction by credit and judge", x_label="cosine of mean estimate and exact gradient",
+                     form="number")  # fmt: skip
+
+
+def _rollouts(found: CreditGradients) -> Markup:
+    first = found.plan.judges[0]
+    rows = sorted((row for row in found.of(first) if "rollouts" in row.figures), key=lambda row: row.value("rollouts"))
+    groups = [BarGroup(row.method, [Bar(first, row.value("rollouts"))]) for row in rows]
+    return bar_chart(groups, label=f"Rollouts needed with the {first} judge", x_label=f"rollouts to an error of {ERROR:g}",
+                     form="number")  # fmt: skip
+
+
+_CHARTS = (
+    ("direction", _directions, "How far along the exact gradient each credit's mean estimate points, by judge"),
+    (
+        "rollouts",
+        _rollouts,
+        "Rollouts that each credit needs for one error, where the judge is exact; those with too much bias are left out",
+    ),
+)
+
+CREDIT = CreditStudy()
