@@ -1,5 +1,5 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
-the charts of `label_costs.json` and `search_costs.json`, and the intervals in the latter.
+the charts of `label_costs.json`, `search_costs.json` and `credit_gradients.json`, and the intervals in the second.
 
     python -m scripts.write_tables            # write them
     python -m scripts.write_tables --check    # 1 if a page is not up to date
@@ -16,6 +16,8 @@ from pathlib import Path
 
 from footfall.registry import parts
 from footfall.reward.family import Family, families
+from footfall.studies.credit_report import CREDIT
+from footfall.studies.credits import CreditGradients
 from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
 from footfall.studies.search import SearchCosts
@@ -63,12 +65,22 @@ def search_costs() -> SearchCosts:
     return SearchCosts.from_dict(json.loads((DOCS / "search_costs.json").read_text(encoding="utf-8")))
 
 
+@cache
+def credit_gradients() -> CreditGradients:
+    """What `footfall bench credit --option docs=docs` measured."""
+    return CreditGradients.from_dict(json.loads((DOCS / "credit_gradients.json").read_text(encoding="utf-8")))
+
+
 def _label_block(name: str) -> Callable[[], str]:
     return lambda: LABELS.blocks[name](label_costs())
 
 
 def _search_block(name: str) -> Callable[[], str]:
     return lambda: SEARCH.blocks[name](search_costs())
+
+
+def _credit_block(name: str) -> Callable[[], str]:
+    return lambda: CREDIT.blocks[name](credit_gradients())
 
 
 def _words_block(name: str) -> Callable[[], str]:
@@ -86,6 +98,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pools": pool_tables,
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
+    **{name: _credit_block(name) for name in CREDIT.blocks},
     **{name: _words_block(name) for name in word_problem_tables.BLOCKS},
 }
 
@@ -99,7 +112,7 @@ def made() -> dict[Path, str]:
     """Every page and chart as it should be."""
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
     searched = search_costs()
-    drawn = {**LABELS.charts(label_costs()), **SEARCH.charts(searched)}
+    drawn = {**LABELS.charts(label_costs()), **SEARCH.charts(searched), **CREDIT.charts(credit_gradients())}
     charts = {DOCS / file: chart + "\n" for file, chart in drawn.items()}
     # Its outcomes stay; intervals are made of them again.
     charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -131,34 +131,33 @@ class CreditStudy:
         """Credits that are not measured, with the reason."""
         return {f"not measured: {name}": why for name, why in left_out().items()}
 
-    def blocks(self, found: CreditGradients) -> dict[str, str]:
-        """What the page of the documentation shows between its marks."""
-        judges = found.plan.judges
-        methods = list(dict.fromkeys(row.method for row in found.of(judges[-1])))
-        by_place = {(row.method, row.judge): row for row in found.rows}
-        body = []
-        for method in methods:
-            rows = [by_place[method, judge] for judge in judges]
-            told = [cells(row) for row in rows]
-            asks = "" if rows[0].asks else " †"
-            body.append(
-                [
-                    f"`{method}`{asks}",
-                    *(text for row in told for text in (row[1].partition(" ")[0], row[4])),
-                    told[-1][5],
-                ]
-            )
-        head = [
-            "credit",
-            *(f"{judge}: {what}" for judge in judges for what in ("direction", "rollouts")),
-            f"wasted, {judges[-1]}",
-        ]
-        pictures = "".join(f"![{words}]({self.docs}-{name}.svg)\n\n" for name, _, words in _CHARTS)
+    @property
+    def blocks(self) -> dict[str, Callable[[CreditGradients], str]]:
+        """What the page of the documentation shows between its marks, from the figures alone."""
         return {
-            "credit-gradients-advice": advice(found) + "\n",
-            "credit-gradients-charts": pictures.rstrip("\n") + "\n",
-            "credit-gradients-table": markdown(head, body, 1),
+            "credit-gradients-advice": lambda found: advice(found) + "\n",
+            "credit-gradients-charts": lambda _: "\n".join(
+                f"![{words}]({self.docs}-{name}.svg)\n" for name, _, words in _CHARTS
+            ),
+            "credit-gradients-table": _table,
         }
+
+
+def _table(found: CreditGradients) -> str:
+    """One row a credit, with direction and rollouts by judge; those that the last judge leads astray stand last."""
+    judges = found.plan.judges
+    by_place = {(row.method, row.judge): row for row in found.rows}
+    body = []
+    for last in found.of(judges[-1]):
+        told = [cells(by_place[last.method, judge]) for judge in judges]
+        figures = [text for row in told for text in (row[1].partition(" ")[0], row[4])]
+        body.append([f"`{last.method}`" + ("" if last.asks else " †"), *figures, told[-1][5]])
+    head = [
+        "credit",
+        *(f"{judge}: {what}" for judge in judges for what in ("direction", "rollouts")),
+        f"{judges[-1]}: wasted",
+    ]
+    return markdown(head, body, 1)
 
 
 _CAPTION = "† listens to no judge; never: its bias alone is larger than the error"
