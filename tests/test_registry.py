@@ -204,6 +204,7 @@ def test_settings_that_parts_declare_are_theirs() -> None:
 
 
 ELSEWHERE = {
+    "studies/credits.py": {"noisy"},
     "studies/label_setting.py": {"majority"},
     "studies/search.py": {"noisy"},
     "studies/search_judges.py": {"noisy"},

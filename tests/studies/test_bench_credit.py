@@ -31,7 +31,7 @@ from footfall.studies.credits import (
 from footfall.studies.study import measure_all
 from scripts import write_tables
 
-SMALL = CreditPlan(seeds=2, batches=6, groups=2, size=6)
+SMALL = CreditPlan(seeds=2, batches=8, groups=2, size=6)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_what_no_judge_has_a_say_in_is_the_same_with_all(found: CreditGradients)
 
 def test_outcomes_are_unbiased_and_a_hackable_judge_leads_pooled_steps_astray(found: CreditGradients) -> None:
     by_place = {(row.method, row.judge): row.value("direction") for row in found.rows}
-    assert by_place["rloo", "exact"] > 0.97 and by_place["grpo", "exact"] > 0.97
+    assert by_place["rloo", "exact"] > 0.95 and by_place["grpo", "exact"] > 0.95
     assert by_place["grpo-process", "hackable"] < 0.6 < by_place["clip-delta", "hackable"]
     waste = {row.method: row.value("wasted") for row in found.of("hackable")}
     assert waste["grpo-process"] > waste["clip-delta"] + 0.2, "it is paid for needless steps"
