@@ -24,6 +24,7 @@ from typing import IO, Any, TypeVar
 
 from footfall import __version__
 from footfall.formats import DamagedError, atomic_write, read_parquet, set_aside, write_parquet
+from footfall.formats.files import sweep
 from footfall.judging import forget
 from footfall.terminal import Progress
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
@@ -34,7 +35,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 _VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
 
 
@@ -56,7 +56,8 @@ class Run:
         except BaseException:
             self._lock.close()
             raise
-        _sweep(folder)
+        for place in (folder, *(inner for inner in folder.iterdir() if inner.is_dir())):
+            sweep(place)  # what a killed process was still writing
         self.cost = Cost()
         self._started = time.monotonic()
         self.log("start", versions=_versions())
@@ -229,14 +230,6 @@ def _empty(folder: Path) -> None:
             shard.unlink()
     for name in ("log.jsonl", "result.json", "config.json"):
         (folder / name).unlink(missing_ok=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a killed process was still writing."""
-    for pattern in (".*.tmp", "*/.*.tmp"):
-        for stray in folder.glob(pattern):
-            if _TEMPORARY.fullmatch(stray.name):
-                stray.unlink(missing_ok=True)
 
 
 def _torn_line_end(stream: IO[bytes]) -> bytes:

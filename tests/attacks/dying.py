@@ -1,105 +1,189 @@
-"""`footfall …` again and again, each time with something happening at another moment, and then once more undisturbed:
+"""One run of command lines in a forked process of the real program, with something happening to it at a chosen moment.
 
-    python dying.py kill FOLDER EVERY sample --problems … --out OUT     killed at the kth os.fsync or os.replace
-    python dying.py full FOLDER EVERY …                                 no space from the kth of these calls on
-    python dying.py size FOLDER EVERY …                                 no file may be larger than k * 256 bytes
-
-for k = 1, 1 + EVERY, 1 + 2 EVERY … until a run is not disturbed any more. The word OUT is FOLDER/k; FOLDER/0 is never
-disturbed. What the kth run wrote to stderr is in FOLDER/k.err. Prints the moments as JSON. Each run is a forked process of the
-real program.
+A change is what alters the folder that the commands are typed in: a file opened for writing, an fsync, a rename, a removal, a
+folder made. The process that forks has loaded what the commands need, and has done nothing itself: a run costs what the command
+does, not what its imports do.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import importlib
-import json
 import os
 import resource
+import select
 import signal
 import sys
-from collections.abc import Callable
+import time
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from footfall.cli import main
+from typing import Any, Literal, NamedTuple
 
 BYTES = 256
-_SLOW = (
-    "footfall",
-    "pyarrow",
-    "numpy",
-    "math_verify",
-    "latex2sympy2_extended",
-    "sympy",
-    "torch",
-    "transformers",
-    "rich",
-    "tyro",
-)
+PATIENCE = 300.0
+"""Seconds that a run may take; one that takes longer is killed, and told as such."""
+GRACE = 10.0
+"""Seconds after which a process that a killed one had started counts as an orphan."""
+_CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
+_ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-def disturb(what: str, moment: int) -> None:
-    """From now on, in this process."""
-    if what == "size":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (moment * BYTES, moment * BYTES))
-        return
-    calls = iter(range(1, 1 << 30))
+class Disturbance(NamedTuple):
+    """What happens when: `at` counts changes, seconds (after) or steps of 256 bytes (size)."""
 
-    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-        def watching(*arguments: Any, **options: Any) -> Any:
-            if next(calls) >= moment:
-                if what == "kill":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a system call: it names no file
-            return call(*arguments, **options)
-
-        return watching
-
-    os.fsync, os.replace = watched(os.fsync), watched(os.replace)
+    what: Literal["nothing", "kill", "near", "after", "full", "readonly", "size"] = "nothing"
+    """kill: SIGKILL just before a change. near: SIGKILL from outside, `delay` seconds after a change has begun. after: SIGKILL
+    from outside after so many seconds. full: no space from a change on. readonly: from a change on nothing may be written.
+    size: no file may grow beyond so many bytes, by the kernel."""
+    at: float = 0
+    delay: float = 0.0
 
 
-def child(what: str, moment: int, errors: Path, words: list[str]) -> int:
-    """The exit code of one run, negative if it was killed; what it says is kept."""
+class Ended(NamedTuple):
+    """How a run ended: its exit code (negative if it was killed), how long it took, the changes it made if it ended itself,
+    the processes it left behind, and what it wrote to stderr."""
+
+    code: int
+    seconds: float
+    changes: int
+    orphans: list[str]
+    errors: str
+
+
+def run(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance = Disturbance()) -> Ended:
+    """Type the lines in the folder; stderr goes to a file beside it."""
+    errors = folder.with_name(folder.name + ".err")
+    folder.mkdir(parents=True, exist_ok=True)
+    told, tell = os.pipe()
+    began = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        with errors.open("wb") as stream:
+        _child(lines, folder, disturbance, errors, tell)
+    os.close(tell)
+    changes = _watch(pid, told, disturbance)
+    os.close(told)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    seconds = time.monotonic() - began
+    said = (
+        errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
+    )  # killed before it was opened
+    return Ended(code, seconds, changes, orphans(), said)
+
+
+def _watch(pid: int, told: int, disturbance: Disturbance) -> int:
+    """Kill from outside if that is asked for; the changes that were told at the end."""
+    wait = disturbance.at if disturbance.what == "after" else PATIENCE
+    if not select.select([told], [], [], wait)[0]:
+        os.kill(pid, signal.SIGKILL)
+    said = os.read(told, 64)
+    if said.startswith(b"now"):
+        time.sleep(disturbance.delay)
+        os.kill(pid, signal.SIGKILL)
+    return int(said.removeprefix(b"now") or 0)
+
+
+def _child(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance, errors: Path, tell: int) -> None:
+    code = 70
+    try:
+        with errors.open("ab") as stream:
+            stream.truncate(0)
             os.dup2(stream.fileno(), 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if moment:
-            disturb(what, moment)
-        code = 70
-        try:
-            code = main(words)
-            if not moment:
-                errors.with_suffix(".modules").write_text("\n".join(sys.modules), encoding="utf-8")
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.chdir(folder)
+        changes = disturb(disturbance, lambda: os.write(tell, b"now"))
+        from footfall.cli import main
+
+        for words in lines:
+            code = main(list(words))
+            if code:
+                break
+        sys.stdout.flush()
+        os.write(tell, str(changes()).encode())
+        if disturbance.what == "nothing":
+            errors.with_suffix(".modules").write_text("\n".join(sys.modules), encoding="utf-8")
+    except BaseException:  # noqa: BLE001 - told as the interpreter would tell it; this process ends here
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
-def attack(what: str, folder: Path, every: int, words: list[str]) -> list[tuple[int, int, int]]:
-    """Moment, exit code of the disturbed run and of the one after it, for each."""
+def disturb(disturbance: Disturbance, tell: Callable[[], object]) -> Callable[[], int]:
+    """From now on, in this process; how many changes there were."""
+    what, at, folder, count = disturbance.what, disturbance.at, str(Path.cwd()), 0
+    if what == "size":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(at) * BYTES, int(at) * BYTES))
 
-    def run(name: int, moment: int, errors: str) -> int:
-        given = [str(folder / str(name)) if word == "OUT" else word for word in words]
-        return child(what, moment, folder / errors, given)
+    def change(event: str, path: str | None) -> None:
+        nonlocal count
+        count += 1
+        if what == "kill" and count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "near" and count == at:
+            tell()
+        if what in _ERRORS and count >= at and (what == "readonly" or event not in ("os.remove", "os.rmdir")):
+            raise OSError(_ERRORS[what], os.strerror(_ERRORS[what]), path)
 
-    ended = [(0, run(0, 0, "0.err"), 0)]
-    for name in (folder / "0.modules").read_text(encoding="utf-8").split():
-        if name.partition(".")[0] in _SLOW and name not in sys.modules:  # once, for all processes to come
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and arguments[2] is not None and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if (writes or event in _CHANGES) and isinstance(arguments[0], str | os.PathLike):
+            path = str(Path(arguments[0]).absolute())
+            if path.startswith(folder):
+                change(event, path)
+
+    fsync = os.fsync
+
+    def synced(fd: Any) -> None:
+        change("fsync", None)  # as a system call: it names no file
+        fsync(fd)
+
+    sys.addaudithook(hook)
+    vars(os)["fsync"] = synced
+    return lambda: count
+
+
+def adopt() -> None:
+    """Let this process be the parent of what its killed children leave behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def orphans() -> list[str]:
+    """The command lines of processes that a run left behind and that do not end in time; they are killed."""
+    until = time.monotonic() + GRACE
+    while (living := _children()) and time.monotonic() < until:
+        time.sleep(0.01)
+    found = []
+    for pid in living:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
+            os.kill(pid, signal.SIGKILL)
+    while living and _children():
+        time.sleep(0.01)
+    return found
+
+
+def _children() -> list[int]:
+    """Those that live; the dead are reaped."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in found.split() if int(pid) not in KEPT]
+
+
+KEPT: set[int] = set()
+"""Children of this process that are no part of a run."""
+_SLOW = ("footfall", "pyarrow", "numpy", "math_verify", "latex2sympy2_extended", "sympy", "z3", "torch", "transformers", "peft",
+         "accelerate", "tokenizers", "safetensors", "httpx", "httpcore", "anyio", "jinja2", "rich", "tyro")  # fmt: skip
+
+
+def load(modules: Sequence[str]) -> None:
+    """Import once, for all processes to come, what a run had imported."""
+    for name in modules:
+        if name.partition(".")[0] in _SLOW and name not in sys.modules:
             with suppress(ImportError):
                 importlib.import_module(name)
-    for moment in range(1, 1 << 20, every):
-        first = run(moment, moment, f"{moment}.err")
-        if first == 0:
-            break
-        ended.append((moment, first, run(moment, 0, f"{moment}.again.err")))
-    return ended
-
-
-if __name__ == "__main__":
-    what, folder, every, *words = sys.argv[1:]
-    sys.stdout.write(json.dumps(attack(what, Path(folder), int(every), words)))

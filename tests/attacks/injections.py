@@ -18,7 +18,7 @@ from footfall.reports.demo_page import report_html
 from footfall.reports.search_page import tree_page
 from footfall.reports.traces import StepView
 from footfall.types import Decision, Judged, Judgement, Node, Problem, SearchResult, Step, Trajectory, Tree
-from tests.attacks.disturbing import say
+from tests.attacks.commands import say
 from tests.attacks.test_readers import UNPRINTABLE
 from tests.reports.test_report_page import REPORT, TRACE
 from tests.reports.test_run_pages import held_out, labelled, result, row, searched, trained

@@ -9,35 +9,38 @@ from pathlib import Path
 import pytest
 
 from footfall.cli import main
-from tests.attacks.disturbing import COMMANDS, disturbed, left, said
+from tests.attacks.commands import SAMPLE, left, possible
+from tests.attacks.kills import told
 
-WORDS = {"full": "no space left on device", "size": "file too large"}
 
-
-def check(what: str, command: str, every: int, folder: Path) -> None:
-    codes = disturbed(what, command, every, folder)
-    assert len(codes) >= 2 and set(codes) == {2}
-    for k in range(len(codes)):
-        (line,) = said(folder, 1 + k * every)
-        assert WORDS[what] in line.lower()
-        assert str(folder / str(1 + k * every)) in line, "it names a file of the run"
+def check(folder: Path, *words: str) -> int:
+    """How many disturbed runs told it in one line and exit code 2, each followed by one with the usual bytes."""
+    rows = told(folder, *words)
+    assert not [row["wrong"] for row in rows if row["wrong"]]
+    return len(rows)
 
 
 def test_a_disk_that_is_full_at_some_moments_costs_one_line(tmp_path: Path) -> None:
-    check("full", "sample", 11, tmp_path)
+    assert check(tmp_path, "--what", "full", "--every", "11", "--commands", "sample") >= 2
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", COMMANDS)
-def test_full_at_every_moment(command: str, tmp_path: Path) -> None:
-    check("full", command, 1, tmp_path)
+def test_all_commands_over_a_disk_that_is_full_at_some_moments(tmp_path: Path) -> None:
+    assert check(tmp_path, "--what", "full", "--every", "13") >= 60
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", COMMANDS)
-def test_files_that_cannot_grow(command: str, tmp_path: Path) -> None:
+def test_all_commands_in_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    assert check(tmp_path, "--what", "readonly", "--every", "1000000") == len(possible())
+
+
+@pytest.mark.long
+def test_files_that_cannot_grow(tmp_path: Path) -> None:
     """The kernel refuses the write itself."""
-    check("size", command, 24, tmp_path)
+    assert (
+        check(tmp_path, "--what", "size", "--every", "24", "--commands", "sample", "label", "score", "search", "train")
+        >= 8
+    )
 
 
 GARBAGE = [
@@ -53,7 +56,7 @@ GARBAGE = [
 
 
 def run(out: Path) -> int:
-    return main([*COMMANDS["sample"], "--out", str(out)])
+    return main([*SAMPLE, "--out", str(out)])
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))

@@ -1,23 +1,112 @@
-"""Killed at every fsync and every rename: the same command again gives the same bytes."""
+"""Killed at random moments and at changes of files: the same command again gives the same bytes, and nothing is left over."""
 
 from __future__ import annotations
 
+import math
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.attacks.disturbing import COMMANDS, disturbed
+from footfall.cli import COMMANDS as ALL
+from tests.attacks import dying, kills
+from tests.attacks.commands import COMMANDS, possible
+from tests.attacks.dying import Disturbance, Ended
+from tests.attacks.kills import Case, Known, differences, faults, told
 
-SIGKILLED = -9
+WRITE_NOTHING = {"list", "show", "completion", "info"}
+
+
+def test_every_command_that_writes_is_attacked() -> None:
+    assert {command.lines[0][0] for command in COMMANDS.values()} == ALL.keys() - WRITE_NOTHING
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["show", "a.jsonl"], ["completion", "bash"], ["info", "a.jsonl"]], ids=" ".join
+)
+def test_the_others_write_nothing(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"problem": "What is 3 + 4?", "steps": ["7"]}\n')
+    watching = (
+        "import sys; from tests.attacks.dying import Disturbance, disturb; from footfall.cli import main\n"
+        "changes = disturb(Disturbance(), list); code = main(sys.argv[1:]); sys.exit(code or changes())"
+    )
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", watching, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_a_sampling_run_killed_at_some_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    codes = disturbed("kill", "sample", 11, tmp_path)
-    assert len(codes) >= 2 and set(codes) == {SIGKILLED}
+    rows = told(tmp_path, "--every", "11", "--kills", "1", "--commands", "sample")
+    assert sum(row["kills"] for row in rows) >= 3 and not [row["wrong"] for row in rows if row["wrong"]]
+
+
+def test_what_the_state_file_has_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, known = tmp_path / "state.jsonl", {"sample": Known([], {}, 1.0, 3)}
+    seen: list[str] = []
+
+    def tried(case: Case, known: Known, folder: Path) -> dict[str, Any]:
+        seen.append(case.name)
+        return {"case": case.name, "command": case.command, "kills": 1, "wrong": ["kept"]}
+
+    monkeypatch.setattr(kills, "tried", tried)
+    for wanted in (2, 5):
+        cases = chain(kills.every_change("kill", 1, known), kills.at_random(0, known))
+        kills.work(cases, known, tmp_path, state, math.inf, wanted)
+    assert seen == [*(f"kill sample {k}" for k in (1, 2, 3)), *(f"random 0 {k}" for k in range(5))]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", COMMANDS)
-def test_killed_at_every_moment(command: str, tmp_path: Path) -> None:
-    codes = disturbed("kill", command, 1, tmp_path)
-    assert len(codes) >= 5 and set(codes) == {SIGKILLED}
+def test_all_commands_killed_at_some_changes_and_at_random_moments(tmp_path: Path) -> None:
+    rows = told(tmp_path, "--every", "17", "--kills", "20")
+    assert not [row["wrong"] for row in rows if row["wrong"]]
+    assert {row["command"] for row in rows} == possible().keys()
+    kinds = Counter(row["case"].split()[0] for row in rows for _ in range(row["kills"]))
+    assert kinds["kill"] >= 40 and kinds["random"] >= 20
+
+
+# The attack itself sees what it is there to see.
+
+
+def test_a_process_that_outlives_its_killed_parent_is_counted_and_ended() -> None:
+    left_behind = (
+        "from tests.attacks import dying; import os, signal, subprocess, sys\n"
+        "dying.adopt(); dying.GRACE = 0.2\n"
+        "pid = os.fork()\n"
+        "if pid == 0: subprocess.Popen(['sleep', '60']); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "os.waitpid(pid, 0)\n"
+        "assert dying.orphans() == ['sleep 60 '] and dying.orphans() == []"
+    )
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", left_behind], cwd=Path(__file__).parents[2], check=True)
+    assert time.monotonic() - began < 50
+
+
+def test_another_byte_a_stray_file_and_a_missing_one_are_differences() -> None:
+    assert differences({"a": b"1", "b": b"2", "c": b"3"}, {"a": b"1", "b": b"x", ".d.tmp": b""}) == [".d.tmp", "b", "c"]
+
+
+def test_a_full_disk_must_be_told_in_one_line_that_names_a_file() -> None:
+    known, full = Known([], {"run/result.json": {}}, 1.0, 1), Disturbance("full", 3)
+    line = "footfall: run/result.json: no space left on device\n"
+    assert faults(full, Ended(2, 1.0, 0, [], line), known) == []
+    for code, errors in (
+        (2, line + line),
+        (0, ""),
+        (2, "footfall: no space left on device\n"),
+        (2, f"Traceback\n{line}"),
+    ):
+        assert faults(full, Ended(code, 1.0, 0, [], errors), known)
+    assert faults(Disturbance("kill", 3), Ended(-9, 1.0, 0, ["sleep 60"], ""), known) == ["orphan: sleep 60"]
+    assert set() == dying.KEPT

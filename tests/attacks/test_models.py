@@ -24,7 +24,7 @@ from footfall.policy.http import http_policy
 from footfall.reward.backbone import load_backbone
 from footfall.reward.canary import default_pair
 from footfall.reward.prm import PRM
-from tests.attacks.disturbing import say
+from tests.attacks.commands import say
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder
 from tests.test_gguf import write_gguf
 

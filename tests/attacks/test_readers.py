@@ -29,7 +29,7 @@ from footfall.formats import (
 )
 from footfall.registry import parts
 from footfall.types import Judged, Judgement, Node, Problem, Step, Trajectory, Tree
-from tests.attacks.disturbing import say
+from tests.attacks.commands import say
 
 LINE_OF_ERROR = 4000
 """Characters that an error may have at most."""

@@ -60,11 +60,10 @@ def test_what_a_killed_writer_left_is_swept_and_a_living_ones_file_is_not(tmp_pa
         "import os, signal; from footfall.formats import atomic_write\n"
         "with atomic_write('scored.jsonl') as stream: stream.write(b'half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run([sys.executable, "-c", writing], env=os.environ)
-    assert done.returncode == -signal.SIGKILL and len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 1
     with atomic_write("scored.jsonl") as stream:
         stream.write(b"")
-        assert len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 2
+        done = subprocess.run([sys.executable, "-c", writing], env=os.environ)
+        assert done.returncode == -signal.SIGKILL and len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 2
         write("scored.jsonl", read("rows.jsonl"), "jsonl")
         assert len(list(tmp_path.glob(".scored.jsonl.*.tmp"))) == 1, "that of this process"
     assert not list(tmp_path.glob(".*.tmp"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -229,3 +230,18 @@ def test_a_stored_policy_can_choose_if_the_inner_one_can(tmp_path: Path) -> None
 def test_problems_with_one_text_and_different_ids_are_kept_apart(tmp_path: Path) -> None:
     a, b = (Trajectory("t", Problem(name, "What is 3 + 4?", "7")) for name in ("a", "b"))
     assert prefix_address(a) != prefix_address(b), "the seed of a sample depends on the problem's id"
+
+
+def test_what_a_killed_process_was_writing_is_swept_and_a_living_ones_is_not(tmp_path: Path) -> None:
+    policy = StoredPolicy(ArithmeticPolicy(), tmp_path)
+    book = tmp_path / RolloutStore.book(policy.name, PARAMS[0])
+    book.mkdir()
+    stray, living, other = (
+        book / f".{name}.tmp" for name in ("a.parquet.0123456789ab", "b.parquet.0123456789ab", "mine")
+    )
+    for path in (stray, living, other):
+        path.write_bytes(b"half")
+    with living.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        policy.sample(PREFIXES[:1], 1, PARAMS[0])
+    assert not stray.exists() and living.exists() and other.exists()

@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).with_name("loopback_server.py")
 class LoopbackProcess:
     """The server process and its log."""
 
-    def __init__(self, log: Path) -> None:
-        self.log, self.port = log, 0
+    def __init__(self, log: Path, port: int = 0) -> None:
+        self.log, self.port = log, port
         self.start()
 
     def start(self, **settings: Any) -> None:

@@ -205,8 +205,14 @@ class Demo:
 
     def _judge(self, stage: str, judge: Judge, traces: Sequence[Trajectory], chunk: int) -> list[Judgement]:
         self._begin(stage)
+
+        def work(part: Sequence[Trajectory]) -> list[Judgement]:
+            return [
+                replace(j, cost=replace(j.cost, seconds=0.0)) for j in judge.judge(part)
+            ]  # times stand in the log alone
+
         judgements = self.run.map(
-            stage, traces, judge.judge, key=lambda t: t.key, kind="judgement", chunk=chunk, made_by=judge.name,
+            stage, traces, work, key=lambda t: t.key, kind="judgement", chunk=chunk, made_by=judge.name,
             forgetful=(self.policy,),
         )  # fmt: skip
         self._charge(stage, judgements)

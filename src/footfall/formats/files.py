@@ -8,7 +8,6 @@ read whole, up to a limit of its own.
 from __future__ import annotations
 
 import errno
-import glob
 import gzip
 import io
 import json
@@ -42,6 +41,9 @@ _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_NAME = 200
 UNPACKED_TIMES = 200
 """How many times its size a gzip file may unpack to, beyond `DOCUMENT_LIMIT`; text is seldom packed to a twentieth."""
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp")
+_swept: set[Path] = set()
+"""Folders that this process has written into: strays are looked for before the first time."""
 _BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -360,12 +362,18 @@ def _object(path: str, number: int, value: Json) -> Fields:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file that becomes `path` when the block ends well; on any error nothing is left behind."""
+    """A binary file that becomes `path` when the block ends well; on any error nothing is left behind.
+
+    What killed processes left in that folder is swept before this process writes there first.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise FormatError(str(target), "a directory to write into", got="none", fix=f"mkdir -p {target.parent}")
     if target.is_dir():
         raise FormatError(str(target), "a file to write", got="a directory")
+    if (folder := target.parent.absolute()) not in _swept:
+        _swept.add(folder)
+        sweep(folder)
     temporary, stream = _temporary(target)
     try:
         with stream:
@@ -404,11 +412,13 @@ def _locked(stream: IO[bytes]) -> bool:
     return True
 
 
-def sweep(target: Path) -> None:
-    """Remove what killed processes left half-written beside a target; what a living one writes stays."""
-    for stray in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        if re.fullmatch(r"[0-9a-f]{12}", stray.name[len(target.name) + 2 : -len(".tmp")]):
-            with suppress(FileNotFoundError), stray.open("rb") as stream:
+def sweep(place: Path) -> None:
+    """Remove what killed processes left half-written of a file, or of any file of a folder; what a living one writes stays."""
+    folder = place if place.is_dir() else place.parent
+    for stray in folder.glob(".*.tmp"):
+        ours = _TEMPORARY.fullmatch(stray.name)
+        if ours and (folder == place or ours[1] == place.name):
+            with suppress(FileNotFoundError, PermissionError), stray.open("rb") as stream:
                 if _locked(stream):
                     stray.unlink()
 
