@@ -218,13 +218,12 @@ def alarms(run: Sequence[Checkpoint], limits: Limits = Limits()) -> list[Alarm]:
     at = run[-1].update
     found = [_overoptimised(run, limits), _jumped(run, limits)]
     for what, related in (("steps", "with_steps"), ("tokens", "with_tokens")):
-        start, end, pull = first.get(what), now.get(what), now.get(related)
-        if start and end and not 1 / limits.drift <= end / start <= limits.drift and abs(pull or 0) > limits.coupling:
-            found.append(
-                Alarm(
-                    f"{what} drift", at, f"{start:.3g} {what} became {end:.3g}, and reward goes with them: {pull:+.2f}"
-                )
-            )
+        start, end = first.get(what), now.get(what)
+        # When all completions are as long as they may be, nothing can go with length any more: the run as a whole counts.
+        pull = _mean([point.figures.get(related) for point in run]) or 0.0
+        if start and end and not 1 / limits.drift <= end / start <= limits.drift and abs(pull) > limits.coupling:
+            seen = f"{start:.3g} {what} became {end:.3g}, and the reward went with them: {pull:+.2f}"
+            found.append(Alarm(f"{what} drift", at, seen))
     repetition = now.get("repetition") or 0.0
     if repetition > limits.repetition and repetition > 2 * (first.get("repetition") or 0.0):
         found.append(Alarm("repetition", at, f"{repetition:.0%} of steps repeat an earlier one"))
