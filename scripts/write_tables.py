@@ -22,7 +22,7 @@ from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
 from footfall.studies.search import SearchCosts
 from footfall.studies.search_report import SEARCH
-from scripts import pool_curves, word_problem_tables
+from scripts import loop_measure, pool_curves, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -93,9 +93,15 @@ def pool_tables() -> str:
     return pool_curves.tables(json.loads((DOCS / "pool_curves.json").read_text(encoding="utf-8")))
 
 
+def coder_tables() -> str:
+    """What `python -m scripts.loop evaluate` found of Qwen2.5-Coder-1.5B."""
+    return loop_measure.tables(json.loads((DOCS / "coder_1_5b.json").read_text(encoding="utf-8")))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
+    "coder": coder_tables,
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _credit_block(name) for name in CREDIT.blocks},
