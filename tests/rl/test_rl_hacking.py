@@ -39,7 +39,7 @@ def trained(name: str, reward: Callable[[Trace], float], updates: int = 20, **op
     for update in range(updates):
         traces = sample(CHAIN, logits, GROUPS * SIZE, rng)
         run.append(Checkpoint(update, measure([logged(trace, reward(trace)) for trace in traces]), len(traces)))
-        rolled = [Rollout(np.ones(len(t.actions)), float(t.solved(CHAIN)), rewards(t)) for t in traces]
+        rolled = [Rollout(np.ones(len(t.actions), np.int64), float(t.solved(CHAIN)), rewards(t)) for t in traces]
         said = credit([Group(tuple(rolled[at : at + SIZE])) for at in range(0, len(rolled), SIZE)])
         step = estimate(softmax(logits), traces, [a for each in said for a in each.advantages], len(traces))
         logits = logits + 1.5 * step / (np.linalg.norm(step) + 1e-9)
@@ -90,6 +90,12 @@ def test_the_minimum_beside_the_outcome_learns_where_the_sum_does_not() -> None:
     least = trained("pure", lambda trace: float(rewards(trace).min()), temperature=0.0)
     summed = trained("pure", total, form="sum")
     assert accuracy(least)[1] > accuracy(summed)[1] + 0.2 and not hacked(least)
+
+
+def test_the_minimum_alone_is_hacked_by_saying_little() -> None:
+    run = trained("pure", lambda trace: float(rewards(trace).min()), temperature=0.0, coef=0.0)
+    assert accuracy(run)[1] < 0.1 and hacked(run)
+    assert {"steps drift", "short"} <= {alarm.name for alarm in alarms(run)}, "as the paper saw: answers of one step"
 
 
 def test_the_exact_gradient_says_the_same() -> None:
