@@ -197,7 +197,8 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
         diagnostics = diagnose(found.cases, found.judgements, found.report.threshold)
         controls = know_nothing(benchmark, found.cases, config.run.seed)
         traces = list(zip(found.cases, found.judgements, strict=True))
-        view = BenchView(found.report, diagnostics, benchmark.published, _given(config), controls, traces)
+        data = _data(config)
+        view = BenchView(found.report, diagnostics, benchmark.published, _given(config), controls, traces, data)
         result = {
             **found.report.to_dict(),
             "judge_given": view.judge.given,
@@ -215,6 +216,12 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
 def _given(config: BenchConfig) -> str:
     """The judge, or the file of its scores, as the user typed it."""
     return judge_name(config.judge) if config.scores is None else str(config.scores)
+
+
+def _data(config: BenchConfig) -> str:
+    """What is measured on as the user typed it, and who wrote the traces of a world."""
+    world = world_source(config.data or "", "test")
+    return config.data or "" if world is None else f"{config.data} by {config.policy.typed or f'scripted-{world.world}'}"
 
 
 def _warn_of_scale(name: str, judgements: Iterable[Judgement], threshold: float) -> None:

@@ -52,6 +52,8 @@ class BenchView:
     """The same cases under judges that know nothing, by their names."""
     traces: Sequence[tuple[Case, Judgement]] = ()
     """Of which some are shown."""
+    data: str = ""
+    """What was measured on, as the user typed it."""
 
     @property
     def judge(self) -> Named:
@@ -105,7 +107,7 @@ def _facts(view: BenchView) -> dict[str, str]:
         "judge": str(view.judge),
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
         "protocol": report.protocol,
-        "data": report.revision,
+        "data": str(Named(view.data or report.revision, report.revision)),
         "traces": report.traces,
         "left out": f"{report.left_out:,} without scores" if report.left_out else "",
         "tuned on": f"{report.tuned_away:,} traces, not reported" if report.tuned_away else "",
@@ -319,6 +321,7 @@ def comparison_page(comparison: Comparison) -> str:
     facts = {
         "baseline": comparison.names[0],
         "figure": first.objective,
+        "protocol": _one_protocol(comparison),
         "data": first.revision,
         "cases": first.cases,
         "intervals": f"95% paired bootstrap, {first.resamples:,} resamples, seed {first.seed}",
@@ -383,11 +386,20 @@ def _differences(comparison: Comparison) -> list[Section]:
 
 
 def _runs(comparison: Comparison) -> Markup:
+    """Who was compared; the protocol only where it is not the same for all, as it stands at the top then."""
+    same = _one_protocol(comparison)
     rows = [
-        [name, run.judge, f"{run.threshold:.4g} ({run.threshold_policy})", run.protocol, run.folder]
+        [name, run.judge, f"{run.threshold:.4g} ({run.threshold_policy})", *(() if same else (run.protocol,)), run.folder]
         for name, run in zip(comparison.names, comparison.runs, strict=True)
     ]
-    return table(["judge", "by content", "threshold", "protocol", "run"], rows, text_columns=5)
+    head = ["judge", "by content", "threshold", *(() if same else ("protocol",)), "run"]
+    return table(head, rows, text_columns=len(head))
+
+
+def _one_protocol(comparison: Comparison) -> str:
+    """The protocol of all runs; empty where there are several."""
+    first, *others = {run.protocol for run in comparison.runs}
+    return "" if others else first
 
 
 def _how_to_read() -> Markup:

@@ -78,6 +78,10 @@ class _Plot:
         return self.x(point.x), self.y(point.y)
 
 
+_LEAST = 200.0
+"""Height of a plot, whatever stands above it."""
+
+
 def line_chart(
     series: Sequence[Series],
     *,
@@ -101,6 +105,7 @@ def line_chart(
     names = _end_labels(series, y_format, width)
     keys = [(slot, s.name) for slot, s in zip(slots, series, strict=True)]
     top, y = heading(title, subtitle, width, keys if names is None else ())
+    height = max(height, y + 34 + _LEAST + 52)
     end_room = 44 + max(map(text_width, names)) if names else 24
     up = _up(series, y_format, y_range, height - 52, y + 34)
     frame = Frame(left_room(up, y_format), y + 34, width - end_room, height - 52)

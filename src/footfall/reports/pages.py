@@ -30,11 +30,28 @@ _INTERVAL = re.compile(r"\[[-−–\d., %]+\]")
 """Stays on one line where a cell is broken."""
 
 
+_LONGEST_WORD = 24
+_CARDS = (4, 16)
+"""From so many columns, and up to so many rows, each row of a table is a card on a phone."""
+_DENSE = 10
+"""Columns of a table that needs all the room of a desk."""
+
+
 class _OneLine(Extension):
     """Line breaks of a template are its layout, not its text: white space between elements would be seen."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return re.sub(r"\s*\n\s*", "", source)
+
+
+def _long(cell: str) -> bool:
+    """Whether a cell has a word that must be broken, so that the table fits."""
+    return any(len(word) > _LONGEST_WORD for word in re.split(r"[\s-]", cell))
+
+
+def _breaking(said: object) -> Markup:
+    """Settings without spaces, `f(n=4,rule=min)`, may be broken behind a comma."""
+    return Markup(re.sub(r",(?=[^\s\d])", ",<wbr/>", str(_shown(said))))
 
 
 def _shown(value: object) -> object:
@@ -49,6 +66,8 @@ def _environment() -> Environment:
         extensions=[_OneLine], finalize=_shown,
     )  # fmt: skip
     made.filters["number"] = number
+    made.filters["breaking"] = _breaking
+    made.tests["long"] = _long
     return made
 
 
@@ -134,8 +153,10 @@ def table(
     shown = [
         [_INTERVAL.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), cell) for cell in row] for row in rows
     ]
+    style = " cards" if len(header) >= _CARDS[0] and len(rows) <= _CARDS[1] else ""
+    style += " dense" if len(header) >= _DENSE else ""
     return render(
-        "blocks", "table", header=header, rows=shown, caption=caption, text_columns=text_columns, total=total
+        "blocks", "table", header=header, rows=shown, caption=caption, text_columns=text_columns, total=total, style=style
     )  # fmt: skip
 
 
@@ -168,7 +189,7 @@ def _cost_cells(cost: Cost) -> list[str]:
     return [
         *(f"{c:,}" if c else "–" for c in counts),
         f"{cost.flops:.2e}" if cost.flops else "–",
-        f"{cost.seconds:,.1f}",
+        f"{cost.seconds:,.1f}" if cost.seconds else "–",
     ]
 
 

@@ -141,7 +141,8 @@ class Scale:
         """Round values at least `apart` pixels from each other."""
         room = max(2, int(abs(self.end - self.start) / apart))
         if not self.log2:
-            return ticks(self.lo, self.hi, room, least=1 if self.whole else 0)
+            tried = (ticks(self.lo, self.hi, most, least=1 if self.whole else 0) for most in range(room, room + 4))
+            return next((at for at in tried if len(at) > 1), ticks(self.lo, self.hi, room))
         powers = range(math.ceil(math.log2(self.lo) - 1e-9), math.floor(math.log2(self.hi) + 1e-9) + 1)
         kept = [p for p in powers if p >= 0 or not self.whole]
         return [2.0**p for p in kept[:: max(1, math.ceil(len(kept) / room))]]
@@ -214,7 +215,8 @@ def left_axis(scale: Scale, frame: Frame, label: str, form: Format) -> Markup:
 
 def bottom_axis(scale: Scale, frame: Frame, label: str, form: Format, grid: bool = False) -> Markup:
     """The base line with ticks (or a grid of vertical lines), values below it and the axis' name below those."""
-    at = scale.ticks(apart=64 if grid else 28 if scale.log2 else 56)
+    narrow = frame.right - frame.left < 300
+    at = scale.ticks(apart=64 if grid else 56 if not scale.log2 else 40 if narrow else 28)
     base = element("line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom)
     style, top, bottom = ("grid", frame.top, frame.bottom) if grid else ("axis", frame.bottom, frame.bottom + 4)
     parts = [] if grid else [base]

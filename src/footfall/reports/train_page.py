@@ -85,8 +85,8 @@ def train_page(
         Section("What it cost", [cost_table([CostRow("training", trained.cost)])]),
     ]
     name_of, first = next(iter(figures.items()), ("", None))
-    reached = f": held-out {name_of} {first.value:.3f}" if first is not None and np.isfinite(first.value) else ""
-    heading = f"A PRM on {name}{reached}"
+    reached = first is not None and np.isfinite(first.value) and f": {name_of} {first.value:.3f} on problems held out"
+    heading = f"A PRM on {name}{reached or ''}"
     return report(f"Training: {name}", "Footfall train", heading, facts, sections, numbers=numbers, config=config)
 
 

@@ -164,7 +164,7 @@ def _in(point: Point, view: Kind) -> bool:
     return point.kind == view or (view == "measured" and point.kind == "reference")
 
 
-def chart(costs: LabelCosts, world: str, view: Kind | None = None) -> Markup:
+def chart(costs: LabelCosts, world: str, view: Kind | None = None, width: float | None = None) -> Markup:
     """First-error accuracy against tokens a trace, one line a method; what is free is a level, dashed.
 
     `view`: the kind of method to draw, by default the first that there is; others than the measured stand beside the best
@@ -183,12 +183,12 @@ def chart(costs: LabelCosts, world: str, view: Kind | None = None) -> Markup:
         series.append(Series("best measured", marks, emphasis=True, slot=len(names)))
     what = _VIEWS[view][1]
     free = "; dashed: free" if any(line.dashed for line in series) else ""
-    width, height = _CHART
+    title, subtitle = f"{world}: what labels cost and are worth", f"{what}; 95% bands over seeds{free}"
     return line_chart(
         series, label=f"First-error accuracy on {world} against generated tokens a trace, one line a method, {what}",
-        title=f"{world}: what labels cost and are worth", subtitle=f"{what}; 95% bands over seeds{free}",
         x_label="generated tokens a trace", y_label="first errors named exactly", x_scale="log2",
-        width=width, height=height,
+        width=width or _CHART[0], height=_CHART[1],
+        title="" if width else title, subtitle="" if width else subtitle,
     )  # fmt: skip
 
 
@@ -292,7 +292,7 @@ LABELS = Study(
     kinds=True,
     facts=_facts,
     advice=advice,
-    caption="First errors named exactly, by generated tokens a trace.",
+    caption="First errors named exactly, by generated tokens a trace. Bands: 95% intervals over seeds. Dashed: free.",
     pictures=_pictures,
     extras=lambda costs: [],
     left_out=_left_out,

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from footfall.metrics.intervals import Interval
 from footfall.registry import FREE, Kind
 from footfall.reports.charts import Point as Mark
-from footfall.reports.pages import Section, figure, paragraph, report, table
+from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
 from footfall.store import Run
 from footfall.studies.study import Costs, Measured, Placed, Point, Site, measure_all, ties
 
@@ -31,7 +31,8 @@ class Picture(NamedTuple):
 
     file: str
     shows: str
-    draw: Callable[[], Markup]
+    draw: Callable[..., Markup]
+    """Without an argument for a file; for a page with the width, and then without a title."""
 
 
 class Extra(NamedTuple):
@@ -112,7 +113,7 @@ class Study(Generic[C]):
         said = [paragraph(self.advice(costs).replace("`", "")), *(told for title, told in extras if not title)]
         sections = [Section("Advice", said), *(Section(title, [told]) for title, told in extras if title)]
         for setting in costs.settings():
-            drawn = [figure(one.draw(), self.caption) for one in self.pictures(costs, setting)]
+            drawn = [figure(responsive(one.draw), self.caption, one.shows) for one in self.pictures(costs, setting)]
             told = table(self.head, self.rows(costs.of(*setting), True), caption=self.frontier, text_columns=2)
             sections.append(Section(self.titled(*setting), [*drawn, told]))
         title = self.docs.replace("_", " ").capitalize()

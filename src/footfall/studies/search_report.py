@@ -146,7 +146,7 @@ def _listed(names: Sequence[str], last: str) -> str:
     return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def chart(costs: SearchCosts, world: str, judge: str) -> Markup:
+def chart(costs: SearchCosts, world: str, judge: str, width: float | None = None) -> Markup:
     """Accuracy against tokens a problem, one line a method; dashed if it uses no judge. Bands would hide the lines."""
     points = costs.of(world, judge)
     names = list(dict.fromkeys(point.method for point in costs.points))
@@ -156,12 +156,13 @@ def chart(costs: SearchCosts, world: str, judge: str) -> Markup:
         if own:
             marks = [Mark(point.tokens, point.accuracy.value) for point in own]
             series.append(Series(name, marks, dashed=not own[0].judged, slot=slot))
-    width, height = _CHART
+    title = f"{world}, {judge} judge: what search costs and is worth"
+    subtitle = "dashed: without a judge; intervals are in the tables"
     return line_chart(
         series, label=f"Accuracy on {world} with the {judge} judge against tokens a problem, one line a method",
-        title=f"{world}, {judge} judge: what search costs and is worth",
-        subtitle="dashed: without a judge; intervals are in the tables", x_label="tokens a problem, written and judged",
-        y_label="problems answered right", x_scale="log2", width=width, height=height,
+        x_label="tokens a problem, written and judged", y_label="problems answered right", x_scale="log2",
+        width=width or _CHART[0], height=_CHART[1],
+        title="" if width else title, subtitle="" if width else subtitle,
     )  # fmt: skip
 
 
@@ -303,7 +304,7 @@ SEARCH = Study(
     kinds=False,
     facts=_facts,
     advice=advice,
-    caption="Problems answered right, by tokens a problem.",
+    caption="Problems answered right, by tokens a problem. Dashed: without a judge. Intervals are in the table.",
     pictures=_pictures,
     extras=_extras,
     left_out=lambda costs: {f"{name} not measured": why for name, why in costs.unmeasured.items()},
