@@ -36,6 +36,11 @@ def view(name: str = "small") -> BenchView:
     )  # fmt: skip
 
 
+def test_data_is_named_as_it_was_typed_with_its_hash_beside() -> None:
+    text = " ".join(parsed(bench_page(replace(view(), data="ProcessBench/"))).itertext())
+    assert "ProcessBench/ (sha256:abc)" in text
+
+
 def changed(given: BenchView, **report: object) -> BenchView:
     return replace(given, report=replace(given.report, **report))  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,9 @@ from footfall.reports.bench_page import bench_page, comparison_page, suite_page
 from footfall.reports.demo_page import report_html
 from footfall.reports.pages import Named
 from footfall.reports.search_page import tree_page
+from footfall.studies.label_report import LABELS
+from footfall.studies.report import Study
+from footfall.studies.search_report import SEARCH
 from tests.benchmarks.test_bench_compare import SMALL
 from tests.cli.test_search_explain import searched as found_by_beams
 from tests.reports.test_bench_page import changed, view
@@ -27,6 +31,8 @@ from tests.reports.test_run_pages import held_out, labelled, result, row, search
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (1300, 760, 420)
+DOCS = Path(__file__).parents[2] / "docs"
+STUDIES: tuple[Study[Any], ...] = (LABELS, SEARCH)
 LONG = "a_name_without_any_place_to_break_it_" * 6
 
 # The page says how wide it is to the frame around it; its own policy forbids scripts, so the copy goes without.
@@ -37,7 +43,11 @@ _TELLS = """<script>addEventListener("load", () => {
   const high = e => { const r = document.createRange(); r.selectNodeContents(e); return r.getBoundingClientRect().height; };
   const broken = [...document.querySelectorAll(".facts dt")].filter(e => e.textContent.length < 15 && high(e) > 30);
   const thin = [...document.querySelectorAll(".node summary > .written")].filter(e => e.offsetParent && e.offsetWidth < 60);
-  const hard = [...broken, ...thin].map(e => e.textContent);
+  const torn = [...document.querySelectorAll("th")].filter(e => e.offsetParent).flatMap(e =>
+    [...(e.firstChild?.data ?? "").matchAll(/[^\\s-]+/g)].filter(w => w[0].length <= 24).filter(w => {
+      const r = document.createRange(); r.setStart(e.firstChild, w.index); r.setEnd(e.firstChild, w.index + w[0].length);
+      return r.getClientRects().length > 1; }).map(w => w[0]));
+  const hard = [...[...broken, ...thin].map(e => e.textContent), ...torn];
   parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names, hard], "*");
 });</script></body>"""
 _LISTENS = """<title>none</title><script>const told = [];
@@ -62,6 +72,7 @@ def pages(folder: Path) -> dict[str, str]:
         "search": searched([result(i, [0.2, 0.8], [i > 2, i > 4], text=LONG) for i in range(8)], 0.5),
         "train": trained([held_out(i, (0.9, 0.2), (1.0, 0.0), text=LONG) for i in range(6)]),
         "tree": tree_page(found_by_beams(), {"run": LONG}),
+        **{study.name: study.page(study.read(json.loads((DOCS / f"{study.docs}.json").read_text()))) for study in STUDIES},
     }
 
 
@@ -84,7 +95,7 @@ def test_no_page_is_cut_on_a_desk_a_tablet_or_a_phone(tmp_path: Path) -> None:
     scrolled = [(place, cut) for place, _, _, cut, _ in told if cut and place.endswith(f"-{WIDTHS[0]}")]
     assert not scrolled, "on a desk no table must be scrolled"
     hard = [(place, words) for place, *_, words in told if words]
-    assert not hard, "short names stand on one line, and no step is a column of letters"
+    assert not hard, "short names stand on one line, heads of columns are whole words, and no step is a column of letters"
 
 
 def seen(page: Path) -> list[tuple[str, int, int, list[str], list[str]]]:

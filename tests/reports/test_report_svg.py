@@ -64,6 +64,12 @@ def test_a_log2_scale_puts_doublings_at_equal_distances() -> None:
     assert scale.ticks(apart=150) == [1, 8]
 
 
+def test_an_axis_has_two_ticks_however_narrow_it_is() -> None:
+    """One alone tells no distance, and nobody knows how many decimals it needs."""
+    assert Scale(1, 36, 0, 110, whole=True).ticks(apart=56) == [10, 20, 30]
+    assert Scale(0, 0.47, 0, 100).ticks(apart=64) == pytest.approx([0, 0.2, 0.4])
+
+
 @pytest.mark.parametrize(
     ("value", "form", "step", "text"),
     [(0.7131, "percent", 0.001, "71.3%"), (0.5, "percent", 0.1, "50%"), (-0.031, "number", 0.001, "−0.031"),

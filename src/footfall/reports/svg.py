@@ -215,8 +215,8 @@ def left_axis(scale: Scale, frame: Frame, label: str, form: Format) -> Markup:
 
 def bottom_axis(scale: Scale, frame: Frame, label: str, form: Format, grid: bool = False) -> Markup:
     """The base line with ticks (or a grid of vertical lines), values below it and the axis' name below those."""
-    narrow = frame.right - frame.left < 300
-    at = scale.ticks(apart=64 if grid else 56 if not scale.log2 else 40 if narrow else 28)
+    crowded = frame.right - frame.left < 300 and scale.hi >= 1000
+    at = scale.ticks(apart=64 if grid else 56 if not scale.log2 else 40 if crowded else 28)
     base = element("line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom)
     style, top, bottom = ("grid", frame.top, frame.bottom) if grid else ("axis", frame.bottom, frame.bottom + 4)
     parts = [] if grid else [base]
