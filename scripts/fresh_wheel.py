@@ -2,8 +2,8 @@
 
     python -m scripts.fresh_wheel --python python3.13 --folder /tmp/fresh
 
-Blocks marked `run` are run in a folder of their own; those marked `run with a server` get a small server that answers.
-An environment that is already in the folder is used as it is.
+Blocks marked `run` are run in a folder of their own; those marked `run with a server` get a small server that answers. With
+--small the demo is a fifth of its size. An environment that is already in the folder is used as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(
     r"^<!-- run(?P<how>[^>]*?) -->\n```(?P<language>bash|python)\n(?P<source>.*?)^```$", re.DOTALL | re.MULTILINE
 )
+_SMALL = "footfall demo --train-problems 30 --test-problems 30 --n 8 --quality-traces 30"
 _SERVER = "http://localhost:8000/v1"
 
 
@@ -40,6 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the fresh environment")
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--small", action="store_true", help="a demo of a fifth of its size")
     given = parser.parse_args()
     executables = install(given.python, given.folder.resolve())
     work = given.folder.resolve() / "work"
@@ -54,6 +56,7 @@ def main() -> int:
             url = f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
             for block in _BLOCK.finditer((ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8")):
                 source = block["source"].replace(_SERVER, url)
+                source = source.replace("footfall demo\n", f"{_SMALL}\n") if given.small else source
                 for swap in block["how"].split():
                     if "=" in swap:
                         source = re.sub(rf"\b{swap.partition('=')[0]}\b", swap.partition("=")[2], source)

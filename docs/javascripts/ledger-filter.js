@@ -5,7 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const box = document.createElement("input");
   box.type = "search";
   box.placeholder = "filter: a system, a verdict, a word of a claim";
-  box.style.cssText = "width: 100%; padding: 0.4em; border: 1px solid currentColor";
+  box.style.cssText = "width: 100%; padding: 0.4em; border: 1px solid currentColor; color: inherit; background: transparent";
   place.append(box);
   const page = place.parentElement;
   const main = [...page.querySelectorAll("table")].find((table) => !table.closest("details"));

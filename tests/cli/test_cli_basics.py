@@ -258,6 +258,11 @@ def test_control_c_says_how_to_go_on(capsys: pytest.CaptureFixture[str], monkeyp
     assert f"goes on: footfall {' '.join(words)}" in capsys.readouterr().err
 
 
+def test_info_says_where_the_documentation_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", "--json"]) == 0
+    assert (Path(json.loads(capsys.readouterr().out)["docs"]) / "tutorial.md").is_file()
+
+
 def test_info_knows_formats_and_problems(capsys: pytest.CaptureFixture[str]) -> None:
     Path("shepherd.jsonl").write_text(
         json.dumps({"input": "1 + 1? Step 1: 2 ки", "label": "1 + 1? Step 1: 2 +", "task": "GSM8K"}) + "\n", "utf-8"

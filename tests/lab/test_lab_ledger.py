@@ -153,7 +153,7 @@ def test_an_installed_package_shows_the_ledger_that_it_came_with_and_writes_noth
 
 
 @pytest.mark.long
-def test_a_wheel_has_the_ledger_of_its_checkout(tmp_path: Path) -> None:
+def test_a_wheel_has_the_ledger_and_the_documentation_of_its_checkout(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     ledger = checkout_ledger()
     if ledger is None:
@@ -163,6 +163,7 @@ def test_a_wheel_has_the_ledger_of_its_checkout(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as packed:
         packed.extractall(tmp_path / "site")
+    assert (tmp_path / "site/footfall/docs/first_hour.md").is_file(), "the documentation is in the wheel"
     shown = subprocess.run(
         [sys.executable, "-m", "footfall.cli", "lab", "ledger", "--json"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, check=True, capture_output=True, timeout=300,

@@ -73,7 +73,15 @@ def _installation() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "sandbox": {"walls": why_no_walls() or "bubblewrap", "limits": limits},
         "embedded": _model(EMBEDDED),
+        "docs": _docs(),
     }
+
+
+def _docs() -> str | None:
+    """The folder with the documentation: in the package that a wheel installs, beside the source in a clone."""
+    package = Path(__file__).parents[1]
+    folders = (package / "docs", package.parents[1] / "docs")
+    return next((str(folder) for folder in folders if (folder / "first_hour.md").is_file()), None)
 
 
 def _version(name: str) -> str | None:
