@@ -72,7 +72,10 @@ def pages(folder: Path) -> dict[str, str]:
         "search": searched([result(i, [0.2, 0.8], [i > 2, i > 4], text=LONG) for i in range(8)], 0.5),
         "train": trained([held_out(i, (0.9, 0.2), (1.0, 0.0), text=LONG) for i in range(6)]),
         "tree": tree_page(found_by_beams(), {"run": LONG}),
-        **{study.name: study.page(study.read(json.loads((DOCS / f"{study.docs}.json").read_text()))) for study in STUDIES},
+        **{
+            study.name: study.page(study.read(json.loads((DOCS / f"{study.docs}.json").read_text())))
+            for study in STUDIES
+        },
     }
 
 
@@ -95,7 +98,9 @@ def test_no_page_is_cut_on_a_desk_a_tablet_or_a_phone(tmp_path: Path) -> None:
     scrolled = [(place, cut) for place, _, _, cut, _ in told if cut and place.endswith(f"-{WIDTHS[0]}")]
     assert not scrolled, "on a desk no table must be scrolled"
     hard = [(place, words) for place, *_, words in told if words]
-    assert not hard, "short names stand on one line, heads of columns are whole words, and no step is a column of letters"
+    assert not hard, (
+        "short names stand on one line, heads of columns are whole words, and no step is a column of letters"
+    )
 
 
 def seen(page: Path) -> list[tuple[str, int, int, list[str], list[str]]]:

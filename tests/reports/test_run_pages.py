@@ -209,7 +209,10 @@ def test_a_page_of_training_opens_with_first_errors_where_they_were_measured() -
         ["gain over the best of these", "0.300 [-0.100, 0.600]"],
     ]
     said = words(parsed(text))
-    assert "A PRM on ./Qwen: first-error F1 0.500 on problems held out" in said and "40 held-out traces are too few" in said
+    assert (
+        "A PRM on ./Qwen: first-error F1 0.500 on problems held out" in said
+        and "40 held-out traces are too few" in said
+    )
 
 
 def test_training_without_held_out_traces_or_an_older_run_still_has_a_page() -> None:

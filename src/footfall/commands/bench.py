@@ -221,7 +221,9 @@ def _given(config: BenchConfig) -> str:
 def _data(config: BenchConfig) -> str:
     """What is measured on as the user typed it, and who wrote the traces of a world."""
     world = world_source(config.data or "", "test")
-    return config.data or "" if world is None else f"{config.data} by {config.policy.typed or f'scripted-{world.world}'}"
+    return (
+        config.data or "" if world is None else f"{config.data} by {config.policy.typed or f'scripted-{world.world}'}"
+    )
 
 
 def _warn_of_scale(name: str, judgements: Iterable[Judgement], threshold: float) -> None:

@@ -389,7 +389,13 @@ def _runs(comparison: Comparison) -> Markup:
     """Who was compared; the protocol only where it is not the same for all, as it stands at the top then."""
     same = _one_protocol(comparison)
     rows = [
-        [name, run.judge, f"{run.threshold:.4g} ({run.threshold_policy})", *(() if same else (run.protocol,)), run.folder]
+        [
+            name,
+            run.judge,
+            f"{run.threshold:.4g} ({run.threshold_policy})",
+            *(() if same else (run.protocol,)),
+            run.folder,
+        ]
         for name, run in zip(comparison.names, comparison.runs, strict=True)
     ]
     head = ["judge", "by content", "threshold", *(() if same else ("protocol",)), "run"]
