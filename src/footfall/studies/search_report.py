@@ -167,8 +167,9 @@ def chart(costs: SearchCosts, world: str, judge: str, width: float | None = None
 
 
 def _pictures(costs: SearchCosts, setting: tuple[str, ...]) -> list[Picture]:
-    shows = f"{_titled(*setting)}: accuracy against tokens a problem"
-    return [Picture(f"search_costs-{'-'.join(setting)}.svg", shows, partial(chart, costs, *setting))]
+    world, judge = setting
+    shows = f"{_titled(world, judge)}: accuracy against tokens a problem"
+    return [Picture(f"search_costs-{world}-{judge}.svg", shows, partial(chart, costs, world, judge))]
 
 
 def _titled(world: str, judge: str) -> str:
