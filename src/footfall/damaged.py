@@ -12,7 +12,7 @@ from typing import Any
 _NUMBERS_A_BYTE = 8
 """Of the most tightly packed weights."""
 _LONGEST = 300
-_LARGEST_TOKENIZER = 1 << 28
+_LARGEST_TEXT = 1 << 28
 _OF_TOKENIZERS = (".json", ".model", ".txt", ".jinja", ".tiktoken")
 _MOST_GROWTH = 10_000
 _LONGEST_PADDING = 1 << 22
@@ -29,7 +29,11 @@ def naming(source: str | Path) -> Iterator[None]:
         yield
     except (OSError, ImportError, MemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if (
+            not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime"
+        ):  # a panic of a library in Rust
+            raise
         said = " ".join(str(error).split())
         ours = type(error).__module__.startswith("footfall.")
         if ours or "out of memory" in said or "can't allocate" in said:
@@ -40,6 +44,12 @@ def naming(source: str | Path) -> Iterator[None]:
             raise ValueError(f"{source}: {said}") from error
         why = f"{type(error).__name__}: {said}"[:_LONGEST]
         raise ValueError(f"{source}: a file of it is damaged or not what it should be ({why})") from error
+
+
+def text_of(path: Path) -> str:
+    """The text of a file that comes with a model or a run: a plain file of a size that such files have."""
+    _check_size(path)
+    return path.read_text(encoding="utf-8")
 
 
 def check_claims(config: Any, tensors: int, size: int, source: str | Path) -> None:
@@ -78,11 +88,25 @@ def check_claims(config: Any, tensors: int, size: int, source: str | Path) -> No
                 )
 
 
+def check_sizes(folder: Path) -> None:
+    """What libraries read of a folder beside the weights are plain files of a size that such files have."""
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if file.suffix in _OF_TOKENIZERS:
+            _check_size(file)
+
+
+def _check_size(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no plain file but a folder, pipe or device")
+    if path.exists() and path.stat().st_size > _LARGEST_TEXT:
+        raise ValueError(
+            f"{path} has {path.stat().st_size} bytes; no tokenizer or config has more than {_LARGEST_TEXT}"
+        )
+
+
 def check_tokenizer(folder: Path) -> None:
     """Its files are of a size that tokenizers have, and the rules of `tokenizer.json` make no text grow without limit."""
-    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if file.suffix in _OF_TOKENIZERS and file.stat().st_size > _LARGEST_TOKENIZER:
-            raise ValueError(f"{file} has {file.stat().st_size} bytes; no tokenizer has more than {_LARGEST_TOKENIZER}")
+    check_sizes(folder)
     path = folder / "tokenizer.json"
     if not path.is_file():
         return

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as chatter
 
-from footfall.damaged import check_claims, check_tokenizer, naming
+from footfall.damaged import check_claims, check_sizes, check_tokenizer, naming
 from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import is_gguf
 
@@ -103,6 +103,7 @@ def check_folder(folder: str | Path) -> None:
     """The weights of a folder are whole, and its config claims no more than they hold; a hub id is not looked at."""
     if not Path(folder).is_dir():
         return
+    check_sizes(Path(folder))
     files = sorted(Path(folder).glob("*.safetensors"))
     tensors = 0
     for file in files:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from footfall import __version__
+from footfall.damaged import text_of
 from footfall.formats import DamagedError, atomic_write, read_parquet, set_aside, write_parquet
 from footfall.formats.files import sweep
 from footfall.judging import forget
@@ -48,6 +49,9 @@ class Run:
     def __init__(self, folder: Path, command: str, config: Mapping[str, Any], fresh: bool = False) -> None:
         self.folder, self.fresh = folder, fresh
         folder.mkdir(parents=True, exist_ok=True)
+        for name in (".lock", "config.json", "log.jsonl", "result.json"):
+            if (folder / name).exists() and not (folder / name).is_file():
+                raise RunError(f"{folder / name} is no plain file but a folder, pipe or device; choose another --out")
         self._lock = self._take_lock()
         try:
             if fresh:
@@ -215,7 +219,7 @@ def _versions() -> dict[str, str]:
 def _identity(folder: Path) -> dict[str, Any] | None:
     """What config.json says, if a run wrote it (a model's folder has a file of that name too)."""
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = json.loads(text_of(folder / "config.json"))
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None

@@ -217,7 +217,9 @@ def tallied(attempts: Iterator[Attempt], wrong: str, folder: Path) -> dict[str, 
         try:
             with _no_end_in(6 * MOST_SECONDS):
                 how = attempt.run()
-        except Exception as error:  # noqa: BLE001  (whatever it raises is what was looked for)
+        except BaseException as error:  # a panic in Rust is no Exception; whatever it raises is what was looked for
+            if isinstance(error, KeyboardInterrupt):
+                raise
             kinds = {AssertionError: wrong, TimeoutError: "hangs"}
             how = next((name for kind, name in kinds.items() if isinstance(error, kind)), "tracebacks")
             sys.stderr.write(f"{how}: {attempt.name}\n{traceback.format_exc()}\n")

@@ -88,3 +88,17 @@ def test_a_run_directory_that_is_a_file_costs_one_line(tmp_path: Path, capsys: p
     (tmp_path / "run").write_text(json.dumps({}))
     assert run(tmp_path / "run") == 2
     assert str(tmp_path / "run") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".lock", "config.json", "log.jsonl", "result.json", "traces/*-*.parquet"])
+def test_a_pipe_or_a_device_in_a_run_directory_is_not_waited_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path / "run") == 0
+    path = next((tmp_path / "run").glob(name))
+    for make in (os.mkfifo, lambda made: made.symlink_to("/dev/zero")):
+        path.unlink()
+        make(path)
+        capsys.readouterr()
+        assert run(tmp_path / "run") == 2
+        assert str(path) in capsys.readouterr().err

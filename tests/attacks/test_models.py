@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import shutil
@@ -277,7 +278,7 @@ def test_a_tokenizer_nested_without_end_or_too_large_is_refused(prms: dict[str, 
         PRM.load(folder)
     with file.open("wb") as stream:
         stream.truncate(1 << 40)  # sparse: it takes no room here
-    with pytest.raises(ValueError, match="no tokenizer has more"):
+    with pytest.raises(ValueError, match="no tokenizer or config has more"):
         PRM.load(folder)
 
 
@@ -360,3 +361,47 @@ def test_the_tokenizer_of_a_server_is_held_to_the_same_rules(damage: str, tmp_pa
         )
     with pytest.raises(ValueError, match="hostile"):
         http_policy("http://localhost:1/v1", tokenizer=str(folder))
+
+
+HOLES: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "endless": lambda path: path.symlink_to("/dev/zero"),
+    "huge": lambda path: (path.touch(), os.truncate(path, 1 << 40)),  # sparse: it takes no room here
+}
+
+
+@pytest.mark.parametrize("hole", HOLES)
+@pytest.mark.parametrize("name", ["config.json", "step_head.json", "tokenizer_config.json", "tokenizer.json"])
+def test_what_is_no_plain_file_is_not_waited_for(
+    name: str, hole: str, prms: dict[str, Path], traces: Path, tmp_path: Path
+) -> None:
+    """An archive of a model may hold pipes, links to devices and files of a terabyte."""
+    folder = shutil.copytree(prms["whole"], tmp_path / "hostile")
+    (folder / name).unlink()
+    HOLES[hole](folder / name)
+    assert isinstance(scores(folder, traces), str)
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_a_calibration_that_is_no_plain_file_is_not_waited_for(hole: str, traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "judge").mkdir()
+    HOLES[hole](tmp_path / "judge" / "calibration.json")
+    assert isinstance(scores(tmp_path / "judge", traces), str)
+
+
+def test_a_library_that_panics_is_a_damaged_file(prms: dict[str, Path], tmp_path: Path) -> None:
+    """The tokenizers are written in Rust; what they raise then is no `Exception`."""
+    folder = shutil.copytree(prms["whole"], tmp_path / "hostile")
+    rewritten(folder, lambda stored: stored["model"].update(continuing_subword_prefix="x" * 1000))
+    with pytest.raises(ValueError, match=r"hostile.*damaged.*PanicException"):
+        PRM.load(folder)
+
+
+@pytest.mark.parametrize("field", ["training", "head", "template"])
+def test_a_part_of_a_config_that_is_no_object_is_refused(field: str, prms: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(prms["whole"], tmp_path / "hostile")
+    stored = json.loads((folder / "step_head.json").read_text())
+    for value in ("../../etc/passwd", 3, [[]]):
+        (folder / "step_head.json").write_text(json.dumps({**stored, field: value}))
+        with pytest.raises(ValueError, match=f"hostile.*{field} is an object"):
+            PRM.load(folder)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import StandIns, make_part, placed, settings
+from footfall.damaged import text_of
 from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
@@ -207,7 +208,7 @@ def inside(folder: Path) -> Inside | None:
     if not path.is_file():
         return None
     try:
-        of: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["of"]
+        of: dict[str, Any] = json.loads(text_of(path))["of"]
         name = str(of["name"]) if "name" in of else os.path.normpath(folder / of["folder"])
         settings: dict[str, Any] = {**of["settings"]}
     except (ValueError, KeyError, TypeError) as error:

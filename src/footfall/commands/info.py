@@ -18,7 +18,7 @@ from footfall import __version__
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
 from footfall.commands._sources import Skipped, skipping, splitting
-from footfall.damaged import naming
+from footfall.damaged import naming, text_of
 from footfall.formats import Solutions
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
@@ -114,9 +114,9 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 def _known_folder(folder: Path) -> dict[str, Any]:
     config = folder / "config.json"
-    stored = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    stored = json.loads(text_of(config)) if config.is_file() else {}
     if (folder / CONFIG_FILE).is_file():
-        head = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+        head = json.loads(text_of(folder / CONFIG_FILE))
         return {"kind": "PRM (step head)", "path": str(folder), **{k: v for k, v in head.items() if k != "canary"}}
     if "command" in stored and "config" in stored:
         return _run(folder, stored)
@@ -127,7 +127,7 @@ def _known_folder(folder: Path) -> dict[str, Any]:
 
 def _model(folder: Path) -> dict[str, Any]:
     """Read from the folder's small files and headers; no weights are loaded."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = json.loads(text_of(folder / "config.json"))
     names = ("architectures", "hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings", "dtype")
     weights = sorted(folder.glob("*.safetensors"))
     return {

@@ -136,6 +136,8 @@ def read_ids(path: str | os.PathLike[str], kind: str) -> list[str]:
 
 def _checked(path: str, kind: str, key: str = "") -> bytes:
     """The bytes of a file, if they are whole and hold what is asked for."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise FormatError(path, "a Parquet file", got="a folder, pipe or device")  # whose end may never come
     try:
         data = Path(path).read_bytes()
     except OSError as error:

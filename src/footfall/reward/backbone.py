@@ -16,7 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoModel
 
-from footfall.damaged import naming
+from footfall.damaged import naming, text_of
 from footfall.gguf.container import is_gguf
 from footfall.loading import check_folder, check_weights, load_model, quiet
 
@@ -89,7 +89,7 @@ def _files_by_tensor(folder: Path) -> Mapping[str, str]:
     index = folder / _INDEX
     if index.is_file():
         with naming(index):
-            stored = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            stored = json.loads(text_of(index))["weight_map"]
             outside = [file for file in stored.values() if Path(file).name != file]
         if outside:
             raise ValueError(f"{index} names the file {outside[0]!r} outside its folder")
@@ -134,7 +134,7 @@ def load_native(folder: Path, dtype: torch.dtype, keys: Mapping[str, str] | None
 def base_of(folder: Path, base: str | None) -> Path:
     """The folder of the model that a bare adapter belongs to: `base`, or the one that it names."""
     with naming(folder / _ADAPTER):
-        name = base or json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+        name = base or json.loads(text_of(folder / _ADAPTER)).get("base_model_name_or_path")
     if not name:
         raise ValueError(f"{folder / _ADAPTER} names no base model; give it: --set base=…")
     return local_folder(name)
@@ -227,7 +227,7 @@ def _check_adapter(folder: Path) -> None:
     with naming(weights), safe_open(weights, framework="pt") as file:
         widest = max((min(file.get_slice(name).get_shape(), default=0) for name in file.keys()), default=0)  # noqa: SIM118
     with naming(folder / _ADAPTER):
-        stored = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+        stored = json.loads(text_of(folder / _ADAPTER))
         ranks = [stored["r"], *(stored.get("rank_pattern") or {}).values()]
         if not all(isinstance(rank, int) and 0 < rank <= widest for rank in ranks):
             raise ValueError(f"{folder / _ADAPTER} claims the ranks {str(ranks)[:60]}; its weights have {widest}")

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from footfall.damaged import text_of
 from footfall.judging import Traits, read_partial, traits
 from footfall.registry import create, parts, register
 from footfall.types import Judge, Judged, Judgement, Trajectory, content_key
@@ -67,7 +68,7 @@ class Calibration:
     def read(cls, path: str | Path) -> Calibration:
         """What `save` wrote."""
         try:
-            given: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            given: dict[str, Any] = json.loads(text_of(Path(path)))
             numbers = tuple(tuple(map(float, row)) for row in given["numbers"])
             found = cls(given["kind"], tuple(given["names"]), numbers, int(given["rows"]), str(given["judge"]))
         except (ValueError, KeyError, TypeError) as error:

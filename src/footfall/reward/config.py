@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import footfall
+from footfall.damaged import text_of
 from footfall.render import Template
 from footfall.reward.readout import MeanOfHeads, Readout, Several, readout_from
 from footfall.types import Json
@@ -90,6 +91,9 @@ class PRMConfig:
         if unknown or "backbone" not in values:
             what = f"unknown field {unknown[0]!r}" if unknown else "no field 'backbone'"
             raise ValueError(f"{source}: {what}; was it written by another version of footfall?")
+        for name in ("template", "head", "training"):
+            if not isinstance(values.get(name, {}), Mapping):
+                raise ValueError(f"{source}: {name} is an object, not {type(values[name]).__name__}")
         if "template" in values:
             values["template"] = Template(**values["template"])
         if isinstance(values.get("readout"), Mapping):
@@ -154,7 +158,7 @@ def read_json(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no step-head model: it has no {CONFIG_FILE}")
     try:
-        parsed = json.loads(path.read_text(encoding="utf-8"))
+        parsed = json.loads(text_of(path))
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}); the save was probably interrupted") from error
     if not isinstance(parsed, dict):

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
+from footfall.damaged import text_of
 from footfall.registry import create, parts
 from footfall.render import Piece, Reading, Writer
 from footfall.reward.backbone import TensorFiles
@@ -138,7 +139,7 @@ class Evidence:
             if self.base is None:
                 return {}
             path = self.base() / "config.json"
-        parsed = json.loads(path.read_text(encoding="utf-8"))
+        parsed = json.loads(text_of(path))
         if not isinstance(parsed, dict):
             raise ValueError(f"{path}: expected an object, found {type(parsed).__name__}")
         return parsed
