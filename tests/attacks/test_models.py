@@ -276,8 +276,7 @@ def test_a_tokenizer_nested_without_end_or_too_large_is_refused(prms: dict[str, 
     file.write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"tokenizer\.json"):
         PRM.load(folder)
-    with file.open("wb") as stream:
-        stream.truncate(1 << 40)  # sparse: it takes no room here
+    sparse(file, 1 << 40)
     with pytest.raises(ValueError, match="no tokenizer or config has more"):
         PRM.load(folder)
 
@@ -352,8 +351,7 @@ def test_the_tokenizer_of_a_server_is_held_to_the_same_rules(damage: str, tmp_pa
     if damage == "pads":
         rewritten(folder, lambda stored: stored.update(normalizer={"type": "Sequence", "normalizers": [DOUBLING] * 60}))
     elif damage == "huge":
-        with (folder / "vocab.txt").open("wb") as stream:
-            stream.truncate(1 << 40)
+        sparse(folder / "vocab.txt", 1 << 40)
     else:
         (folder / "evil.py").write_text("raise SystemExit('ran')")
         (folder / "tokenizer_config.json").write_text(
@@ -363,10 +361,16 @@ def test_the_tokenizer_of_a_server_is_held_to_the_same_rules(damage: str, tmp_pa
         http_policy("http://localhost:1/v1", tokenizer=str(folder))
 
 
+def sparse(path: Path, size: int) -> None:
+    """A file that takes no room here."""
+    with path.open("wb") as stream:
+        stream.truncate(size)
+
+
 HOLES: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "endless": lambda path: path.symlink_to("/dev/zero"),
-    "huge": lambda path: (path.touch(), os.truncate(path, 1 << 40)),  # sparse: it takes no room here
+    "huge": lambda path: sparse(path, 1 << 40),
 }
 
 
@@ -401,7 +405,8 @@ def test_a_library_that_panics_is_a_damaged_file(prms: dict[str, Path], tmp_path
 def test_a_part_of_a_config_that_is_no_object_is_refused(field: str, prms: dict[str, Path], tmp_path: Path) -> None:
     folder = shutil.copytree(prms["whole"], tmp_path / "hostile")
     stored = json.loads((folder / "step_head.json").read_text())
-    for value in ("../../etc/passwd", 3, [[]]):
+    values: list[Any] = ["../../etc/passwd", 3, [[]]]
+    for value in values:
         (folder / "step_head.json").write_text(json.dumps({**stored, field: value}))
         with pytest.raises(ValueError, match=f"hostile.*{field} is an object"):
             PRM.load(folder)

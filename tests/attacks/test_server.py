@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from footfall import cli
@@ -190,6 +191,14 @@ def test_an_answer_in_another_encoding_hides_no_key(encoding: str) -> None:
     with pytest.raises(AttemptError, match="not whole JSON") as refused:
         Session(Server("http://localhost:1", KEY), set())._decoded(json.dumps({"text": KEY}).encode(encoding))
     assert "sk-a" not in str(refused.value)
+
+
+def test_no_cookie_is_kept() -> None:
+    """Thousands of them, of kilobytes each, would travel with every later request."""
+    asked = httpx.Request("GET", "http://server.test/v1")
+    session = Session(Server("http://server.test/v1", KEY), set())
+    session.client.cookies.extract_cookies(httpx.Response(200, headers={"Set-Cookie": "a=b; Path=/"}, request=asked))
+    assert len(session.client.cookies.jar) == 0
 
 
 def test_a_model_cannot_be_named_after_the_key_nor_without_bounds(process: LoopbackProcess) -> None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -149,6 +150,8 @@ class Session:
             verify=_ssl_context(trust_env),
             trust_env=trust_env,
         )
+        # A server that sets another cookie in each answer would make every later request longer.
+        self.client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     async def ask(self, question: Question, parse: Callable[[object], T]) -> Outcome[T]:
         """The parsed answer, or a reason. `parse` raises `AttemptError` on an answer that is not what was asked for."""
