@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from footfall.policy.splitting import trajectory_from_ids
 from footfall.registry import create, declared, parts
 from footfall.rl.groups import (
     Chosen,
@@ -29,6 +30,7 @@ from footfall.rl.groups import (
     to_go,
 )
 from footfall.types import AFTER_ERROR, Judgement, Problem, Reason, Step, Trajectory, Unjudged
+from tests.render.test_render_trace import byte_level
 
 CREDITS = list(parts("credit"))
 FILTERS = list(parts("filter"))
@@ -114,6 +116,22 @@ def test_a_trace_becomes_a_rollout_with_its_authors_and_its_end_token() -> None:
     assert (plain.outcome, plain.start) == (1.0, 0.5) and plain.known("rewards").tolist() == [0.9, 0.4]
     ended = rollout(trace, said, tail=1, old=np.zeros(7))
     assert ended.lengths.tolist() == [5, 2] and ended.mask[-1] and ended.ids is None
+
+
+def test_completion_ids_of_a_trainer_become_a_rollout_token_for_token() -> None:
+    tokenizer = byte_level()
+    said, heard, then = (list(tokenizer.encode(text)) for text in ("look\nask\n", "[tool] 42", "so 42"))
+    end = int(tokenizer.eos_token_id)
+    ids, own = [*said, *heard, *then, end], [True] * len(said) + [False] * len(heard) + [True] * (len(then) + 1)
+    trace, ends = trajectory_from_ids(
+        Problem("p", "?"), [*ids, end, end], tokenizer, "\n", policy_mask=[*own, False, False]
+    )
+    made = rollout(trace, Judgement(trace.id, (0.9, 0.5, 0.1), "judge"), 1.0, tail=1, ids=ids, old=np.zeros(len(ids)))
+    assert made.tokens == len(ids) and made.mask.tolist() == own and made.known("ids").tolist() == ids
+    paid = np.flatnonzero(at_ends([1.0, 1.0, 1.0], made.lengths)).tolist()
+    assert paid[0] == ends[0] and paid[1] == ends[1] + len(heard) and paid[2] == len(ids) - 1
+    (credited_,) = create("credit", "grpo-process")([Group((made, make(1)))])
+    assert len(credited_.advantages[0]) == len(ids) and not credited_.advantages[0][~made.mask].any()
 
 
 def test_a_trace_without_ids_has_one_token_a_step_and_an_empty_one_has_its_end_token() -> None:
