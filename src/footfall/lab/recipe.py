@@ -76,6 +76,8 @@ class Claim:
     """What the paper measured instead, and why this stands for it. None: it is the paper's own comparison, at lab scale."""
     threshold: str | None = None
     """For an F1: "other data" if the cut was tuned on other data than the figure is of, or which cut it is and why."""
+    caveat: str | None = None
+    """What is unfair or missing in the comparison and not mended yet; the row says so."""
     tier: Literal["lab", "real"] = "lab"
     """"real": measured with published models, or with stored scores of such."""
 

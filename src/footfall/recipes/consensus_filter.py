@@ -40,6 +40,7 @@ RECIPE = Recipe(
             metric="F1 of the first error",
             direction="higher", baseline="PRM on Monte Carlo", method="PRM on filtered",
             beside=("PRM on Monte Carlo at 0.5", "PRM on filtered at 0.5"),
+            caveat="No PRM is trained on the critic's labels alone, nor on soft Monte Carlo labels.",
             threshold="other data",
         ),
         Claim(

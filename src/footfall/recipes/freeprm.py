@@ -34,6 +34,8 @@ RECIPE = Recipe(
             "A PRM on outcome labels with a buffer finds first errors better than one on Monte Carlo step labels.",
             metric="F1 of the first error",
             direction="higher", baseline="Monte Carlo step labels", method="buffer loss",
+            caveat="The PRM that is beaten has hard labels (any success in 8 rollouts); one on soft labels is not "
+            "trained.",
             threshold="other data",
         ),
         Claim(

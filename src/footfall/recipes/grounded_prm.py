@@ -35,6 +35,7 @@ RECIPE = Recipe(
             "Verdicts of a tool fused with outcomes give better labels than outcomes of the same rollouts alone.",
             metric="share of steps labelled as the truth has it, 8 rollouts a step",
             direction="higher", baseline="Monte Carlo", method="grounded",
+            caveat="What the tool refutes is dropped before the labels are scored, so its own finds do not count.",
             stand_in="The paper's figure is ProcessBench F1 of a PRM trained on the labels; here the labels are "
             "compared with the truth.",
         ),
@@ -42,6 +43,7 @@ RECIPE = Recipe(
             "The first error is called wrong more often.",
             metric="share of first errors labelled wrong, 8 rollouts a step",
             direction="higher", baseline="Monte Carlo, first errors", method="grounded, first errors",
+            caveat="What the tool refutes is dropped before the labels are scored, so its own finds do not count.",
         ),
         Claim(
             "With nothing dropped, and what the tool refutes called wrong, the labels are better too.",

@@ -7,7 +7,8 @@ Wrong rollouts that were made on the way are searched too, those with the larges
 What differs: the paper cannot know the first error; here it is known, in three worlds. In the code world an error is nearly
 always final, as MC = 0 assumes (k = 8, the paper's). In arithmetic (up to 8 steps) the completer takes back one error in
 twenty at each step, so a second rule is measured beside it: lost at MC ≤ 0.3, with k = 32. Long traces are arithmetic
-of 13 to 17 steps, by a policy that errs and repairs less. The outcome is known, so no method rolls out the last step.
+of 13 to 17 steps, by a policy that errs and repairs less. The outcome is known, so no method rolls out the last step. Trees
+are the paper's, without right rollouts as further leaves, which the public re-implementation keeps; those stand beside.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RECIPE = Recipe(
     claims=(
         Claim("A tree that searches its own wrong rollouts labels more steps than Monte Carlo for the same rollouts.",
             metric="labelled steps for 100 rollouts, 8 a prefix", direction="higher",
-            baseline="Monte Carlo of fresh traces", method="tree",
+            baseline="Monte Carlo of fresh traces", method="tree", beside=("tree with right leaves",),
             stand_in="The paper's figure is a weighted vote with a PRM on the trees; here the labels that a budget "
             "of rollouts yields are counted.",
         ),
@@ -85,11 +86,14 @@ def _grow(trial: Trial, drawn: SamplingParams, arms: dict[str, list[float]]) -> 
     """Trees against four fresh traces each, which are rollouts too, where there is something to search."""
     given = known(trial, "arithmetic", trial.size(40, 4))
     tops = [trace.prefix(0) for trace in given.traces]
-    grown = OmegaPRM(given.policy, budget=100, params=drawn).grow([top.problem for top in tops], "\n")
+    problems = [top.problem for top in tops]
+    grown = OmegaPRM(given.policy, budget=100, leaves=False, params=drawn).grow(problems, "\n")
+    leafy = OmegaPRM(given.policy, budget=100, params=drawn).grow(problems, "\n")
     rows = draw_traces(given.policy, tops, 4, drawn)
     labeller = MonteCarlo(given.policy, 8, params=drawn)
     costs = [Cost.total((spent(labeller.judge(row)), *(trace.cost for trace in row))) for row in rows]
     searched = [i for i, tree in enumerate(grown) if tree.searches]
     arms["tree"] = [100 * grown[i].labelled / grown[i].rollouts for i in searched]
+    arms["tree with right leaves"] = [100 * leafy[i].labelled / leafy[i].rollouts for i in searched]
     arms["Monte Carlo of fresh traces"] = [100 * len(tree_of(rows[i]).nodes) / costs[i].calls for i in searched]
     return Cost.total((*costs, *(tree.cost for tree in grown)))

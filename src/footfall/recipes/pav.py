@@ -10,7 +10,8 @@ What differs: no verifier is trained. Labels have 16 rollouts a prefix and are c
 step; one that is right in itself but follows an error makes none. For exploration π takes one exact step of policy
 improvement: of 4 next steps that it samples, one is drawn with weight exp(Q_π + α · A_μ), α = 5 (the paper's for its smallest
 model), with exact values, until the answer. That is one natural-gradient step of the paper's theory, on problems that π
-solves in less than half of its tries.
+solves in less than half of its tries. With π as prover the weight is exp(6 Q_π), up to a factor that all candidates share:
+that is Q alone at the scale of the others, and what they are compared with.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ RECIPE = Recipe(
             metric="share of traces that end right", direction="higher",
             baseline="prover: best-of-64", method="prover: best-of-4",
         ),
-        Claim("Even a prover weaker than the policy improves it, beyond its own Q.",
+        Claim("Even a prover weaker than the policy improves it, beyond its own Q at the same scale.",
             metric="share of traces that end right", direction="higher",
-            baseline="Q alone", method="prover: weaker", beside=("prover: stronger",),
+            baseline="prover: the policy", method="prover: weaker", beside=("prover: stronger", "Q alone"),
         ),
     ),
 )  # fmt: skip

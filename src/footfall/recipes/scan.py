@@ -41,6 +41,8 @@ RECIPE = Recipe(
             metric="F1 of the first error",
             direction="higher", baseline="raw Monte Carlo", method="SCAN",
             beside=("raw Monte Carlo at 0.5", "SCAN at 0.5"),
+            caveat="The PRM that is beaten has hard labels (any success in 8 rollouts); one on soft labels is not "
+            "trained.",
             threshold="other data",
         ),
         Claim(
@@ -53,6 +55,8 @@ RECIPE = Recipe(
             "At equal cost, a PRM trained on self-denoised labels gives better best-of-N than one on raw Monte Carlo.",
             metric="accuracy of best-of-8, min",
             direction="higher", baseline="raw Monte Carlo, best-of-8", method="SCAN, best-of-8",
+            caveat="The PRM that is beaten has hard labels (any success in 8 rollouts); one on soft labels is not "
+            "trained.",
         ),
     ),
 )  # fmt: skip
