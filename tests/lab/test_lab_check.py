@@ -532,6 +532,45 @@ def test_a_run_writes_into_its_directory_and_into_the_ledger_only_if_told(
     assert main(["lab", "run"]) == 2
 
 
+NOISY = ("v + 1 + (QUICK", "v + (-0.5, 0.5)[trial.seed % 2] + 0.3 + (QUICK")
+
+
+def test_seeds_are_added_until_every_claim_is_decided_or_the_budget_is_spent(
+    command: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.recipe(NOISY, name="first")
+    assert main(["lab", "run", "all", "--budget", "10", "--record", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["second"]["verdict"], rows["second"]["seeds"]) == ("holds", 5), "decided at the first look"
+    assert (rows["first"]["verdict"], rows["first"]["seeds"]) == ("undecided", 10)
+    assert rows["first"]["notes"] == ["10 of 20 seeds"]
+    assert [row["seeds"] for row in read_ledger(command.ledger)] == [10, 5]
+    assert main(["lab", "run", "first", "--budget", "20", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["verdict"], row["seeds"]) == ("undecided", 20)
+    assert command.calls.count("first 3") == 1, "what an earlier run measured is read"
+
+
+def test_the_ledger_shows_main_claims_and_unfolds_a_system_with_its_notes(
+    command: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = 'Claim("Less is less.", metric="accuracy", direction="higher", baseline="more", method="less")'
+    command.recipe(('method="more"),)', f'method="more", stand_in="Toys."), {more})'), name="first")
+    assert main(["lab", "run", "all", "--seeds", "5", "--record"]) == 0
+    capsys.readouterr()
+    shown = {}
+    for words in ((), ("first",), ("--all",)):
+        assert main(["lab", "ledger", "--ledger", str(command.ledger), *words]) == 0
+        shown[words] = capsys.readouterr().out
+    assert [text.count("is more.") for text in shown.values()] == [2, 1, 2]
+    assert ["Less is less." in text for text in shown.values()] == [False, True, True]
+    assert "Stand-in: Toys." in shown["first",] and "Ceiling: more" in shown["first",]
+    assert "lab, 5 seeds" in shown[()]
+    page = (command.folder / "ledger.md").read_text()
+    assert page.count("More is more.") == 2 + 4, "a line a system, then its claims and its notes, folded"
+    assert page.count("<details") == page.count("</details>") == 2
+
+
 @pytest.mark.long
 def test_workers_share_the_seeds_of_all_recipes_and_give_what_one_process_gives(command: Lab, tmp_path: Path) -> None:
     assert main(["lab", "run", "all", "--seeds", "3", "--out", str(tmp_path / "alone")]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import torch
 
 from footfall.lab.fingerprint import outcome_hash, read_outcomes
 from footfall.lab.ledger import checkout_ledger
-from footfall.lab.recipe import RECIPES, Entry, Outcome, Trial, catalogue, find, load_measure
+from footfall.lab.recipe import OTHER_DATA, RECIPES, Entry, Outcome, Trial, catalogue, find, load_measure
 from footfall.lab.runner import compared
+from footfall.lab.shared.cases import first_error_f1
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 ENTRIES = catalogue()
 LEDGER = checkout_ledger()
@@ -89,6 +92,24 @@ def test_a_recipe_is_one_short_file_whose_header_names_its_paper(entry: Entry) -
     assert len(written) <= 65, "a recipe composes parts; what is longer belongs into a room"
     assert "What differs" in header
     assert entry.recipe.arxiv is None or entry.recipe.arxiv in header
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=names)
+def test_an_f1_said_to_be_cut_by_other_data_is_tuned_by_the_shared_parts_that_do_so(entry: Entry) -> None:
+    calls = [n for n in ast.walk(ast.parse(entry.path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+    if OTHER_DATA in {claim.threshold for claim in entry.recipe.claims}:
+        tuned = [c for c in calls if ast.unparse(c.func) == "first_error_f1" and len(c.args) == 2]
+        assert tuned or "Tuned" in {ast.unparse(c.func) for c in calls}
+
+
+def test_the_threshold_of_a_half_is_chosen_on_the_other_half() -> None:
+    pool = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 40)]
+    truths = TruthJudge().judge(pool)
+    assert first_error_f1(pool, truths) == 1.0
+    # Every second problem is judged as well as before, on a scale of its own: only its own half could tell the threshold.
+    scales = ((0.6, 0.9), (0.1, 0.4))
+    scaled = [replace(j, values=tuple(scales[i % 2][v == 1.0] for v in j.values)) for i, j in enumerate(truths)]
+    assert first_error_f1(pool, scaled) < 0.1
 
 
 def test_the_first_two_recipes_are_there() -> None:

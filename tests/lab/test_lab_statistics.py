@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -166,6 +167,11 @@ def test_an_f1_must_say_where_its_threshold_comes_from() -> None:
         claim("F1 of the first error")
     assert remarks(claim("F1", threshold="other data"), 5, "holds") == []
     assert remarks(claim("F1", threshold="0.5"), 5, "undecided") == ["threshold: 0.5", "5 of 20 seeds"]
+
+
+def test_what_is_unfair_stands_in_the_row() -> None:
+    unfair = replace(claim("accuracy"), caveat="Twice the updates.")
+    assert remarks(unfair, 20, "holds") == ["caveat: Twice the updates."]
 
 
 def test_arms_without_room_are_flagged_if_they_are_rates() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from footfall.formats import atomic_write
 from footfall.lab.ledger import Line, Row
 from footfall.lab.recipe import Entry
-from footfall.lab.verdicts import ROOM, VERDICTS
+from footfall.lab.verdicts import BUDGET, ROOM, VERDICTS
 from footfall.registry import KINDS, Paper, Part, declared, parts
 from footfall.types import Cost
 
@@ -63,7 +63,7 @@ def ledger_page(shown: Sequence[Line], folder: Path) -> str:
     """One line a system, its main claim; below, all claims of each, folded."""
     main = [line for line in shown if line.main]
     table = _table(["system", "main claim", "effect", "verdict", "scale"], [_main_cells(line, folder) for line in main])
-    counted = f"{len(shown)} claims: {_counts(shown)}. {len(main)} main claims: {_counts(main)}."
+    counted = f"{len(shown)} claims: {_counts(shown)}. {len(main)} main claims: {_counts(main)}. {_causes(shown)}"
     parts = [part for line in main for part in _system([each for each in shown if each.entry == line.entry], folder)]
     return "\n".join([_LEDGER_HEAD, counted, "", _FILTER, "", *table, "", "## All claims", "", *parts])
 
@@ -71,6 +71,18 @@ def ledger_page(shown: Sequence[Line], folder: Path) -> str:
 def _counts(shown: Sequence[Line]) -> str:
     counts = Counter(line.verdict for line in shown)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in (*VERDICTS, "not run"))
+
+
+def _causes(shown: Sequence[Line]) -> str:
+    """Why claims are undecided: seeds that were not run, or no room; the two may meet."""
+    open_ = [line.row for line in shown if line.row and line.verdict == "undecided"]
+    left, cramped = sum(row["seeds"] < BUDGET for row in open_), sum(_has_no_room(row) for row in open_)
+    spent = len(open_) - left
+    return f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all; {cramped} have an arm without room."
+
+
+def _has_no_room(row: Row) -> bool:
+    return any(note.startswith(ROOM) for note in row["notes"])
 
 
 def _main_cells(line: Line, folder: Path) -> list[str]:
