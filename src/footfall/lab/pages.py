@@ -78,7 +78,9 @@ def _causes(shown: Sequence[Line]) -> str:
     open_ = [line.row for line in shown if line.row and line.verdict == "undecided"]
     left, cramped = sum(row["seeds"] < BUDGET for row in open_), sum(_has_no_room(row) for row in open_)
     spent = len(open_) - left
-    return f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all; {cramped} have an arm without room."
+    return (
+        f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all; {cramped} have an arm without room."
+    )
 
 
 def _has_no_room(row: Row) -> bool:
