@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); the interpreter must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, KeyError, OSError, ModuleNotFoundError, RuntimeError, MemoryError) as error:
+    except (ValueError, KeyError, OSError, ImportError, RuntimeError, MemoryError) as error:
         if os.environ.get("FOOTFALL_DEBUG"):
             raise
         if _out_of_memory(error):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from footfall import cli
+from footfall.commands import score
 from footfall.commands._options import PolicyOptions
 from footfall.commands._parts import placed
 
@@ -54,6 +55,8 @@ def refusal(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         ([*SEARCH, "--method", "majority", "--judge", "formal"], "'majority' asks no judge"),
         ([*SEARCH, "--method", "majority", "--device", "cpu"], "the policy 'scripted-arithmetic' takes no --device"),
         ([*SEARCH, "--judge", "formal", "--device", "cpu"], "the labeller 'formal' takes no --device"),
+        (["sample", "--problems", "world:arithmetic:1", "--url", "http://127.0.0.1:9/v1", "--mode", "chat", "--template",
+          "Q {prompt} A {steps}"], "chat mode sends messages and no template"),
         ([*TRAIN, "--contaminated", "drop"], "about the problems of --against"),
     ],
 )  # fmt: skip
@@ -97,6 +100,19 @@ def test_lora_without_its_package_is_one_line(
     assert cli.main([*TRAIN, "--lora-rank", "4", "--device", "cpu"]) == 2
     told = capsys.readouterr().err.splitlines()
     assert told[-1] == "footfall: LoRA needs the package peft; install it with: pip install 'footfall[lora]'"
+
+
+def test_a_package_that_a_library_asks_for_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers says on several lines what a tokenizer needs."""
+
+    def fails(_: object) -> int:
+        raise ImportError("\nT5Converter requires the protobuf library\nbut it was not found\n")
+
+    monkeypatch.setattr(score, "main", fails)
+    said = refusal(capsys, ["score", "traces.jsonl"])
+    assert said == "footfall: T5Converter requires the protobuf library but it was not found\n"
 
 
 def test_adapters_are_folded_in_only_where_there_are_some(capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,7 +139,7 @@ def main(config: LabelConfig) -> int:
         return _estimate(config, opener, trajectories, given.limited)
     method = _method(config, opener)
     if config.store.folder() is not None and not opener.opened:
-        raise ValueError(f"--store means nothing for {config.method}: no policy completes anything for it")
+        raise ValueError(f"--store means nothing for {config.method}: it puts no rollouts there")
     trajectories = (traits(method).prepare or list)(trajectories)  # as adaptivestep cuts them anew
     with open_run("label", config, for_show=_FOR_SHOW) as run:
         begin_edition(run.folder, edition)

@@ -50,6 +50,7 @@ _BLANKS = 3
 _SHOWN = 10
 """Models of a server that are named."""
 _UNCOUNTED = "the server sends no usage; the token counts of its samples are 0"
+_TEMPLATE = "{prompt}\n{steps}"
 _PATHS: dict[Mode, str] = {"completions": "/completions", "chat": "/chat/completions"}
 _OWN_FIELDS = frozenset(
     {"model", "messages", "prompt", "stop", "stream", "max_tokens", "temperature", "top_p", "seed", "n"}
@@ -74,7 +75,7 @@ class HttpPolicy:
     model: str | None = None
     """`None` asks the server, which must then serve one model only."""
     mode: Mode = "completions"
-    template: str = "{prompt}\n{steps}"
+    template: str = _TEMPLATE
     """Of completions mode: the problem's text and the steps so far, each with its separator."""
     system: str | None = None
     """Of chat mode: a system message put in front."""
@@ -109,6 +110,8 @@ class HttpPolicy:
             raise ValueError(f"mode={self.mode!r}; there are 'completions' and 'chat'")
         if self.template.count("{prompt}") != 1 or not self.template.endswith("{steps}"):
             raise ValueError(f"template={self.template!r} must hold {{prompt}} once and end with {{steps}}")
+        if self.mode == "chat" and self.template != _TEMPLATE:
+            raise ValueError("chat mode sends messages and no template; leave it out, or use --mode completions")
         if self.mode == "completions" and self.system is not None:
             raise ValueError("completions mode has no system message; write it into the template (--template)")
         if self.mode == "completions" and self.observations != "inline":
@@ -405,7 +408,7 @@ def http_policy(
     retries: int = 5,
     first_wait: float = 0.5,
     longest_wait: float = 60.0,
-    template: str = "{prompt}\n{steps}",
+    template: str = _TEMPLATE,
     system: str | None = None,
     logprobs: bool = True,
     neutral: bool = True,
