@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -257,3 +261,28 @@ def test_the_log_names_the_error_that_stopped_a_run(tmp_path: Path) -> None:
     with pytest.raises(KeyError), Run(tmp_path, "label", CONFIG):
         raise KeyError("gone")
     assert json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])["error"] == "KeyError"
+
+
+def test_a_log_that_cannot_grow_is_named(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Run(tmp_path, "test", {}) as run:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+        try:
+            with pytest.raises(OSError) as told:
+                run.log("more")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert told.value.errno == errno.EFBIG and told.value.filename == str(tmp_path / "log.jsonl")
+
+
+def test_worker_processes_end_with_a_killed_parent() -> None:
+    killed = (
+        "import os, signal; from footfall.store import worker_processes\n"
+        "print(worker_processes(1).submit(os.getpid).result(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", killed], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    worker, until = Path("/proc") / done.stdout.strip(), time.monotonic() + 20
+    while worker.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not worker.exists() or "Z" in (worker / "stat").read_text().rpartition(")")[2]

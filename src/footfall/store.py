@@ -16,19 +16,23 @@ import json
 import os
 import platform
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from footfall import __version__
 from footfall.damaged import text_of
 from footfall.formats import DamagedError, atomic_write, read_parquet, set_aside, write_parquet
-from footfall.formats.files import sweep
+from footfall.formats.files import naming_file, sweep
 from footfall.judging import forget
 from footfall.terminal import Progress
 from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 __all__ = ["Run", "RunError"]
 
@@ -129,7 +133,8 @@ class Run:
     def log(self, event: str, **facts: Any) -> None:
         """One line in log.jsonl."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, **facts})
-        with (self.folder / "log.jsonl").open("a+b") as stream:
+        path = self.folder / "log.jsonl"
+        with naming_file(path), path.open("a+b") as stream:
             stream.write(_torn_line_end(stream) + line.encode() + b"\n")
 
     def logged(self, event: str) -> list[dict[str, Any]]:
@@ -185,6 +190,27 @@ def _finished(shard: Path, kind: str, key: str, rows: int) -> list[Any] | None:
         set_aside(shard, error)
         return None
     return found
+
+
+def worker_processes(workers: int) -> ProcessPoolExecutor:
+    """Processes that share the work of a run, and end with this one, also when it is killed."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Not forked: a copy of a process that has threads may hang.
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """A worker that waits for work would not notice: it holds the other end of its pipe itself."""
+    from multiprocessing import parent_process
+
+    def wait() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -14,15 +14,18 @@ import os
 import resource
 import select
 import signal
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 BYTES = 256
+PAGE = 4096
+"""Bytes by which a file system in memory gives space."""
 PATIENCE = 300.0
 """Seconds that a run may take; one that takes longer is killed, and told as such."""
 GRACE = 10.0
@@ -30,15 +33,16 @@ GRACE = 10.0
 _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
 _ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWNS = 0x20000
 
 
 class Disturbance(NamedTuple):
     """What happens when: `at` counts changes, seconds (after) or steps of 256 bytes (size)."""
 
-    what: Literal["nothing", "kill", "near", "after", "full", "readonly", "size"] = "nothing"
+    what: Literal["nothing", "kill", "near", "after", "full", "readonly", "size", "disk"] = "nothing"
     """kill: SIGKILL just before a change. near: SIGKILL from outside, `delay` seconds after a change has begun. after: SIGKILL
     from outside after so many seconds. full: no space from a change on. readonly: from a change on nothing may be written.
-    size: no file may grow beyond so many bytes, by the kernel."""
+    size: no file may grow beyond so many bytes, by the kernel. disk: the disk has so many pages (see `small_disk`)."""
     at: float = 0
     delay: float = 0.0
 
@@ -144,6 +148,25 @@ def disturb(disturbance: Disturbance, tell: Callable[[], object]) -> Callable[[]
     sys.addaudithook(hook)
     vars(os)["fsync"] = synced
     return lambda: count
+
+
+@contextmanager
+def small_disk(folder: Path, pages: int) -> Iterator[Callable[[], object]]:
+    """A file system of so many pages at the folder, seen by this process alone; and what makes it large."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise PermissionError(ctypes.get_errno(), "a file system of one's own needs root")
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def mount(*words: str) -> None:
+        subprocess.run(["mount", *words, str(folder)], check=True)
+
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    mount("-t", "tmpfs", "-o", f"size={pages * PAGE}", "tmpfs")
+    try:
+        yield lambda: mount("-o", "remount,size=1g")
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def adopt() -> None:

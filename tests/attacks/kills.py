@@ -2,7 +2,8 @@
 
     python -m tests.attacks.kills --kills 1000 --state kills.jsonl --workers 2
     python -m tests.attacks.kills --every 1 --state moments.jsonl
-    python -m tests.attacks.kills --every 1 --what full --state full.jsonl
+    python -m tests.attacks.kills --every 1 --what full --state full.jsonl       no space from a change on
+    python -m tests.attacks.kills --every 1 --what disk --state disk.jsonl       a disk of 1, 2, 3 … pages; needs root
 
 After each disturbance the same command must end well and leave the same bytes as one that was not disturbed, no stray file, no
 chunk done twice and no process. A random case is one to three SIGKILLs in a row, half of them at any time, half within
@@ -38,7 +39,12 @@ from tests.policy.loopback_process import LoopbackProcess
 
 JITTER = 0.003
 """Seconds after the beginning of a change within which a kill falls."""
-WORDS = {"full": "no space left", "readonly": "read-only file system", "size": "file too large"}
+WORDS = {
+    "full": "no space left",
+    "readonly": "read-only file system",
+    "size": "file too large",
+    "disk": "no space left",
+}
 KILLED = -9
 
 
@@ -49,6 +55,8 @@ class Known(NamedTuple):
     left: Mapping[str, Any]
     seconds: float
     changes: int
+    pages: int = 0
+    """That its files take on a disk."""
 
 
 class Case(NamedTuple):
@@ -75,7 +83,10 @@ def undisturbed(names: Sequence[str], folder: Path, url: str) -> dict[str, Known
             seconds, changes = _twice(name, lines, place)
             kept.write_text(json.dumps([seconds, changes]), encoding="utf-8")
         dying.load((place / "second.modules").read_text(encoding="utf-8").split())
-        found[name] = Known(lines, left(place / "second"), *json.loads(kept.read_text(encoding="utf-8")))
+        files = [path for path in (place / "second").rglob("*") if path.is_file()]
+        pages = sum(-(-path.stat().st_size // dying.PAGE) for path in files)
+        seconds, changes = json.loads(kept.read_text(encoding="utf-8"))
+        found[name] = Known(lines, left(place / "second"), seconds, changes, pages)
     return found
 
 
@@ -102,7 +113,8 @@ def every_change(what: Any, every: int, known: Mapping[str, Known]) -> Iterator[
     """Each command at each of its changes, or at every so-and-so-manieth."""
     for name, command in known.items():
         largest = max((len(x) for x in command.left.values() if isinstance(x, bytes)), default=0) // dying.BYTES
-        for at in range(1, 1 + (largest if what == "size" else command.changes), every):
+        last = {"size": largest, "disk": command.pages}.get(what, command.changes)
+        for at in range(1, 1 + last, every):
             yield Case(f"{what} {name} {at}", name, [Disturbance(what, at)])
 
 
@@ -124,6 +136,13 @@ def _kill(rng: random.Random, known: Known) -> Disturbance:
 
 def tried(case: Case, known: Known, folder: Path) -> dict[str, Any]:
     """What became of a case: the kills that came in time, and all that was not as it must be."""
+    if case.disturbances[0].what == "disk":
+        with dying.small_disk(folder, int(case.disturbances[0].at)) as make_space:
+            return _tried(case, known, folder, make_space)
+    return _tried(case, known, folder, lambda: None)
+
+
+def _tried(case: Case, known: Known, folder: Path, make_space: Callable[[], object]) -> dict[str, Any]:
     began, kills = time.monotonic(), 0
     wrong: list[str] = []
     for disturbance in case.disturbances:
@@ -132,6 +151,7 @@ def tried(case: Case, known: Known, folder: Path) -> dict[str, Any]:
         wrong += [f"{disturbance}: {fault}" for fault in faults(disturbance, ended, known)]
         if ended.code == 0:  # it was done before the kill came
             break
+    make_space()
     again = dying.run(known.lines, folder)
     wrong += [f"orphan after its end: {line}" for line in again.orphans]
     if again.code != 0:
@@ -150,7 +170,7 @@ def faults(disturbance: Disturbance, ended: Ended, known: Known) -> list[str]:
         found.append(f"a traceback: {ended.errors[-500:]}")
     if disturbance.what not in WORDS:
         return found if ended.code in (KILLED, 0) else [*found, f"exit code {ended.code}: {ended.errors[-300:]}"]
-    if ended.code == 0 and disturbance.what == "size":  # no file was that large
+    if ended.code == 0 and disturbance.what in ("size", "disk"):  # there was room
         return found
     said = [line for line in ended.errors.splitlines() if WORDS[disturbance.what] in line.lower()]
     places = {name.partition("/")[0] for name in known.left}
@@ -275,9 +295,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0, help="SIGKILLs at random moments, with those of the state file")
     parser.add_argument("--every", type=int, default=0, help="also at each change (1), or at every so-manieth")
-    parser.add_argument(
-        "--what", choices=("kill", "full", "readonly", "size"), default="kill", help="what happens at changes"
-    )
+    parser.add_argument("--what", choices=("kill", *WORDS), default="kill", help="what happens at changes")
     parser.add_argument("--commands", nargs="*", help=f"of: {', '.join(possible())}")
     parser.add_argument("--state", type=Path, default=Path("kills.jsonl"))
     parser.add_argument("--workers", type=int, default=1)

@@ -314,6 +314,13 @@ def test_lora_is_saved_beside_its_base_or_merged(merge: bool, tmp_path: Path) ->
     assert_same(PRMJudge(loaded).judge(some_traces()), PRMJudge(m).judge(some_traces()), 1e-4)
 
 
+def test_an_adapters_config_is_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    """PEFT keeps the modules' names in a set, whose order changes from process to process."""
+    PRM.from_backbone(backbone_folder(tmp_path / "lm"), lora_rank=4).save(tmp_path / "prm")
+    modules = json.loads((tmp_path / "prm" / "adapter_config.json").read_text())["target_modules"]
+    assert modules == sorted(modules) and len(modules) > 10
+
+
 def test_the_judge_is_listed_without_loading_torch() -> None:
     assert parts("reward")["step-head"].target == "footfall.reward.judge:step_head"
 

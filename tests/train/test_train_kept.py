@@ -55,6 +55,12 @@ def test_ctrl_c_keeps_the_update_it_falls_into_and_the_run_ends_the_same_to_the_
     assert seen[0] == 5 and difference(whole, resumed) == 0
 
 
+def test_checkpoints_of_a_run_that_was_killed_after_its_end_are_removed(base: Path, tmp_path: Path) -> None:
+    whole = train_prm(toy_rows(), base, CLOCK, tmp_path)
+    (tmp_path / "checkpoints" / "checkpoint-4").mkdir(parents=True)
+    assert train_prm(toy_rows(), base, CLOCK, tmp_path) == whole and not (tmp_path / "checkpoints").exists()
+
+
 def test_what_the_training_logs_is_passed_on(base: Path, tmp_path: Path) -> None:
     seen: list[Mapping[str, float]] = []
     result = train_prm(toy_rows(), base, CLOCK, tmp_path, logged=seen.append)

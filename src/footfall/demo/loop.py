@@ -30,7 +30,7 @@ from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.reports.charts import Bin
 from footfall.reports.demo_page import Comparison, DemoReport, LabelPair
-from footfall.reports.pages import CostRow, Named
+from footfall.reports.pages import CostRow, Named, write_page
 from footfall.reports.search_page import RULE_NAMES, accuracy_points, accuracy_svg
 from footfall.reports.traces import TraceView, view_of
 from footfall.search import Curve, aggregate, curve
@@ -330,4 +330,4 @@ def write_picture(path: Path, page: DemoReport) -> None:
         title=f"Choosing among up to {n} solutions, {problems} held-out problems",
         subtitle="embedded 1.1M-parameter model, 95% bands; footfall demo",
     )
-    path.write_text(picture, encoding="utf-8")
+    write_page(path, picture)

@@ -376,16 +376,26 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         sweep(folder)
     temporary, stream = _temporary(target)
     try:
-        with stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-            temporary.replace(target)
-        _sync_directory(target.parent)
-    except BaseException as error:
+        with naming_file(target, temporary):
+            with stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.replace(target)
+            _sync_directory(target.parent)
+    except BaseException:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.strerror and error.filename in (None, str(temporary)):
-            raise type(error)(error.errno, error.strerror, str(target)) from error  # a write or fsync names no file
+        raise
+
+
+@contextmanager
+def naming_file(path: Path, instead_of: Path | None = None) -> Iterator[None]:
+    """A system call on an open file fails without a name: an error of one names this file, also instead of another."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror and error.filename in (None, str(instead_of)):
+            raise type(error)(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -58,7 +57,7 @@ from footfall.lab.ledger import (
     status_of_code,
 )  # fmt: skip
 from footfall.lab.recipe import Entry, Outcome, Trial, load_measure
-from footfall.store import Run, write_json
+from footfall.store import Run, worker_processes, write_json
 from footfall.terminal import Progress
 from footfall.types import Cost, content_key
 
@@ -100,7 +99,7 @@ class Unit(NamedTuple):
         scratch = self.trial.folder / "work" / path.stem
         for needed in (path.parent, scratch):
             needed.mkdir(parents=True, exist_ok=True)
-        # A worker outlives a killed parent until its unit is done; whoever comes next waits for it.
+        # A worker may outlive a killed parent for a moment; whoever comes next waits for it.
         with locked(scratch):
             if path.exists():
                 return
@@ -183,8 +182,7 @@ def spread(
         return
     # Read by the numerical libraries of the workers when they are loaded: sixteen teams of sixteen threads would wait.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # Not forked: a copy of a process that has threads may hang.
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    executor = worker_processes(workers)
     running: dict[Future[Outcome], Unit] = {}
     try:
         while True:

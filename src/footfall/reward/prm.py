@@ -169,6 +169,8 @@ class PRM(nn.Module):
         # An added marker's embedding is the mean of the others and is made anew at load: no need to store them all.
         with quiet():
             backbone.save_pretrained(folder, **({"save_embedding_layers": False} if config.lora else {}))
+        if config.lora:
+            _in_order(folder / "adapter_config.json")
         head = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
         safetensors.torch.save_file(head, folder / HEAD_FILE)
         canary = canary or make_canary(self, default_pair())
@@ -395,3 +397,10 @@ def _layers(backbone: Backbone) -> nn.ModuleList:
         if name.rpartition(".")[2] == "layers" and isinstance(module, nn.ModuleList):
             return module
     raise ValueError(f"a {type(backbone).__name__} has no list of layers to compile")
+
+
+def _in_order(path: Path) -> None:
+    """PEFT writes sets in the order of their hashes, another one in every process: the same adapter must be the same bytes."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    ordered = {name: sorted(value) if isinstance(value, list) else value for name, value in stored.items()}
+    path.write_text(json.dumps(ordered, indent=2, sort_keys=True), encoding="utf-8")

@@ -13,10 +13,8 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import multiprocessing
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, get_ar
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.registry import Kind, StudyRow, declared, load, parts
-from footfall.store import write_json
+from footfall.store import worker_processes, write_json
 from footfall.terminal import Progress
 
 DIGITS = 6
@@ -347,8 +345,7 @@ def _filled(sites: Sequence[Site], workers: int) -> Iterator[Iterable[Site]]:
     if workers == 1:
         yield copies
         return
-    # Not forked: a copy of a process that has threads may hang.
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    executor = worker_processes(workers)
     try:
         yield (site for site, _ in zip(copies, executor.map(Site.fill, sites), strict=True))
     finally:

@@ -29,7 +29,7 @@ import torch
 from transformers import TrainerCallback
 
 import footfall
-from footfall.formats import write_parquet
+from footfall.formats import atomic_write, write_parquet
 from footfall.loading import pick_device, quiet
 from footfall.reward.backbone import half_precision_adapters
 from footfall.reward.canary import Canary, Place, make_canary
@@ -255,6 +255,7 @@ def _open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any
             )
         if (out / RESULT).is_file() and (out / MODEL / CONFIG_FILE).is_file():
             finished: dict[str, Any] = json.loads((out / RESULT).read_text(encoding="utf-8"))
+            shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)  # of a run that was killed after its end
             return finished
     out.mkdir(parents=True, exist_ok=True)
     _write_json(stored, plan)
@@ -273,9 +274,8 @@ def _close_run(out: Path, save: Callable[[Path], None], result: Mapping[str, Any
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+    with atomic_write(path) as stream:
+        stream.write((json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _training_facts(rows: Sequence[Judged], objective: Objective, key: str, config: TrainConfig) -> dict[str, Any]:
