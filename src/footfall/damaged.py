@@ -27,7 +27,11 @@ def naming(source: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, ImportError, MemoryError):
+    except OSError as error:
+        if error.errno is not None or isinstance(error, FileNotFoundError) or str(source) in str(error):
+            raise
+        raise OSError(f"{source}: {' '.join(str(error).split())}") from error  # of a library, in its own words
+    except (ImportError, MemoryError):
         raise
     except BaseException as error:
         if (

@@ -410,3 +410,38 @@ def test_a_part_of_a_config_that_is_no_object_is_refused(field: str, prms: dict[
         (folder / "step_head.json").write_text(json.dumps({**stored, field: value}))
         with pytest.raises(ValueError, match=f"hostile.*{field} is an object"):
             PRM.load(folder)
+
+
+@pytest.mark.parametrize("backbone", ["../../etc/passwd", "", "nobody/nothing", "\x00", "http://localhost:1/x"])
+def test_an_adapter_whose_backbone_cannot_be_is_refused_with_its_name(
+    backbone: str, prms: dict[str, Path], traces: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(prms["adapter"], tmp_path / "hostile")
+    stored = json.loads((folder / "step_head.json").read_text())
+    (folder / "step_head.json").write_text(json.dumps({**stored, "backbone": backbone}))
+    assert isinstance(scores(folder, traces), str)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"megatron_config": {"a": 1}, "megatron_core": "evil"}, "sets megatron_config, which can load code"),
+        ({"corda_config": {"cache_file": "evil.pt"}, "init_lora_weights": "corda"}, "sets corda_config"),
+        ({"peft_type": "MULTITASK_PROMPT_TUNING"}, "only LORA"),
+        ({"target_modules": "(a+)+$"}, "for ever"),
+        ({"rank_pattern": {"(.*)*x": 2}}, "for ever"),
+        ({"exclude_modules": ".*" * 9 + "x"}, "for ever"),
+    ],
+)
+def test_an_adapter_cannot_name_code_to_load_nor_a_pattern_without_end(
+    settings: dict[str, Any], said: str, prms: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older versions of peft import whichever module `megatron_core` names as soon as there is a `megatron_config`."""
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = shutil.copytree(prms["adapter"], tmp_path / "adapter")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**config, **settings}))
+    with pytest.raises(ValueError, match=f"adapter.*{said}"):
+        PRM.load(folder)
+    assert not (tmp_path / "ran").exists()

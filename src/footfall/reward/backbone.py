@@ -6,6 +6,7 @@ Also the tensors of a checkpoint folder by name, which need no model to be loade
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -231,6 +232,25 @@ def _check_adapter(folder: Path) -> None:
         ranks = [stored["r"], *(stored.get("rank_pattern") or {}).values()]
         if not all(isinstance(rank, int) and 0 < rank <= widest for rank in ranks):
             raise ValueError(f"{folder / _ADAPTER} claims the ranks {str(ranks)[:60]}; its weights have {widest}")
+        _check_adapter_settings(stored, folder / _ADAPTER)
+
+
+def _check_adapter_settings(stored: Mapping[str, Any], path: Path) -> None:
+    """Versions of peft import what `megatron_core` names, or unpickle what `corda_config` names; all match patterns."""
+    if stored.get("peft_type") != "LORA":
+        raise ValueError(f"{path}: an adapter of the type {str(stored.get('peft_type'))[:40]} is not read, only LORA")
+    if found := next((name for name, value in stored.items() if name.endswith("_config") and value), None):
+        raise ValueError(f"{path} sets {found[:40]}, which can load code; delete it if the adapter is plain LoRA")
+    patterns = [stored.get(name) for name in ("target_modules", "exclude_modules", "layers_pattern")]
+    patterns += [name for field in ("rank_pattern", "alpha_pattern") for name in stored.get(field) or {}]
+    for pattern in patterns:
+        if isinstance(pattern, str) and (
+            _REPEATED_GROUP.search(pattern) or len(_REPEATS.findall(pattern)) > _MOST_REPEATS
+        ):
+            raise ValueError(f"{path}: the pattern {pattern[:60]!r} could take for ever to match")
+
+
+_REPEATED_GROUP, _REPEATS, _MOST_REPEATS = re.compile(r"\)[*+{]"), re.compile(r"[*+{]"), 6
 
 
 def graft_adapter(backbone: Backbone, folder: Path) -> Backbone:
