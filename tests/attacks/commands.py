@@ -109,7 +109,7 @@ def make_data(folder: Path, commands: Sequence[Command]) -> None:
 
 
 TIMES = ("seconds", "tokens_per_second", "created")
-_NUMBER = re.compile(r"\d[\d,.]*")
+_NUMBER = re.compile(r"\d[\d,.]*|–")
 
 
 def without_times(value: Any) -> Any:

@@ -201,7 +201,9 @@ def work(
             return
         if case.name in done:
             continue
-        place = folder / case.name.replace(" ", "-").replace(",", "")
+        place = (
+            folder / "disturbed" / case.command / case.name
+        )  # as deep as undisturbed: some pages hold relative links
         row = tried(case, known[case.command], place)
         with state.open("ab", buffering=0) as stream:
             stream.write(json.dumps(row).encode() + b"\n")  # one write: workers share the file
@@ -274,21 +276,12 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, total, *(fault for faults in wrong.values() for fault in faults)]) + "\n"
 
 
-def told(folder: Path, *words: str) -> list[dict[str, Any]]:
+def told(folder: Path, *words: str, state: str = "state.jsonl") -> list[dict[str, Any]]:
     """What the program did with these words, run as a process of its own; for tests."""
-    state = folder / "state.jsonl"
-    command = [
-        sys.executable,
-        "-m",
-        "tests.attacks.kills",
-        "--state",
-        str(state),
-        "--folder",
-        str(folder / "work"),
-        *words,
-    ]
+    places = ["--state", str(folder / state), "--folder", str(folder / "work")]
+    command = [sys.executable, "-m", "tests.attacks.kills", *places, *words]
     subprocess.run(command, cwd=Path(__file__).parents[2], timeout=900, check=False)
-    return read_state(state)
+    return read_state(folder / state)
 
 
 def main() -> int:

@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from footfall.cli import main
-from tests.attacks.commands import SAMPLE, left, possible
+from tests.attacks.commands import SAMPLE, left
 from tests.attacks.kills import told
 
 
-def check(folder: Path, *words: str) -> int:
-    """How many disturbed runs told it in one line and exit code 2, each followed by one with the usual bytes."""
-    rows = told(folder, *words)
-    assert not [row["wrong"] for row in rows if row["wrong"]]
-    return len(rows)
+def _may_not_mount() -> bool:
+    return (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0
+    )
 
 
 def test_a_disk_that_is_full_at_some_moments_costs_one_line(tmp_path: Path) -> None:
-    assert check(tmp_path, "--what", "full", "--every", "11", "--commands", "sample") >= 2
+    """In one line with exit code 2; and then the usual bytes."""
+    rows = told(tmp_path, "--what", "full", "--every", "11", "--commands", "sample")
+    assert len(rows) >= 2 and not [row["wrong"] for row in rows if row["wrong"]]
 
 
 @pytest.mark.long
-def test_all_commands_over_a_disk_that_is_full_at_some_moments(tmp_path: Path) -> None:
-    assert check(tmp_path, "--what", "full", "--every", "13") >= 60
-
-
-@pytest.mark.long
-def test_all_commands_in_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
-    assert check(tmp_path, "--what", "readonly", "--every", "1000000") == len(possible())
-
-
-@pytest.mark.long
-def test_files_that_cannot_grow(tmp_path: Path) -> None:
-    """The kernel refuses the write itself."""
-    assert (
-        check(tmp_path, "--what", "size", "--every", "24", "--commands", "sample", "label", "score", "search", "train")
-        >= 8
-    )
+@pytest.mark.skipif(_may_not_mount(), reason="a disk of one's own needs root")
+def test_disks_of_a_few_pages(tmp_path: Path) -> None:
+    """The kernel refuses the writes themselves."""
+    rows = told(tmp_path, "--what", "disk", "--every", "3", "--commands", "sample", "label, stored")
+    assert len(rows) >= 12 and not [row["wrong"] for row in rows if row["wrong"]]
 
 
 GARBAGE = [

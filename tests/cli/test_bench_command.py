@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from footfall import cli
+from footfall.commands import bench
 from footfall.commands.bench import find_data
 from footfall.judging import Traits
 from footfall.metrics.cases import Constant
@@ -152,6 +154,18 @@ def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) 
     assert "nowhere is no finished run" in refused(["bench", "compare", "one", "nowhere"], capsys)
     assert "no --judge" in refused(["bench", "compare", "one", "two", "--judge", "random"], capsys)
     assert "only `footfall bench compare` takes runs" in refused([*BENCH, "one"], capsys)
+
+
+def test_a_full_disk_ends_bench_all_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "all/x.json")
+
+    monkeypatch.setattr(bench, "write_kept", full)
+    assert cli.main(["bench", "all", "--data", "data", "--judge", "random", "--out", "all"]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("o space left") == 1 and "footfall: all/x.json: no space left on device" in errors
 
 
 def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(

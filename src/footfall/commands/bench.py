@@ -5,6 +5,7 @@ One benchmark, all whose data is there, or finished runs side by side; studies o
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,8 @@ from footfall.types import Judge, Judgement
 _ANY_FILE = "it is for `footfall bench steps`, which reads any file"
 STUDIES = ("labels", "search", "credit")
 """Of methods, where the truth is known."""
+_NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors that no other benchmark would be spared."""
 ORACLE = "oracle"
 """The judge that is made from the benchmark's own truth."""
 
@@ -298,7 +301,9 @@ def _tried(config: BenchConfig, judge: Judge | Scores | None, failed: dict[str, 
     note(f"bench all: {config.name}, {config.data}")
     try:
         return measure_in_run(config, make_benchmark(config), judge)
-    except Exception as error:  # noqa: BLE001 - bad data of one benchmark must not cost the others; it is shown and counted
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_DISK:
+            raise
         failed[config.name] = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split()) or repr(
             error
         )
