@@ -22,7 +22,7 @@ from tests.attacks.kills import Case, Known, differences, faults, told
 
 DEAR = ("lab ledger", "lab run, two processes")
 """Left to the program itself: `python -m tests.attacks.kills`."""
-FULL, READONLY, SIZES = ["full", "--every", "40"], ["readonly", "--every", "1000000"], ["size", "--every", "1000000"]
+FULL, READONLY = ["full", "--every", "40"], ["readonly", "--every", "1000000"]
 WRITE_NOTHING = {"list", "show", "completion", "info"}
 
 
@@ -76,9 +76,7 @@ def test_commands_are_killed_at_some_changes_and_at_random_moments_and_meet_a_fu
 ) -> None:
     """A share of what docs/reliability.md counts; what undisturbed runs leave is learnt once for all of it."""
     names = [name for name in possible() if name not in DEAR]
-    for number, words in enumerate(
-        (["--every", "40", "--kills", "20"], *(["--what", *x] for x in (FULL, READONLY, SIZES)))
-    ):
+    for number, words in enumerate((["--every", "40", "--kills", "20"], *(["--what", *x] for x in (FULL, READONLY)))):
         rows = told(tmp_path, *words, "--commands", *names, state=f"{number}.jsonl")
         assert not [row["wrong"] for row in rows if row["wrong"]]
         assert {row["command"] for row in rows} == set(names)
