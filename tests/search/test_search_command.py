@@ -85,11 +85,10 @@ def test_failed_problems_are_listed_and_tried_again_by_the_same_command(
 
 
 def test_what_a_judge_has_selected_is_not_called_one_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["search", "--problems", "world:arithmetic:20", "--policy", "scripted-arithmetic", "--judge", "truth-arithmetic",
-             "--n", "8"]  # fmt: skip
+    words = ["search", "--problems", "world:arithmetic:20", "--policy", "scripted-arithmetic", "--n", "8"]
     plain = told([*words, "--json", "--method", "majority", "--out", str(tmp_path / "plain")], capsys)["accuracy"]
     assert list(plain) == ["single", "chosen", "oracle"] and plain["single"]["value"] < 0.8
-    steered = [*words, "--method", "beam-search", "--out", str(tmp_path / "steered")]
+    steered = [*words, "--judge", "truth-arithmetic", "--method", "beam-search", "--out", str(tmp_path / "steered")]
     found = told([*steered, "--json"], capsys)["accuracy"]
     assert list(found) == ["candidates_mean", "chosen", "candidates_any"]
     assert found["candidates_mean"]["value"] > plain["single"]["value"] + 0.2
