@@ -108,6 +108,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _is_for_the_user(error):
             raise
         return _fail(_in_file(error) + _one_line(error))
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+        # Of this package it is a fault to be seen whole; in the user's own file it is told with its place.
+        if os.environ.get("FOOTFALL_DEBUG") or not _in_file(error):
+            raise
+        return _fail(_in_file(error) + _one_line(error))
 
 
 def _run(name: str, words: list[str]) -> int:

@@ -221,6 +221,22 @@ class Few(Lists):
 class Boom(Lists):
     def judge(self, trajectories):
         return {}["oops"]
+
+class Nothing(Lists):
+    def judge(self, trajectories):
+        return None
+
+class Yields(Lists):
+    def judge(self, trajectories):
+        yield from trajectories
+
+class Divides(Lists):
+    def judge(self, trajectories):
+        return 1 / 0
+
+class Typo(Lists):
+    def judge(self, trajectories):
+        return [step.txt for t in trajectories for step in t.steps]
 """
 
 
@@ -231,6 +247,10 @@ class Boom(Lists):
         ("faulty.py:Lists", "the judge 'lists' must return a list with one Judgement for each trace"),
         ("faulty.py:Few", "the judge 'lists' must return a list with one Judgement for each trace"),
         ("faulty.py:Boom", "faulty.py, line 19: KeyError: oops"),
+        ("faulty.py:Nothing", "the judge 'lists' must return a list with one Judgement for each trace"),
+        ("faulty.py:Yields", "the judge 'lists' must return a list with one Judgement for each trace"),
+        ("faulty.py:Divides", "faulty.py, line 31: ZeroDivisionError: division by zero"),
+        ("faulty.py:Typo", "faulty.py, line 35: AttributeError: 'Step' object has no attribute 'txt'"),
         ("faulty.py", "faulty.py is a file; name the labeller in it too, as in faulty.py:NAME"),
         ("away.py:Any", "away.py, line 1: ModuleNotFoundError: No module named 'not_installed'"),
     ],

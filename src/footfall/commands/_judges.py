@@ -237,7 +237,8 @@ class JudgeInRun:
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         def work(part: Sequence[Trajectory]) -> list[Judgement]:
             said = self.inner.judge(part)
-            if len(said) != len(part) or not all(isinstance(each, Judgement) for each in said):
+            listed = isinstance(said, list | tuple) and len(said) == len(part)
+            if not listed or not all(isinstance(each, Judgement) for each in said):
                 raise ValueError(
                     f"the judge {self.name!r} must return a list with one Judgement for each trace, in order"
                 )

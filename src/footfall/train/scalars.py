@@ -32,7 +32,7 @@ class Scalars:
             self._module = import_module(module)
         except ImportError as error:
             raise ModuleNotFoundError(
-                f"--log {to} needs the package {to}; install it with: pip install 'footfall[{to}]'"
+                f"--log {to} needs the package {to}; install it with: pip install {to}"
             ) from error
 
     def write(self, group: str, facts: Mapping[str, float]) -> None:
