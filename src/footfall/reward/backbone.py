@@ -185,9 +185,7 @@ def _peft(folder: Path | None = None) -> Any:
         import peft
     except ImportError as error:
         held = "" if folder is None else f"{folder} holds a LoRA adapter. "
-        raise ModuleNotFoundError(
-            f"{held}LoRA needs the package peft; install it with: pip install peft"
-        ) from error
+        raise ModuleNotFoundError(f"{held}LoRA needs the package peft; install it with: pip install peft") from error
     return peft
 
 
