@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import Gemma3TextConfig, Gemma3TextModel
 
 from footfall.render import Reading
-from footfall.reward.packed import pack_row, packable, packing
+from footfall.reward.packed import pack_row, packable, packed_attention, packing
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import make_examples
@@ -92,6 +92,18 @@ def test_a_window_shorter_than_a_trace_cannot_be_packed(tmp_path: Path) -> None:
     model = PRM.from_backbone(gemma(16), byte_tokenizer(), seed=1)
     with pytest.raises(ValueError, match=r"cannot be packed.*leave packing out"):
         train_prm(judged(), model, TrainConfig(packing=True, eval_share=0, device="cpu"), tmp_path)
+
+
+def test_what_the_attention_here_does_not_compute_is_not_packed() -> None:
+    plain, capped, dropped = decoder("qwen2"), decoder("qwen2"), decoder("qwen2")
+    capped.config.attn_logit_softcapping = 50.0
+    dropped.config.attention_dropout = 0.1
+    assert [packable(each, 512) for each in (plain, capped, dropped)] == [True, False, False]
+    query = torch.zeros(1, 4, 2, 8)
+    with pytest.raises(ValueError, match=r"Linear attends with s_aux.*packing=False"):
+        packed_attention(
+            torch.nn.Linear(1, 1), query, query, query, None, cu_seq_lens_q=torch.tensor([0, 2]), s_aux=torch.zeros(4)
+        )
 
 
 def judged() -> list[Judged]:

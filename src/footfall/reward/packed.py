@@ -3,7 +3,7 @@
 A batch of traces of 100 and 1,000 tokens is padded to twice its size; packed it is computed once. Every layer but attention
 takes tokens one by one, so only attention must know where a trace begins. transformers lets one name an attention function:
 this one is told the starts, and without them does what a padded batch needs. Decoders that go through this interface can be
-packed; a sliding window must hold a whole trace.
+packed, if a sliding window holds a whole trace and scores are neither capped nor dropped at random.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ def pack_row(readings: Sequence[Reading], pad_id: int, multiple: int = 1) -> Pac
 
 
 def packable(backbone: Any, max_length: int) -> bool:
-    """Whether the decoder takes an attention function, and no window or chunk of its own is shorter than a trace."""
+    """Whether the decoder takes an attention function, and attends by nothing else than what this one computes."""
     config = backbone.config.get_text_config()
+    if getattr(config, "attn_logit_softcapping", None) or getattr(config, "attention_dropout", 0.0):
+        return False
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if not kinds <= {"full_attention", "sliding_attention"}:
         return False
@@ -97,8 +99,15 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Causal attention of (1, H, T, D) within each trace; `cu_seq_lens_q` are the starts, as flash attention calls them."""
     if cu_seq_lens_q is None:
-        found: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling)
+        found: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **given
+        )
         return found
+    unknown = [name for name in ("softcap", "s_aux", "position_bias") if given.get(name) is not None]
+    if unknown:
+        raise ValueError(
+            f"{type(module).__name__} attends with {unknown[0]}, which packed rows do not have: packing=False"
+        )
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
     if query.is_cuda and _varlen is not None:
