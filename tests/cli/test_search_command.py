@@ -215,10 +215,10 @@ def test_who_is_missing_or_not_known_is_said(
     assert not server.asked() and not Path("runs").exists()
 
 
-def test_a_helper_whom_nobody_asks_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_helper_whom_nobody_asks_is_refused(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--judge", "random", "--method", "self-regulation", "--helper", f"large={server.url}")
-    assert cli.main(line(server, *words)) == 0
-    assert "asks nobody in the role 'large'" in capsys.readouterr().err
+    assert cli.main(line(server, *words)) == 2
+    assert "asks nobody in the role 'large'" in capsys.readouterr().err and not server.asked()
 
 
 def test_a_critic_corrects_and_judges_over_its_own_server(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,30 @@ def test_an_unknown_record_gets_the_map_that_would_fit(record: dict[str, Any], w
     with pytest.raises(FormatError) as caught:
         one(record)
     assert f"pass {words}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"exercise_text": "1 + 1", "sol": "2"}, "--map problem=exercise_text reference=sol"),
+        ({"qestion": "1 + 1", "answer": "2"}, "--map problem=qestion"),
+        ({"Task text": "1 + 1", "n": 3}, "--map 'problem=Task text'"),
+        ({"aufgabe": "1 + 1", "n": 3}, "--map problem=aufgabe"),
+        ({"a": "1 + 1", "b": "2"}, "--map problem=FIELD, the field that holds it"),
+    ],
+)
+def test_an_unknown_problem_gets_the_map_that_would_fit(
+    record: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps(record), encoding="utf-8")
+    for command in ("sample", "search"):
+        assert cli.main([command, "--problems", str(file)]) == 2
+        said = capsys.readouterr().err
+        assert f"fix: pass {words}\n" in said and "line 1: expected a problem" in said
+    if "FIELD" not in words:
+        names = dict(word.split("=") for word in shlex.split(words)[1:])
+        assert read_problems(file, names=names)[0].prompt == "1 + 1", "and with what is suggested it is read"
 
 
 def test_nothing_is_suggested_where_names_tell_nothing() -> None:

@@ -21,7 +21,7 @@ from footfall.commands._options import (
     name_and_settings,
     policy_in_words,
 )
-from footfall.commands._output import NOTHING, emit, facts, note, spent
+from footfall.commands._output import NOTHING, emit, facts, spent
 from footfall.commands._parts import Opener, make_part, placed, separator_of, settings
 from footfall.commands._running import (
     REPORT,
@@ -48,7 +48,7 @@ from footfall.registry import declared, load, serving
 from footfall.reports.pages import Named, write_page
 from footfall.reports.search_page import search_page
 from footfall.search.searcher import Searcher
-from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of
+from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of, unused_by
 from footfall.search.votes import Aggregation
 from footfall.store import Run
 from footfall.types import Judge, Problem, SearchResult, content_key
@@ -100,8 +100,8 @@ class SearchConfig:
     n: int | None = None
     """Candidates a problem, or the width. None: 16 for methods that have one."""
     aggregate: Aggregation | None = None
-    """How a candidate's step values become its score. None: min for votes over whole solutions (best-of-n, weighted-vote,
-    majority), and the method's own for any other."""
+    """How a candidate's step values become its score. None: min for votes over whole solutions (best-of-n,
+    weighted-vote), and the method's own for any other. A method that folds none, as a majority vote, takes no --aggregate."""
     helper: Annotated[tuple[str, ...], UseAppendAction] = ()
     """A further policy, NAME=POLICY: its role, then a policy as in critic=http,url=http://localhost:8001/v1,mode=chat.
     May be given several times. --set policy=NAME lets the judge ask it."""
@@ -160,7 +160,8 @@ def main(config: SearchConfig) -> int:
         judge = None if names["judge"] is None else Named(judge_name(config.judge), names["judge"])
         result = {
             "method": config.method, "n": getattr(method, "n", None),
-            "aggregate": getattr(method, "aggregation", None), "settings": method.name,
+            "aggregate": None if "aggregation" in unused_by(method) else getattr(method, "aggregation", None),
+            "settings": method.name,
             "budget": config.budget.limits(), **names, "judge_given": judge and judge.given,
             "policy_given": config.policy.typed or names["policy"],
             **summary(results, config.run.seed, draws_independently(method)), **problems.limited, "file": str(file),
@@ -278,6 +279,10 @@ def _method(config: SearchConfig) -> Method:
         raise ValueError(
             f"--n {config.n} with {own} expansions, its own: pass --set expansions=… too; {error}"
         ) from error
+    for name in asked:
+        if name in unused_by(made):
+            flag = {"n": "--n", "aggregation": "--aggregate"}.get(name, f"--set {name}=…")
+            raise ValueError(f"the searcher {config.method!r} has no use for {flag} as it is set: {made.name}")
     return made
 
 
@@ -302,7 +307,7 @@ def _judge(
 
 
 def _check_roles(method: Method, helpers: Iterable[str], judges: Iterable[str], used: Iterable[str] = ()) -> None:
-    """An error for a role that nobody fills; a note for somebody whom the method does not ask. `used`: by judges."""
+    """An error for a role that nobody fills, and for somebody whom nobody asks. `used`: by judges."""
     want, helpers, judges = roles_of(method), set(helpers), set(judges)
     for role in sorted(want.helpers - helpers):
         raise ValueError(
@@ -315,7 +320,9 @@ def _check_roles(method: Method, helpers: Iterable[str], judges: Iterable[str], 
         )
     idle = sorted(helpers - want.helpers - set(used)) + sorted(judges - want.judges)
     for role in idle:
-        note(f"{method.name} asks nobody in the role {role!r}; which roles it asks is one of its settings (--set)")
+        raise ValueError(
+            f"{method.name} asks nobody in the role {role!r}; which roles it asks is one of its settings (--set)"
+        )
 
 
 def _by_role(pairs: Sequence[str], flag: str) -> dict[str, str]:

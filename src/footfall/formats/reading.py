@@ -13,8 +13,9 @@ from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
 from footfall.formats.parquet import parquet_kind, read_parquet
+from footfall.formats.problems import PROMPTS
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
-from footfall.formats.renaming import check_names, keeping, renamed, suggestion
+from footfall.formats.renaming import check_names, keeping, problem_suggestion, renamed, suggestion
 from footfall.formats.rows import Format
 from footfall.formats.solutions import Solutions
 from footfall.hashing import pinned
@@ -271,11 +272,15 @@ def _content(problem: Problem) -> str:
 
 
 def _problem_format(fields: Fields) -> Format:
-    """As for traces, but that what no format knows is a problem rather than an error."""
+    """As for traces, but that what no format knows is a problem if it has a prompt."""
     names = [name for name in parts("format") if name not in _NOT_SNIFFED]
     whole = isinstance(fields.data.get("problem"), dict)
-    known = (format for format in map(format_named, names) if format.sniff(fields))
-    return next(known, None) or format_named(_LAST if whole else "problems")
+    known = next((format for format in map(format_named, names) if format.sniff(fields)), None)
+    last = format_named(_LAST if whole else "problems")
+    if known is None and not whole and not last.sniff(fields):
+        fix = f"pass {problem_suggestion(fields) or '--map problem=FIELD, the field that holds it'}"
+        raise fields.error(None, f"a problem, under one of the names {', '.join(PROMPTS)}", fields.held(), fix)
+    return known or last
 
 
 def read_trees(source: Source, *, line_limit: int = LINE_LIMIT) -> list[Tree]:

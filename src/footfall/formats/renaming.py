@@ -28,6 +28,7 @@ _SAME: dict[str, tuple[str, ...]] = {
 """What can be named, with all the names that formats know it by."""
 NAMES = tuple(dict.fromkeys((*_SAME, "answer", "images", *OPTIONAL)))
 _LIKE_PROBLEM = re.compile(r"question|problem|prompt|query|instruction|task|exercise", re.I)
+_LIKE_REFERENCE = re.compile(r"answer|gold|reference|target|truth|result|(^|_)sol", re.I)
 _LIKE_SOLUTION = re.compile(r"solution|response|completion|output|generat|cot|rationale|reasoning|trace|thought", re.I)
 
 
@@ -93,7 +94,24 @@ def suggestion(fields: Fields) -> str | None:
         labels = label_lists(rest.without(solved), len(steps)) if isinstance(steps, list) else []
         if labels and not any(name in fields for name in VALUES):
             found["labels"] = labels[0]
-    return shlex.join(["--map", *(f"{name}={own}" for name, own in found.items())]) if found else None
+    return _as_option(found) if found else None
+
+
+def problem_suggestion(fields: Fields) -> str | None:
+    """The `--map …` that would make a problem of a record: of the field whose name is nearest, or of the only text, and of the
+    reference answer, if one has a name like that."""
+    texts = [name for name, value in fields.data.items() if value and isinstance(value, str)]
+    asked = _first(fields, _LIKE_PROBLEM, PROMPTS) or (texts[0] if len(texts) == 1 else None)
+    if asked is None:
+        return None
+    answered = None
+    if not any(name in fields for name in ("answer", *REFERENCES)):
+        answered = next((name for name in fields.data if name != asked and _LIKE_REFERENCE.search(name)), None)
+    return _as_option({"problem": asked} | ({"reference": answered} if answered else {}))
+
+
+def _as_option(names: Mapping[str, str]) -> str:
+    return shlex.join(["--map", *(f"{name}={own}" for name, own in names.items())])
 
 
 def _first(fields: Fields, like: re.Pattern[str], known: tuple[str, ...]) -> str | None:

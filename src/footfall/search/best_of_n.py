@@ -12,7 +12,7 @@ weighted reward frequency   argmax_a mix · f(a) + (1 − mix) · R(a), R the no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -48,6 +48,11 @@ class BestOf:
     @property
     def judged(self) -> bool:
         return self.rule != "majority"
+
+    @property
+    def unused(self) -> Collection[str]:
+        """A majority counts answers; step values are not even asked for."""
+        return () if self.judged else ("aggregation",)
 
     def search(self, state: SearchState) -> Course:
         """Draw, judge if the rule asks for scores, choose."""
@@ -137,6 +142,11 @@ class HybridVote:
     @property
     def name(self) -> str:
         return described("hybrid-vote", self)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """A limit of the entropy stands in the place of the share."""
+        return () if self.entropy is None else ("share",)
 
     def search(self, state: SearchState) -> Course:
         """Draw, judge, vote."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,11 @@ class ComputeOptimal:
     @property
     def judged(self) -> bool:
         return self.rule != "majority" or any(method is not None and method.judged for method in self.bins)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """Where nobody judges, ease is the share of the commonest answer."""
+        return () if self.judged else ("aggregation",)
 
     def search(self, state: SearchState) -> Course:
         """Pilot, bin, the bin's method, one choice among all."""

@@ -13,7 +13,7 @@ The first path by PUCT is the greedy descent on v0, whatever the constants: the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -192,6 +192,13 @@ class MCTS:
     @property
     def name(self) -> str:
         return described("mcts", self)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """What the other way to select reads, and what plays no part without moves, or without moves that are drawn."""
+        bonus = ("weight", "schedule") if self.selection == "puct" else ("c_base", "c_init")
+        moves = ("paths",) if self.play else ("tau",)
+        return (*bonus, *moves, *(() if self.play and self.tau else ("noise", "alpha")))
 
     def search(self, state: SearchState) -> Course:
         """Path after path until there are enough or the budget is spent; then the rule chooses among their ends."""

@@ -8,6 +8,7 @@ r < v_low            taken, mode 0;       between v_low and v_good taken, the mo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -63,6 +64,11 @@ class PATS:
     @property
     def name(self) -> str:
         return described("pats", self)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """A locked mode is not switched, and without a penalty no step is bad."""
+        return (*(("v_good", "v_low") if self.locked else ()), *(() if self.penalty_times else ("v_bad",)))
 
     def switched(self, mode: Mode, score: float) -> tuple[bool, Mode]:
         """Whether a step with this score is taken in this mode, and the mode of the next one."""

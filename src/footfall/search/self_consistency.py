@@ -12,7 +12,7 @@ With integers the incomplete beta function is a binomial tail: I_{1/2}(v₂+1, v
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -51,6 +51,11 @@ class SelfConsistency:
     @property
     def name(self) -> str:
         return described("self-consistency", self)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """The other stops count, and compute no chance."""
+        return () if self.stop == "beta" else ("confidence",)
 
     def search(self, state: SearchState) -> Course:
         """Batch after batch, then the vote."""

@@ -12,7 +12,7 @@ in bins; at a state whose continuation was never seen, V is the judge's value.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from graphlib import TopologicalSorter
@@ -150,6 +150,13 @@ class SelfRegulation:
     @property
     def roles(self) -> Roles:
         return Roles(helpers=frozenset({self.helper}))
+
+    @property
+    def unused(self) -> Collection[str]:
+        """What the other rules ask by; nobody helps where none is asked."""
+        own = {"threshold": ("below",), "random": ("rate",), "plan": ("bins", "ask")}
+        others = [name for rule, names in own.items() if rule != self.rule for name in names]
+        return (*others, *(("cap", "helper", "width") if self.rule == "never" else ()))
 
     def search(self, state: SearchState) -> Course:
         """One step after the other, each by the policy or with help."""

@@ -16,7 +16,7 @@ its K samples stands for 1 / K.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -110,6 +110,11 @@ class Speculative:
     @property
     def name(self) -> str:
         return described("speculative-rm", self)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """Without the test nothing of it; by chance, without the threshold."""
+        return () if self.test and not self.drawn else ("tau",) if self.test else ("drawn", "tau", "clip")
 
     def search(self, state: SearchState) -> Course:
         """Level by level until nothing is open, the iterations are over or the budget is spent."""

@@ -363,6 +363,12 @@ def draws_independently(method: Method) -> bool:
     return bool(getattr(method, "independent", False))
 
 
+def unused_by(method: Method) -> frozenset[str]:
+    """The settings that play no part beside its others: a method that has such, as a majority vote folds no step values, says
+    which by a property `unused`."""
+    return frozenset(getattr(method, "unused", ()))
+
+
 def described(word: str, method: Any) -> str:
     """`beam-search(n=16,expansions=4)`: a name made of a dataclass's fields, for `Method.name`."""
     return f"{word}({','.join(f'{f.name}={getattr(method, f.name)}' for f in fields(method))})"
