@@ -243,7 +243,7 @@ def test_a_critic_corrects_and_judges_over_its_own_server(
     [
         ("best-of-n", (), "min"),
         ("weighted-vote", (), "min"),
-        ("majority", (), "min"),
+        ("majority", (), None),
         ("mcts", (), "last"),
         ("gflownet", (), "prod"),
         ("mcts", ("--aggregate", "min"), "min"),

@@ -72,9 +72,6 @@ def reads(method: Any) -> set[str]:
                 seen.add(name)
             return super().__getattribute__(name)
 
-        def search(self, state: SearchState) -> Course:
-            return (yield from super().search(state))
-
     watched = object.__new__(Watched)
     watched.__dict__.update(method.__dict__)
     found_by(watched)
