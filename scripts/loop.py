@@ -3,8 +3,8 @@
     prepare   problems, rows with human and distilled labels, and a held-out part of them; no model is needed
     sample    solutions to the problems of --sets, --n each
     label     steps of these solutions, by --method: monte-carlo, omegaprm, consensus-filter (the policy as its own critic), …
-    train     a PRM called --name on --rows: labels (monte-carlo, …) and sources (prm800k mr-ben eic-math gold injected
-              distilled); with --budget, labels that cost so many generated tokens
+    train     a PRM called --name on --rows: labels (monte-carlo, …), outcome (of the samples), and sources (prm800k mr-ben
+              eic-math gold injected distilled); with --budget, labels that cost so many generated tokens
     score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500
     evaluate  all scores there are: first-error F1 by split, votes against the majority's, labels by cost; no model is needed
     ship      the PRM --name into the package, as an adapter on --hub, with its model card; no model is needed
@@ -15,7 +15,8 @@
 
 Each stage reads what earlier ones left in --out and goes on where it was stopped. All that is kept is small (traces, labels,
 adapters, scores), so a stage can be run on another machine with the model file and a copy of the folder; folders `*.run`
-there are for going on only. A PRM is not measured on sets that its training rows were not held against.
+there are for going on only. A PRM is not measured on a step benchmark that its training rows were not held against, and in a
+pool not on problems that they are about.
 """
 
 from __future__ import annotations
@@ -154,13 +155,19 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
         if count:
             rows = [rows[k * len(rows) // int(count)] for k in range(min(int(count), len(rows)))]
         counted[name] = data.label_counts(rows)
-        found += [*rows, *map(as_text, rows)] if parts else rows
+        found += rows if not parts else in_both_forms(rows, half=name == "outcome")
         tell(f"{name}: {counted[name]}")
     return found, counted
 
 
 def labels_of(out: Path, name: str) -> list[list[Judged]]:
-    """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled."""
+    """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled.
+
+    `outcome` needs no labelling: whether the answer of each sample of the training sets is right.
+    """
+    if name == "outcome":
+        sampled = [read_parquet(file, "trajectory") for file in sorted(out.glob("sample-*-train.parquet"))]
+        return [data.outcome_rows(spread(traces)) for traces in sampled]
     methods = name.split("+")
     by_method = [
         {f.stem.removeprefix(f"label-{m}-"): f for f in sorted(out.glob(f"label-{m}-*.parquet"))} for m in methods
@@ -176,6 +183,11 @@ def in_turn(parts: Sequence[Sequence[Judged]]) -> list[Judged]:
     return [row for each in zip_longest(*parts) for row in each if row is not None]
 
 
+def in_both_forms(rows: Sequence[Judged], half: bool) -> list[Judged]:
+    """Each as it was sampled and as text; of many rows every other in the one form, the rest in the other."""
+    return [*rows[::2], *map(as_text, rows[1::2])] if half else [*rows, *map(as_text, rows)]
+
+
 def as_text(row: Judged) -> Judged:
     """The same without the ids it was sampled with."""
     trace, name = row.trajectory, f"{row.trajectory.id}#text"
@@ -189,6 +201,10 @@ def train(args: argparse.Namespace) -> None:
     (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
     held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
     data.refuse_measured(rows, texts, args.against)
+    seen = {
+        name: data.seen_problems([*rows, *held], read_problems(args.out / "problems" / f"{name}.jsonl"))
+        for name in data.EVALUATED if name not in data.STEPS and name not in args.against
+    }  # fmt: skip
     config = TrainConfig(
         objective="bce" if args.hard else "soft-bce", objective_options={"threshold": args.hard_at} if args.hard else {},
         template=READ, lr=args.lr or (2e-5 if args.full else 1e-4), head_lr=args.head_lr, epochs=args.epochs, warmup=0.1,
@@ -217,7 +233,7 @@ def train(args: argparse.Namespace) -> None:
     finish_export(folder, model.cpu(), {"threshold": chosen.threshold, "base": [*of_base], "base_name": named})
     keep(folder / "facts.json", {
         "model": named, "rows": args.rows, "labels": counted, "budget": args.budget,
-        "against": args.against, "config": config.to_dict(), **trained_facts(result),
+        "against": args.against, "seen": seen, "config": config.to_dict(), **trained_facts(result),
         "kept in the adapter": kept, "validation": chosen._asdict(),
         "thresholds of sanity judges": sanity_thresholds(held, args.seed),
         "seconds": round(time.monotonic() - started, 1),
@@ -237,7 +253,8 @@ def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
 
 def score(args: argparse.Namespace) -> None:
     facts = json.loads((args.out / f"prm-{args.name}" / "facts.json").read_text(encoding="utf-8"))
-    trained_on = [name for name in args.on if name not in facts["against"]]
+    seen: dict[str, list[str]] = facts.get("seen", {})
+    trained_on = [name for name in args.on if name not in facts["against"] and name not in seen]
     if trained_on:
         raise SystemExit(f"{args.name} may have seen problems of {trained_on[0]}: it is not measured there")
     judge = open_prm(args)
@@ -251,7 +268,10 @@ def score(args: argparse.Namespace) -> None:
             cases = benchmark.cases[:: args.every]
             split, traces = [case.split for case in cases], [case.trajectory for case in cases]
         else:
-            traces = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
+            lines = (args.out / "problems" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[: args.problems]
+            wanted = {json.loads(line)["id"] for line in lines} - set(seen.get(name, ()))
+            pool: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
+            traces = [trace for trace in pool if trace.problem.id in wanted]
             split = [name] * len(traces)
         said = judge.judge(traces)
         lines = [

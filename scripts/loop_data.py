@@ -17,7 +17,7 @@ from pathlib import Path
 from footfall.formats import read_problems, write_parquet
 from footfall.label.consensus import Consensus
 from footfall.train import find_overlaps
-from footfall.types import Judged, Judgement, Problem, Trajectory, content_key
+from footfall.types import Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
 from scripts.train_smol import Sources, hold_out, without
 
@@ -126,6 +126,23 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
         "rows": {name: len(rows) for name, rows in kept.items()}, "held out": {name: len(rows) for name, rows in parts.items()},
         "dropped, measured on": dropped | beside, "dropped, held out": near,
     }  # fmt: skip
+
+
+def outcome_rows(traces: Iterable[Trajectory]) -> list[Judged]:
+    """Finished solutions with one label, whether the answer is right, at the last step: for an outcome reward model."""
+    reason = Unjudged(Reason.NOT_ASKED, "only the outcome is labelled")
+    return [
+        Judged(t, Judgement(
+            t.id, (*[None] * (len(t.steps) - 1), float(t.correct)), "outcome", failures=(*[reason] * (len(t.steps) - 1), None),
+        ))
+        for t in traces if t.correct is not None and t.steps and "finish" not in t.meta
+    ]  # fmt: skip
+
+
+def seen_problems(rows: Iterable[Judged], problems: Sequence[Problem]) -> list[str]:
+    """The ids of those that one of the rows is about, or nearly."""
+    found = find_overlaps({row.trajectory.problem.text: row.trajectory.problem for row in rows}.values(), problems)
+    return sorted({overlap.eval_id for overlap in found})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ cases of each split and over problems.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,19 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
         there = {name: file for name in prms if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
         if not there:
             continue
-        measure = measured_steps(on, data, seed) if on in STEPS else measured_pools(out / f"sample-{on}.parquet", seed)
-        for name, file in there.items():
-            scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
-            found[name][on] = measure(scores, prms[name])
+        scores = {
+            name: {(row["split"], row["id"]): row["scores"] for row in read_lines(file)} for name, file in there.items()
+        }
+        # PRMs are measured in a pool on the problems that they have scores of: all, or those they have not seen.
+        by_cases: dict[frozenset[tuple[str, str]], list[str]] = {}
+        for name, given in scores.items():
+            by_cases.setdefault(frozenset(given) if on not in STEPS else frozenset(), []).append(name)
+        for cases, names in by_cases.items():
+            traces = {trace for _, trace in cases}
+            pool = out / f"sample-{on}.parquet"
+            measure = measured_steps(on, data, seed) if on in STEPS else measured_pools(pool, seed, traces)
+            for name in names:
+                found[name][on] = measure(scores[name], prms[name])
     for name in prms:
         sets = [on for on in FILES if (out / f"search-{name}-{on}.json").is_file()]
         found[name] |= {f"search, {on}": measured_searches(out, name, on, seed) for on in sets}
@@ -131,11 +140,14 @@ def percent(figures: Sequence[float]) -> Figure:
 class Pools:
     """The candidates of each problem, which answers are equal and which right; votes on them, and choices by score."""
 
-    def __init__(self, file: Path, seed: int, problems: Sequence[str] | None = None) -> None:
-        """`problems` are the ids of those that are taken, in this order; None: all."""
+    def __init__(
+        self, file: Path, seed: int, problems: Sequence[str] | None = None, traces: Collection[str] | None = None
+    ) -> None:
+        """`problems` are the ids of those that are taken, in this order, and `traces` of candidates; None: all."""
         by_problem: dict[str, list[Trajectory]] = {}
         for trace in read_parquet(file, "trajectory"):
-            by_problem.setdefault(trace.problem.id, []).append(trace)
+            if traces is None or trace.id in traces:
+                by_problem.setdefault(trace.problem.id, []).append(trace)
         self.on, self.seed = file.stem.removeprefix("sample-"), seed
         self.traces = [by_problem[name] for name in problems or by_problem]
         self.size = min(map(len, self.traces))
@@ -165,9 +177,9 @@ class Pools:
         return float(np.mean([trace.cost.generated_tokens for pool in self.traces for trace in pool]))
 
 
-def measured_pools(file: Path, seed: int) -> Callable[[Scores, Facts], dict[str, Any]]:
+def measured_pools(file: Path, seed: int, traces: Collection[str]) -> Callable[[Scores, Facts], dict[str, Any]]:
     """Measures scores of the candidates of each problem: accuracy by rule and N, and the difference to the majority vote."""
-    pools = Pools(file, seed)
+    pools = Pools(file, seed, traces=traces)
     ns, right = sizes_up_to(pools.size), pools.right
     majority = {n: pools.majority(n) for n in ns}
     oracle = {n: np.asarray([pass_at_k(len(row), sum(row), n) for row in right]) for n in ns}
@@ -218,7 +230,8 @@ def measured_searches(out: Path, name: str, on: str, seed: int) -> list[dict[str
     weights = None
     if pools is not None and score_file.is_file():
         scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(score_file)}
-        weights = pools.folded(scores, "last")
+        if all((on, trace.id) in scores for pool in pools.traces for trace in pool):
+            weights = pools.folded(scores, "last")
     found = []
     for called, facts in searched.items():
         right = np.asarray([float(mark) for mark in facts["right"]])

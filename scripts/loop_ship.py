@@ -25,6 +25,10 @@ SOURCES = {
     ),
     "gold": ("solutions of GSM8K train and MATH test; right by construction", "MIT"),
     "injected": ("the same with one wrong result; wrong by construction", "MIT"),
+    "outcome": (
+        "whether the answers of the base's own solutions to GSM8K train and MATH train are right",
+        "MIT (problems)",
+    ),
     "distilled": ("step scores that Qwen2.5-Math-PRM-7B gave to pools of StrictPRMBench", "CC-BY-4.0"),
 }
 OWN = (
@@ -78,6 +82,10 @@ def card(
         way = f"All linear layers, of which the nearest adapter of rank {rank} is kept ({kept:.0f}% of the change)"
     area = "" if chosen["auc"] is None else f", step AUC there {chosen['auc']:.3f}"
     canary = "; ".join(", ".join(f"{value:.3f}" for value in trace["values"]) for trace in config["canary"]["traces"])
+    seen = "".join(
+        f"Of {on} it has seen {len(ids):,} problems; its figures there are over the others.\n"
+        for on, ids in facts.get("seen", {}).items()
+    )  # fmt: skip
     return f"""\
 ---
 license: apache-2.0
@@ -101,7 +109,7 @@ A process reward model: an adapter and a step head ({size / 1e6:.1f} MB) on {hub
 {data}
 
 Held against {", ".join(facts["against"])}: no training problem is one of theirs, or nearly (`footfall.train.find_overlaps`).
-Data without a stated licence were used to train, and are not passed on.
+{seen}Data without a stated licence were used to train, and are not passed on.
 
 ## Training
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import footfall
-from footfall.formats import read_parquet, write_parquet
-from footfall.types import Judged, Problem, Step
+from footfall.formats import read_parquet, read_problems, write_parquet
+from footfall.types import Judged, Problem, Reason, Step
 from scripts import loop, loop_data
 from scripts.smol_rows import make_row, read_lines
 from tests.test_gguf import write_gguf
@@ -60,6 +60,14 @@ def test_problems_and_rows_that_are_measured_on_are_left_out(tmp_path: Path) -> 
     loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.STEPS)
     with pytest.raises(ValueError, match="the training rows hold 1 problems that are measured on"):
         loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.EVALUATED)
+
+
+def test_the_outcome_labels_the_last_step_of_finished_solutions_alone() -> None:
+    trace = replace(rows("x", ["What is 1 plus 1?"])[0].trajectory, correct=False)
+    cut = replace(trace, meta={"finish": "length"})
+    (row,) = loop_data.outcome_rows([trace, cut, replace(trace, correct=None)])
+    assert row.judgement is not None and row.judgement.values == (None, 0.0)
+    assert [why and why.reason for why in row.judgement.failures] == [Reason.NOT_ASKED, None]
 
 
 def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
@@ -137,23 +145,29 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     assert len(labelled) == 2 and 0.0 in {value for row in labelled for value in row.judgement.values}
     train = ["train", *shared, "--rank", "2", "--batch", "4", "--accumulation", "1", "--max-length", "128"]
     loop.main([*train, "--name", "gold", "--rows", "gold", "monte-carlo"])
-    loop.main([*train, "--name", "far", "--rows", "gold", "distilled", "--against", "processbench", "prmbench"])
-    loop.main([*train, "--name", "full", "--rows", "gold", "--full", "--hard"])
+    seen = read_problems(out / "problems" / "gsm8k-test.jsonl")[1]
+    known = [*rows("distilled", [seen.text]), *read_parquet(out / "rows" / "distilled.parquet", "judged")]
+    write_parquet(out / "rows" / "distilled.parquet", known, "judged")
+    loop.main([*train, "--name", "far", "--rows", "gold", "distilled", "--against", "processbench", "math-500"])
+    loop.main([*train, "--name", "full", "--rows", "gold", "outcome", "--full", "--hard"])
     assert json.loads((out / "prm-full" / "facts.json").read_text(encoding="utf-8"))["kept in the adapter"] < 1
     folder = out / "prm-gold"
     assert {file.name for file in folder.iterdir()} == {
         "adapter_model.safetensors", "adapter_config.json", "head.safetensors", "step_head.json", "facts.json",
     }  # fmt: skip
     loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test"])
-    with pytest.raises(SystemExit, match="far may have seen problems of gsm8k-test"):
-        loop.main(["score", *shared, "--name", "far", "--on", "gsm8k-test"])
-    loop.main(["score", *shared, "--name", "far"])
+    with pytest.raises(SystemExit, match="far may have seen problems of prmbench"):
+        loop.main(["score", *shared, "--name", "far", "--on", "prmbench"])
+    loop.main(["score", *shared, "--name", "far", "--on", "processbench", "gsm8k-test"])
     capsys.readouterr()
     loop.main(["evaluate", *shared])
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((out / "evaluate.json").read_text(encoding="utf-8"))
     assert found["gold"]["processbench"]["cases"] == 8 and found["gold"]["gsm8k-test"]["problems"] == 3
-    assert set(found["far"]) == {"threshold", "labels", "seed", "processbench"}
+    assert (
+        found["far"]["gsm8k-test"]["problems"] == 2
+        and seen.id not in gzip.decompress((out / "scores-far-gsm8k-test.jsonl.gz").read_bytes()).decode()
+    )
     spent = sum(row.judgement.cost.generated_tokens for row in labelled)
     assert found["gold"]["labels"]["monte-carlo"]["generated tokens"] == spent > 0
     card = ship(out, shared)
