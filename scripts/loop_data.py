@@ -129,14 +129,18 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
 
 
 def outcome_rows(traces: Iterable[Trajectory]) -> list[Judged]:
-    """Finished solutions with one label, whether the answer is right, at the last step: for an outcome reward model."""
+    """Finished solutions with one label, whether the answer is right, at the last step: for an outcome reward model.
+
+    Their cost is that of the solutions themselves, which other labels come on top of.
+    """
     reason = Unjudged(Reason.NOT_ASKED, "only the outcome is labelled")
-    return [
-        Judged(t, Judgement(
-            t.id, (*[None] * (len(t.steps) - 1), float(t.correct)), "outcome", failures=(*[reason] * (len(t.steps) - 1), None),
-        ))
-        for t in traces if t.correct is not None and t.steps and "finish" not in t.meta
-    ]  # fmt: skip
+    rows = []
+    for trace in traces:
+        if trace.correct is not None and trace.steps and "finish" not in trace.meta:
+            before = len(trace.steps) - 1
+            values, reasons = (*[None] * before, float(trace.correct)), (*[reason] * before, None)
+            rows.append(Judged(trace, Judgement(trace.id, values, "outcome", failures=reasons, cost=trace.cost)))
+    return rows
 
 
 def seen_problems(rows: Iterable[Judged], problems: Sequence[Problem]) -> list[str]:
