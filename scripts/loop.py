@@ -163,8 +163,11 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
 def labels_of(out: Path, name: str) -> list[list[Judged]]:
     """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled.
 
-    `outcome` needs no labelling: whether the answer of each sample of the training sets is right.
+    `outcome` needs no labelling: whether the answer of each sample of the training sets is right. `er-prm` are the Monte
+    Carlo labels, entropy-regularised.
     """
+    if name == "er-prm":
+        return list(map(data.entropy_regularised, labels_of(out, "monte-carlo")))
     if name == "outcome":
         sampled = [read_parquet(file, "trajectory") for file in sorted(out.glob("sample-*-train.parquet"))]
         return [data.outcome_rows(spread(traces)) for traces in sampled]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from footfall.formats import read_problems, write_parquet
 from footfall.label.consensus import Consensus
+from footfall.label.monte_carlo import EntropyRegularised
 from footfall.train import find_overlaps
 from footfall.types import Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
@@ -174,6 +175,12 @@ def consensus_rows(by_method: Mapping[str, Sequence[Judged]]) -> list[Judged]:
     judges = tuple(Said(name, rows) for name, rows in by_method.items())
     thresholds = tuple(1e-9 if name == "monte-carlo" else 0.5 for name in by_method)
     return [Judged(t, j) for t, j in zip(traces, Consensus(judges, thresholds=thresholds).judge(traces), strict=True)]
+
+
+def entropy_regularised(rows: Sequence[Judged]) -> list[Judged]:
+    """Monte Carlo labels p as ER-PRM has them, ln(1 − p + p e), at what they cost."""
+    traces = [row.trajectory for row in rows]
+    return list(map(Judged, traces, EntropyRegularised(Said("monte-carlo", rows), 1.0).judge(traces)))
 
 
 def within_budget(rows: Sequence[Judged], tokens: int) -> list[Judged]:

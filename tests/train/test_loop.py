@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -184,5 +185,10 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     loop.main(
         ["label", *shared, "--max-tokens", "40", "--sets", "gsm8k-train", "--method", "omegaprm", "--traces", "2"]
     )
+    (regularised,) = loop.labels_of(out, "er-prm")
+    for given, row in zip(labelled, regularised, strict=True):
+        assert row.judgement and row.judgement.cost == given.judgement.cost
+        wanted = [math.log(1 - p + p * math.e) for p in given.judgement.values]
+        assert list(row.judgement.values) == pytest.approx(wanted)
     both = loop.labels_of(out, "monte-carlo+omegaprm")
     assert [[row.trajectory.id for row in rows] for rows in both] == [[row.trajectory.id for row in labelled]]
