@@ -137,6 +137,8 @@ class Generated:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     ended: bool = False
+    end: int | None = None
+    """That token, where there was one."""
     stopped: bool = False
     prefilled: int = 0
     """Prefix tokens that had to be read for this sequence; others are charged to the sequence they were read for."""
@@ -406,7 +408,7 @@ class Loop:
             if drawn[at] in self.ends.stops and request.stops is not None:
                 result.stopped = request.stops(drawn[: at + 1])
             if result.ended or result.stopped or at + 1 == request.max_tokens:
-                length = at if result.ended else at + 1
+                length, result.end = (at, drawn[at]) if result.ended else (at + 1, None)
                 result.tokens, result.decoded = drawn[:length], at + 1
                 result.logprobs = self.batch.logprobs[row, :length].tolist()
                 self._release(row)

@@ -1,0 +1,547 @@
+"""TRL's `GRPOTrainer` with process rewards: any judge, any credit, one advantage a token.
+
+TRL keeps the loop, the loss, LoRA, accelerate, loggers and vLLM. A batch of completions goes this way:
+
+    written    by Footfall's engine with the very weights that are trained, by another policy (a server), or by TRL (vLLM too)
+    judged     completion ids become traces in steps, graded against the reference answer and judged in one batch
+    credited   a filter chooses and a credit makes (batch, time) advantages; `_compute_loss` of TRL takes these as they are
+
+Prompts and observations are never trained on. A rollout that could not be judged leaves its group before any statistic is
+taken, and its tokens are masked. Factors of a credit's token losses are put into the advantages, which is the same for a
+clipped objective; the KL to the reference (`args.beta`) is not weighted by them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from torch.utils.data import Sampler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from footfall.answers import grade
+from footfall.judging import as_trained, forget, traits
+from footfall.loading import pack
+from footfall.policy.decoding import Request
+from footfall.policy.protocol import Policy, Run, SamplingParams, sample_runs, sample_seed
+from footfall.policy.splitting import trajectory_from_ids
+from footfall.policy.torch_policy import TorchPolicy
+from footfall.render import Template, prompt_ids, template_for
+from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, credited, rollout
+from footfall.rl.monitors import Logged
+from footfall.rl.online import OnlineReward, Sequences, scored
+from footfall.search.votes import aggregate
+from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, content_key, failures_of
+
+Writer: TypeAlias = Literal["engine", "trl"] | Policy
+_PASS_TOKENS, _WASTE = 16384, 0.1
+"""Tokens in one pass of the model that is trained, and the share of padding among them."""
+_UNASKED = Unjudged(Reason.NOT_ASKED, "the run asks no judge")
+
+
+class Written(NamedTuple):
+    """A completion: its ids, the end token included."""
+
+    ids: list[int]
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What is trained on: who judges steps, what a whole completion is worth, and how both become advantages."""
+
+    credit: Credit
+    judge: Judge | None = None
+    """None: outcomes alone, which is the right or wrong of the answer."""
+    keep: Filter | None = None
+    outcome: str = "answer"
+    """R: by the reference answer, or the judge's step values aggregated (min, mean, last, …)."""
+    aggregate: str = "min"
+    """The proxy that a run logs and monitors watch: step values aggregated so, where the credit reads them; else R."""
+    after_error: float | None = 0.0
+    """The value of steps behind a first error, of judges that stop there. None: such rollouts leave their groups."""
+
+    def __post_init__(self) -> None:
+        if self.judge is None and (self.by_steps or self.outcome != "answer"):
+            raise ValueError("the credit reads a judge's values: name a judge")
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the credit reads what the judge says of steps."""
+        return bool({"rewards", "start", "token_scores"} & set(self.credit.needs))
+
+    def judged(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+        """One judgement a trace, all in one batch; without a judge, none has a value."""
+        if self.judge is None:
+            nothing = [(None,) * len(trace.steps) for trace in traces]
+            return [
+                Judgement(trace.id, values, "none", failures=failures_of([_UNASKED] * len(values)))
+                for trace, values in zip(traces, nothing, strict=True)
+            ]
+        said = self.judge.judge(as_trained(traits(self.judge).separators, traces))
+        return [each.check(trace) for each, trace in zip(said, traces, strict=True)]
+
+    def outcome_of(self, trace: Trajectory, said: Judgement) -> float | None:
+        """R."""
+        if self.outcome == "answer":
+            return None if trace.correct is None else float(trace.correct)
+        return aggregate(said.values, self.outcome)
+
+    def proxy(self, rolled: Rollout) -> float | None:
+        """What the run says it is paid for the whole completion."""
+        if not self.by_steps:
+            return rolled.outcome
+        return None if rolled.rewards is None else aggregate(rolled.rewards.tolist(), self.aggregate)
+
+    def score(self, traces: Sequence[Trajectory]) -> list[float | None]:
+        """The proxy of any traces: what probes for exploits are paid."""
+        graded = [grade(trace) for trace in traces]
+        said = self.judged(graded)
+        return [self.proxy(self.rollout(trace, each)) for trace, each in zip(graded, said, strict=True)]
+
+    def rollout(self, trace: Trajectory, said: Judgement, **known: Any) -> Rollout:
+        """The numbers of a trace; one without any token counts as one, so that it can be looked at."""
+        if not trace.steps:
+            known.setdefault("tail", 1)
+        if scores := [value for row in said.token_values for value in row]:
+            known["token_scores"] = scores + scores[-1:] * known.get(
+                "tail", 0
+            )  # the end adds nothing to the last prefix
+        given = None if self.judge is None else said
+        return rollout(trace, given, self.outcome_of(trace, said), after_error=self.after_error, **known)
+
+
+@dataclass(frozen=True, eq=False)
+class Rolled:
+    """One completion of the last batch: what was written, said and made of it."""
+
+    trajectory: Trajectory
+    judgement: Judgement
+    ids: tuple[int, ...]
+    rollout: Rollout
+    reward: float | None
+    """`None` if it left its group."""
+    left: Unjudged | None = None
+    advantages: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def logged(self) -> Logged:
+        """As monitors want it."""
+        return Logged(self.trajectory, self.judgement, self.reward, len(self.ids))
+
+
+class _ByEpoch(Sampler[int]):
+    def __init__(self, sampler: Any, seed: Callable[[], int]) -> None:
+        self.sampler, self.seed = sampler, seed
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[int]:
+        if self.sampler.shuffle:
+            self.sampler.generator.manual_seed(self.seed())
+        return iter(self.sampler)
+
+
+class CreditTrainer(GRPOTrainer):
+    """`GRPOTrainer` whose advantages come from a Footfall credit. What `args` say of sampling holds for every writer."""
+
+    model: Any
+    processing_class: Any
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        problems: Sequence[Problem],
+        reward: Reward,
+        args: GRPOConfig,
+        *,
+        writer: Writer = "engine",
+        separator: str = "\n\n",
+        template: Template | None = None,
+        online_lr: float = 1e-6,
+        callbacks: Sequence[TrainerCallback] = (),
+        peft_config: Any = None,
+    ) -> None:
+        if any(problem.images for problem in problems):
+            raise ValueError("problems with images cannot be trained on yet: leave them out")
+        self.problems, self.paid, self.separator = list(problems), reward, separator
+        self.template = template or template_for(tokenizer)
+        self.batch: list[Rolled] = []
+        """The last completions, in order."""
+        self.left: Counter[str] = Counter()
+        """Rollouts that left their groups, by reason."""
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        """Spent on writing, judging, and on whole steps."""
+        self._asked: list[Problem] = []
+        self._own: list[list[int]] | None = None
+        self._failed: dict[int, str] = {}
+        self._policy: TorchPolicy | None = None
+        self._writer = writer
+        needs = set(reward.credit.needs)
+        # Copies of the weights as they are before training, and before TRL changes how the model is called.
+        self.reference = copy.deepcopy(model).train(False).requires_grad_(False) if "reference" in needs else None
+        self.online = (
+            OnlineReward(copy.deepcopy(model).requires_grad_(True), online_lr, pairs="old" in needs)
+            if "online" in needs
+            else None
+        )
+        rows = [{"prompt": problem.text, "problem": i} for i, problem in enumerate(self.problems)]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+            start: Any = super().__init__
+            start(
+                model=model, reward_funcs=self._named_reward(), args=args, train_dataset=Dataset.from_list(rows),
+                processing_class=tokenizer, callbacks=list(callbacks), peft_config=peft_config,
+                rollout_func=None if writer == "trl" else self._rollouts,
+            )  # fmt: skip
+        local = args.per_device_train_batch_size * int(args.steps_per_generation or 1)
+        if local % int(args.num_generations or 1):
+            raise ValueError(
+                f"a process writes {local} completions at once, which is no multiple of num_generations = "
+                f"{args.num_generations}: a group must be whole within one process"
+            )
+        if writer == "engine" and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            raise ValueError("the engine needs whole weights in this process: with FSDP or DeepSpeed let TRL write")
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        """TRL's, but the order of an epoch depends on seed and epoch alone, so that a resumed run sees the same problems."""
+        base: Any = super()
+        sampler = base._get_train_sampler(dataset)
+        return _ByEpoch(sampler, lambda: self.args.seed * 1_000_003 + int((self.state.epoch or 0) + 1e-6))
+
+    # Written.
+
+    @property
+    def policy(self) -> TorchPolicy:
+        """Writes with the weights that are trained; a LoRA's layers are inside the model."""
+        if self._policy is None:
+            model: Any = self.accelerator.unwrap_model(self.model)
+            inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+            args: Any = self.args
+            rows = args.per_device_train_batch_size * args.steps_per_generation
+            self._policy = TorchPolicy(
+                inner, self.processing_class, label="policy", template=self.template, rows=max(64, min(1024, rows))
+            )
+        return self._policy
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What `args` say of it, for the update at hand: another seed each."""
+        args: Any = self.args
+        seed = int(content_key("rl", args.seed, self.state.global_step)[:12], 16)
+        return SamplingParams(
+            args.temperature, args.top_p or 1.0, args.top_k or 0, args.max_completion_length, seed=seed
+        )
+
+    def write(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
+        """One completion for each problem; one that occurs again gets its next sample. Nothing depends on earlier calls."""
+        indices = Counter[str]()
+        runs = []
+        for problem in problems:
+            runs.append(Run(Trajectory(problem.id, problem, (), separator=self.separator), 1, indices[problem.id]))
+            indices[problem.id] += 1
+        if not isinstance(self._writer, str):
+            return _by_policy(self._writer, runs, params, self.processing_class)
+        self.policy.forget()
+        prompts = {id(p): tuple(prompt_ids(self.processing_class, p, self.template)) for p in problems}
+        requests = [
+            Request(prompts[id(run.prefix.problem)], sample_seed(params, run.prefix, run.first), params.max_tokens)
+            for run in runs
+        ]
+        found = self.policy.engine.generate(requests, params)
+        return [Written(each.tokens + ([] if each.end is None else [each.end])) for each in found]
+
+    def _rollouts(self, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
+        """TRL's `rollout_func`; the problems of the batch are known already."""
+        written = self.write(self._asked, self.sampling)
+        self._failed = {i: each.failure for i, each in enumerate(written) if each.failure is not None}
+        ids = self._tokenize_prompts(prompts)[0]
+        return {"prompt_ids": ids, "completion_ids": [each.ids for each in written], "logprobs": None}
+
+    def _tokenize_prompts(self, prompts: Sequence[Any]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        """By Footfall's renderer, so that all writers and judges see one prompt."""
+        return [prompt_ids(self.processing_class, problem, self.template) for problem in self._asked], None, {}
+
+    def _generate(self, prompts: Any) -> Any:
+        with self._timed("writing"):
+            base: Any = super()
+            found = base._generate(prompts)
+        self._own = found[2]  # 1 at tokens that the policy wrote, where tools wrote too
+        return found
+
+    # Judged.
+
+    def trace(self, problem: Problem, ids: Sequence[int], own: Sequence[int] | None, name: str) -> Trajectory:
+        """The graded trace that a completion's ids are."""
+        found = trajectory_from_ids(
+            problem, ids, self.processing_class, self.separator, end_ids=self.eos_token_ids, id=name, author="policy",
+            policy_mask=None if own is None else [bool(each) for each in own],
+        )  # fmt: skip
+        return grade(found.trajectory)
+
+    def judged(
+        self, problems: Sequence[Problem], completions: Sequence[Sequence[int]], own: Sequence[Sequence[int]] | None
+    ) -> list[Rolled]:
+        """All completions as rollouts, not credited yet."""
+        step = self.state.global_step
+        traces = [
+            self.trace(problem, ids, None if own is None else own[i], f"{problem.id}/step-{step}/{i}")
+            for i, (problem, ids) in enumerate(zip(problems, completions, strict=True))
+        ]
+        try:
+            said = self.paid.judged(traces)
+        except ValueError as error:  # a judgement that is not finite names its trace
+            raise ValueError(f"update {step}: {error}") from error
+        found = []
+        for trace, each, ids in zip(traces, said, completions, strict=True):
+            inside = sum(len(part.token_ids or ()) for s in trace.steps for part in s.parts)
+            made = self.paid.rollout(trace, each, ids=list(ids), tail=len(ids) - inside)
+            if made.outcome is not None and not math.isfinite(made.outcome):
+                raise ValueError(f"update {step}, trace {trace.id!r}: its outcome is {made.outcome}")
+            found.append(Rolled(trace, each, tuple(ids), made, self.paid.proxy(made)))
+        return found
+
+    def _named_reward(self) -> Callable[..., list[float | None]]:
+        """TRL's reward function: its numbers are logged; what is trained on is made by `_credit`."""
+
+        def proxy(completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float | None]:
+            with self._timed("judging"):
+                if self.paid.judge is not None:
+                    forget(self.paid.judge)
+                self.batch = self.judged(self._asked, completion_ids, self._own)
+            for i, why in self._failed.items():
+                gone = Unjudged(Reason.FAILED_CALL, why)
+                bare = replace(self.batch[i].rollout, outcome=None, rewards=None, failure=gone)
+                self.batch[i] = replace(self.batch[i], rollout=bare, reward=None, left=gone)
+            return [each.reward for each in self.batch]
+
+        return proxy
+
+    # Credited.
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._asked, self._failed = [self.problems[row["problem"]] for row in inputs], {}
+        base: Any = super()
+        output: dict[str, Any] = base._generate_and_score_completions(inputs)
+        with self._timed("crediting"):
+            return self._credit(output)
+
+    def _credit(self, output: dict[str, Any]) -> dict[str, Any]:
+        """TRL's batch with advantages, and a mask that leaves out what is not trained on."""
+        training = self.model.training
+        size = int((self.num_generations if training else self.num_generations_eval) or 1)
+        self._learn_scores(output)
+        groups = [
+            Group(tuple(each.rollout for each in self.batch[at : at + size]), self.batch[at].trajectory.problem.id)
+            for at in range(0, len(self.batch), size)
+        ]
+        said = credited(groups, self.paid.credit, self.paid.keep)
+        count, width = output["completion_ids"].shape
+        advantages_BT, own_BT = np.zeros((count, width)), np.zeros((count, width))
+        order: list[int] = []
+        left = {i: each.left for i, each in enumerate(self.batch) if each.left is not None}
+        for at, group in said:
+            for i, rolled in enumerate(groups[at].rollouts):
+                row, source = len(order), at * size + i
+                order.append(source)
+                if i in group.left:
+                    left.setdefault(source, group.left[i])
+                    continue
+                made = group.advantages[i] * group.weights[i]
+                advantages_BT[row, : rolled.tokens], own_BT[row, : rolled.tokens] = made, rolled.mask
+                self.batch[source] = replace(self.batch[source], advantages=made)
+        order += [i for i in range(count) if i // size not in {at for at, _ in said}][: count - len(order)]
+        if len(order) != count:
+            raise ValueError(f"the filter chose {len(order)} rollouts where the batch has {count}")
+        for i, why in left.items():
+            self.batch[i] = replace(self.batch[i], left=why, reward=None)
+        self._tell(left, "train" if training else "eval")
+        taken = torch.tensor(order, device=output["completion_ids"].device)
+        output = {
+            name: value[taken] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
+            for name, value in output.items()
+        }
+        own = torch.from_numpy(own_BT).to(output["completion_mask"]) * output["completion_mask"]
+        total: Any = self.accelerator.gather(own.sum())
+        return {
+            **output, "advantages": torch.from_numpy(advantages_BT).to(taken.device, torch.float32), "tool_mask": own,
+            "num_items_in_batch": total.sum(), "rollout": taken,
+        }  # fmt: skip
+
+    def _learn_scores(self, output: dict[str, Any]) -> None:
+        """Log-probabilities that the credit needs; a reward model that learns beside the policy takes its step."""
+        needs, batch = set(self.paid.credit.needs), _sequences(output)
+        by_token: dict[str, Tensor] = {}
+        if "old" in needs:
+            old = output.get("old_per_token_logps")
+            by_token["old"] = (
+                scored(self.accelerator.unwrap_model(self.model), batch, self.temperature) if old is None else old
+            )
+        if self.reference is not None:
+            by_token["reference"] = scored(self.reference, batch)
+        if self.online is not None:
+            by_token["online"] = self.online.scores(batch)
+        for i, each in enumerate(self.batch if by_token else ()):
+            known: dict[str, Any] = {
+                name: values[i, : len(each.ids)].double().cpu().numpy() for name, values in by_token.items()
+            }
+            self.batch[i] = replace(each, rollout=replace(each.rollout, **known))
+        if self.online is not None and self.model.training:
+            own = torch.zeros_like(by_token["online"])
+            for i, each in enumerate(self.batch):
+                own[i, : len(each.ids)] = torch.from_numpy(each.rollout.mask).to(own)
+            loss = self.online.update(
+                batch, by_token["old" if self.online.pairs else "reference"], own,
+                [each.rollout.lengths.tolist() for each in self.batch], [each.rollout.outcome for each in self.batch],
+                [each.trajectory.problem.id for each in self.batch],
+            )  # fmt: skip
+            self._metrics["train"]["online_loss"].append(loss)
+
+    def _tell(self, left: dict[int, Unjudged], mode: str) -> None:
+        """Figures of the batch, in TRL's log."""
+        known = [each.trajectory.correct for each in self.batch if each.trajectory.correct is not None]
+        self.left.update(why.reason.value for why in left.values())
+        figures = {"accuracy": sum(known) / len(known) if known else math.nan, "left": float(len(left)),
+                   "steps": float(np.mean([len(each.trajectory.steps) for each in self.batch]))}  # fmt: skip
+        for name, value in figures.items():
+            self._metrics[mode][name].append(value)
+
+    # Trained.
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **named: Any
+    ) -> Any:
+        """TRL's, over rows of like length: what is padding in the batch is not computed, which is most of it on a CPU."""
+        base: Any = super()
+        wanted = base._get_per_token_logps_and_entropies
+        batch_size, entropy = named.pop("batch_size", None), named.pop("compute_entropy", False)
+        if self.accelerator.num_processes > 1 or any(
+            value is not None and value is not False for value in named.values()
+        ):
+            return wanted(
+                model,
+                input_ids,
+                attention_mask,
+                logits_to_keep,
+                batch_size=batch_size,
+                compute_entropy=entropy,
+                **named,
+            )
+        ends = attention_mask[:, -logits_to_keep:].sum(dim=1)
+        lengths = attention_mask.sum(dim=1).tolist()
+        most = batch_size or len(lengths)
+        parts: list[tuple[Tensor, Tensor | None]] = []
+        order: list[int] = []
+        for group in pack(lengths, _PASS_TOKENS, _WASTE):
+            for rows in (group[at : at + most] for at in range(0, len(group), most)):
+                kept = max(1, int(ends[rows].max()))
+                ids, mask = _to_the_right(input_ids[rows], attention_mask[rows])
+                found = wanted(model, ids, mask, kept, compute_entropy=entropy)
+                parts.append((_to_the_left(found[0], ends[rows], logits_to_keep),
+                              _to_the_left(found[1], ends[rows], logits_to_keep) if entropy else None))  # fmt: skip
+                order += rows
+        back = torch.tensor(order, device=input_ids.device).argsort()
+        entropies = [each for _, each in parts if each is not None]
+        return torch.cat([each for each, _ in parts])[back], torch.cat(entropies)[back] if entropies else None, None
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *given: Any, **named: Any) -> Any:
+        """TRL's loss; one that is not finite stops the run and names the trace."""
+        base: Any = super()
+        loss = base.compute_loss(model, inputs, *given, **named)
+        if torch.isfinite(loss):
+            return loss
+        source = int(inputs["rollout"][0])
+        for row in range(len(inputs["rollout"])):
+            alone = {name: value[row : row + 1] if isinstance(value, Tensor) and value.dim() else value
+                     for name, value in inputs.items()}  # fmt: skip
+            with torch.no_grad():
+                if not torch.isfinite(base.compute_loss(model, alone)):
+                    source = int(inputs["rollout"][row])
+                    break
+        raise ValueError(
+            f"update {self.state.global_step}: the loss is {loss.item()}, first at the trace "
+            f"{self.batch[source].trajectory.id!r}; lower the learning rate, or go on from an earlier checkpoint"
+        )
+
+    def training_step(self, *given: Any, **named: Any) -> Any:
+        with self._timed("steps"):
+            base: Any = super()
+            return base.training_step(*given, **named)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        if (
+            self.online is not None and self.args.should_save
+        ):  # before the rest: TRL's state is a checkpoint's last file
+            self.online.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+        base: Any = super()
+        base._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        base: Any = super()
+        base._load_optimizer_and_scheduler(checkpoint)
+        if self.online is not None and checkpoint is not None:
+            self.online.load(Path(checkpoint))
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] += time.perf_counter() - begun
+
+
+def _to_the_right(ids_BL: Tensor, mask_BL: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows without the padding between and around prompt and completion, padded on the left as far as the longest needs."""
+    width = int(mask_BL.sum(dim=1).max())
+    # A stable sort by the mask puts all padding first and keeps the order of the rest.
+    order_BL = mask_BL.bool().int().argsort(dim=1, stable=True)[:, -width:]
+    return ids_BL.gather(1, order_BL), mask_BL.gather(1, order_BL)
+
+
+def _to_the_left(values_BK: Tensor, lengths_B: Tensor, width: int) -> Tensor:
+    """The last `lengths` of each row from the left on, zeros after them."""
+    kept = values_BK.shape[1]
+    at_BT = torch.arange(width, device=values_BK.device) + (kept - lengths_B)[:, None]
+    found = values_BK.gather(1, at_BT.clamp(max=kept - 1))
+    return found * (at_BT < kept)
+
+
+def _sequences(output: dict[str, Any]) -> Sequences:
+    return Sequences(
+        torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1),
+        torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1),
+        output["completion_ids"].shape[1],
+    )
+
+
+def _by_policy(policy: Policy, runs: Sequence[Run], params: SamplingParams, tokenizer: Any) -> list[Written]:
+    """What any other policy writes, in the trained model's ids: those it was sampled with, or its text tokenised."""
+    found = []
+    for run, (completion,) in zip(runs, sample_runs(policy, runs, params), strict=True):
+        steps = completion.steps
+        if steps and all(step.token_ids is not None for step in steps):
+            ids = [token for step in steps for token in step.token_ids or ()]
+        else:
+            ids = tokenizer.encode(run.prefix.separator.join(step.written for step in steps), add_special_tokens=False)
+        ended = completion.finish == "end" or not ids
+        found.append(
+            Written(ids + [tokenizer.eos_token_id] * ended, completion.error if completion.finish == "error" else None)
+        )
+    return found

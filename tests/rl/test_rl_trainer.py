@@ -1,0 +1,270 @@
+"""The trainer: what a credit says reaches TRL's loss, what was not judged does not, and the trained weights write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trl", reason="could not import 'trl'")
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from footfall.loading import load_tokenizer
+from footfall.policy.embedded import EMBEDDED
+from footfall.policy.protocol import SamplingParams
+from footfall.registry import create
+from footfall.rl.groups import Credit, Floats, Group
+from footfall.rl.groups import Rollout as Numbers
+from footfall.rl.trainer import CreditTrainer, Reward
+from footfall.types import Judgement, Reason, Trajectory, Unjudged
+from footfall.worlds import ArithmeticWorld
+
+PROBLEMS = ArithmeticWorld().problems(4)
+
+
+def small() -> Any:
+    """One layer, the embedded model's vocabulary, weights by seed."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=512, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=512, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    make: Any = LlamaForCausalLM
+    return make(config)
+
+
+class Third:
+    """A judge of whose calls every third fails; it likes digits."""
+
+    name = "third"
+
+    def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+        lost = Unjudged(Reason.FAILED_CALL, "the server hung up")
+        return [
+            Judgement(t.id, (None,) * len(t.steps), self.name, failures=(lost,) * len(t.steps))
+            if i % 3 == 0
+            else Judgement(t.id, tuple(sum(c.isdigit() for c in s.text) / 9 for s in t.steps), self.name)
+            for i, t in enumerate(traces)
+        ]
+
+
+def arguments(folder: Path, steps: int = 2, **more: Any) -> GRPOConfig:
+    given = {
+        "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 12, "max_steps": steps,
+        "learning_rate": 1e-2, "use_cpu": True, "bf16": False, "report_to": "none", "save_strategy": "no",
+        "disable_tqdm": True, "gradient_checkpointing": False, "lr_scheduler_type": "constant", "logging_steps": 1,
+    }  # fmt: skip
+    return GRPOConfig(str(folder), **{**given, **more})
+
+
+def trainer(folder: Path, reward: Reward, model: Any = None, **more: Any) -> Any:
+    own = {name: more.pop(name) for name in ("writer", "online_lr", "peft_config", "callbacks") if name in more}
+    tokenizer = load_tokenizer(str(EMBEDDED))
+    return CreditTrainer(
+        model or small(), tokenizer, PROBLEMS, reward, arguments(folder, **more), separator="\n", **own
+    )
+
+
+def graded(made: Any, right: Sequence[bool] = (True, False)) -> Any:
+    """As if so many answers, in turn, were right: what a model with random weights writes never is."""
+    turn, trace = cycle(right), made.trace
+    made.trace = lambda *given: replace(trace(*given), correct=next(turn))
+    return made
+
+
+def batch_of(made: Any) -> Any:
+    """A batch of two groups of four, as TRL would hold it."""
+    made.model.train()
+    rows = [{"prompt": PROBLEMS[i // 4].text, "problem": i // 4} for i in range(8)]
+    return made._generate_and_score_completions(rows)
+
+
+def by_place(groups: Sequence[Sequence[Numbers]]) -> list[list[Floats]]:
+    """Advantages that tell where they stand: 1, 2, 3, … along every completion."""
+    return [[np.arange(1.0, each.tokens + 1) for each in group] for group in groups]
+
+
+def test_advantages_reach_the_loss_token_by_token(tmp_path: Path) -> None:
+    made = trainer(tmp_path, Reward(Credit((), by_place)))
+    batch = batch_of(made)
+    lengths = batch["completion_mask"].sum(dim=1).tolist()
+    for row, length in enumerate(lengths):
+        assert batch["advantages"][row].tolist()[:length] == list(range(1, length + 1))
+        assert not batch["advantages"][row, length:].any()
+    made.current_gradient_accumulation_steps = 1
+    loss = made.compute_loss(made.model, batch)
+    # On the policy that sampled all ratios are 1, so the loss is the mean of -A over the policy's tokens.
+    wanted = -sum(sum(range(1, length + 1)) for length in lengths) / sum(lengths)
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_failed_judgement_leaves_the_group_and_is_counted(tmp_path: Path) -> None:
+    made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Third()))
+    batch = batch_of(made)
+    assert [each.left is not None for each in made.batch] == [i % 3 == 0 for i in range(8)]
+    assert made.left == {"failed-call": 3}
+    for i, each in enumerate(made.batch):
+        assert bool(batch["tool_mask"][i].any()) == (i % 3 != 0) and (each.reward is None) == (i % 3 == 0)
+        if i % 3 == 0:
+            assert not batch["advantages"][i].any()
+    # The statistics of the first group are those of its two others alone.
+    kept = [made.batch[i].rollout for i in (1, 2)]
+    alone = create("credit", "grpo-process")([Group(tuple(kept))])[0].advantages
+    for row, wanted in zip((1, 2), alone, strict=True):
+        np.testing.assert_allclose(batch["advantages"][row, : len(wanted)].numpy(), wanted, rtol=1e-5)
+    assert batch["num_items_in_batch"] == batch["tool_mask"].sum()
+
+
+def test_prompts_and_observations_are_not_trained_on(tmp_path: Path) -> None:
+    """Tokens 4 to 6 of each completion are a tool's: no advantage, no loss, and the gradient does not know them as targets."""
+    made = trainer(tmp_path, Reward(Credit((), by_place)))
+    inner = made.rollout_func
+
+    def with_tool(prompts: Any, owner: Any) -> dict[str, Any]:
+        found = inner(prompts, owner)
+        masks = [[int(not 4 <= t < 7) for t in range(len(ids))] for ids in found["completion_ids"]]
+        return {**found, "env_mask": masks}
+
+    made.rollout_func = with_tool
+    batch = batch_of(made)
+    assert batch["tool_mask"].shape == batch["completion_ids"].shape  # prompts are no part of it
+    long = [i for i, each in enumerate(made.batch) if len(each.ids) > 7]
+    assert long
+    for row in long:
+        assert not batch["tool_mask"][row, 4:7].any() and not batch["advantages"][row, 4:7].any()
+        assert batch["tool_mask"][row, :4].all() and made.batch[row].trajectory.steps[0].observation_ids is not None
+    made.current_gradient_accumulation_steps = 1
+    logps = made._get_per_token_logps_and_entropies
+
+    def found(observed: float) -> float:
+        def shifted(*given: Any, **named: Any) -> Any:
+            values, *rest = logps(*given, **named)
+            return values + observed * (1 - batch["tool_mask"]), *rest
+
+        made._get_per_token_logps_and_entropies = shifted
+        return float(made.compute_loss(made.model, batch).detach())
+
+    assert found(0.0) == found(-5.0), "whatever the policy thinks of a tool's tokens"
+
+
+def test_like_lengths_together_give_the_same_numbers_as_the_padded_batch(tmp_path: Path) -> None:
+    made = trainer(tmp_path, Reward(create("credit", "grpo")))
+    batch = batch_of(made)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    mask[0, -6:] = 0
+    kept = batch["completion_ids"].shape[1]
+    ours = made._get_per_token_logps_and_entropies(made.model, ids, mask, kept, compute_entropy=True)
+    theirs = GRPOTrainer._get_per_token_logps_and_entropies(made, made.model, ids, mask, kept, compute_entropy=True)
+    for own, other in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(own * mask[:, -kept:], other * mask[:, -kept:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_the_engine_writes_with_the_very_weights_that_are_trained(tmp_path: Path, lora: bool) -> None:
+    more: dict[str, Any] = {}
+    if lora:
+        peft = pytest.importorskip("peft", reason="could not import 'peft'")
+        more["peft_config"] = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj", "up_proj"])
+    made = trainer(tmp_path, Reward(create("credit", "rloo"), outcome="answer"), **more)
+    params = SamplingParams(max_tokens=12, seed=3)
+    before = made.write(PROBLEMS, params)
+    assert made.policy.engine.model.model.layers[0] is made.accelerator.unwrap_model(made.model).get_decoder().layers[0]
+    made.paid = Reward(Credit((), by_place))
+    made.train()
+    assert made.write(PROBLEMS, params) != before
+    fresh = trainer(tmp_path, Reward(create("credit", "grpo")), **more)
+    fresh.model.load_state_dict(made.model.state_dict())
+    assert made.write(PROBLEMS, params) == fresh.write(PROBLEMS, params)
+
+
+def test_trl_can_write_too(tmp_path: Path) -> None:
+    made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Third()), writer="trl")
+    made.train()
+    assert made.left["failed-call"] == 2 * 3 and len(made.batch) == 8
+
+
+def test_another_policy_can_write_and_its_failures_cost_rollouts(tmp_path: Path) -> None:
+    scripted = create("policy", "scripted-arithmetic")
+    made = trainer(tmp_path, Reward(create("credit", "grpo")), writer=scripted, max_completion_length=200)
+    batch_of(made)
+    assert any(each.trajectory.correct for each in made.batch)
+    assert all(each.ids[-1] == 2 for each in made.batch)
+
+
+@pytest.mark.parametrize("name", ["prime", "oprl", "prl"])
+def test_reward_models_that_learn_beside_the_policy(tmp_path: Path, name: str) -> None:
+    made = graded(trainer(tmp_path, Reward(create("credit", name)), online_lr=1e-3))
+    made.train()
+    assert not made.left and all(np.isfinite(each.advantages).all() for each in made.batch)
+    if made.online is not None:
+        assert "online_loss" in made.state.log_history[-2]
+        first = next(made.online.model.parameters())
+        assert not torch.equal(first, next(small().parameters())), "it has learned"
+
+
+@pytest.mark.parametrize("name", ["band", "vspo", "prof"])
+def test_filters_choose_among_the_groups(tmp_path: Path, name: str) -> None:
+    class Known(Third):
+        def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+            return [Judgement(t.id, (0.5,) * len(t.steps), "known", value=0.5) for t in traces]
+
+    made = trainer(tmp_path, Reward(create("credit", "grpo"), Known(), create("filter", name)))
+    batch = batch_of(graded(made, [True, False, False, True] + [False] * 4))
+    rows = batch["rollout"].tolist()
+    assert len(rows) == 8
+    if name == "vspo":
+        assert rows == [0, 1, 2, 3] * 2, "the group without spread is replaced"
+    if name == "band":
+        assert batch["tool_mask"][:4].any() and not batch["tool_mask"][4:].any()
+
+
+def test_what_is_not_finite_stops_the_run_and_names_update_and_trace(tmp_path: Path) -> None:
+    class Nan(Third):
+        def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+            return [
+                Judgement(t.id, (float("nan") if i == 5 else 1.0,) * len(t.steps), "nan") for i, t in enumerate(traces)
+            ]
+
+    made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Nan()))
+    with pytest.raises(ValueError, match=rf"update 0: judgement of '{PROBLEMS[1].id}/step-0/5'|update 0: judgement of"):
+        made.train()
+
+    def burst(groups: Sequence[Sequence[Numbers]]) -> list[list[Floats]]:
+        return [[np.full(each.tokens, np.inf if (g, i) == (1, 2) else 1.0) for i, each in enumerate(group)]
+                for g, group in enumerate(groups)]  # fmt: skip
+
+    made = trainer(tmp_path, Reward(Credit((), burst)))
+    with pytest.raises(ValueError, match=r"update 0: the loss is .*/step-0/6'"):
+        made.train()
+
+
+def test_a_group_must_be_whole_within_a_process(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"divisible|multiple"):
+        trainer(tmp_path, Reward(create("credit", "grpo")), per_device_train_batch_size=6)
+
+
+def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """With an online reward model too, whose weights and optimizer are part of a checkpoint."""
+
+    def made(folder: str, **more: Any) -> Any:
+        return graded(trainer(tmp_path / folder, Reward(create("credit", "prime")), steps=4, online_lr=1e-3, **more))
+
+    whole = made("a", save_strategy="steps", save_steps=3)
+    whole.train()
+    resumed = made("a")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "a" / "checkpoint-3"))
+    assert whole.online is not None and resumed.online is not None
+    for own, other in ((whole.model, resumed.model), (whole.online.model, resumed.online.model)):
+        for name, weight in own.state_dict().items():
+            assert torch.equal(weight, other.state_dict()[name]), name
