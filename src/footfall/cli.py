@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ class Command(NamedTuple):
     """Where a command lives. Without a `config` its `main` takes the words of the command line as they are."""
 
     module: str
-    config: str | None
+    config: str | Mapping[str, str] | None
+    """The name of its configuration; of a command with commands of its own, those by name."""
     summary: str
 
 
@@ -46,7 +47,11 @@ COMMANDS = {
         "footfall.commands.search", "SearchConfig", "best-of-N and votes: policy and judge answer problems"
     ),
     "bench": Command("footfall.commands.bench", "BenchConfig", "how good a judge is, with 95% intervals"),
-    "lab": Command("footfall.commands.lab", None, "run a published system's claim; show the ledger"),
+    "lab": Command(
+        "footfall.commands.lab",
+        {"run": "RunConfig", "ledger": "LedgerConfig"},
+        "run a published system's claim; show the ledger",
+    ),
     "list": Command("footfall.commands.listing", None, "all parts that can be named, one line each"),
     "show": Command("footfall.commands.show", "ShowConfig", "traces, labels and judgements, to read in the terminal"),
     "completion": Command(
@@ -118,14 +123,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(name: str, words: list[str]) -> int:
     command = COMMANDS[name]
     module = importlib.import_module(command.module)
-    if command.config is None:
+    config_name = command.config
+    if config_name is None:
         return int(module.main(words))
+    if not isinstance(config_name, str):
+        if not words or words[0] not in config_name:
+            return _group(name, {each: getattr(module, own) for each, own in config_name.items()}, words)
+        name, config_name, words = f"{name} {words[0]}", config_name[words[0]], words[1:]
     import tyro
 
     from footfall.commands._config_file import with_file
     from footfall.commands._values import finite_fields
 
-    kind = getattr(module, command.config)
+    kind = getattr(module, config_name)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     registry.name_files(_naming_parts(words))
     default, words = with_file(kind, name, tuple(COMMANDS), words)
@@ -139,6 +149,25 @@ def _run(name: str, words: list[str]) -> int:
     )
     finite_fields(asdict(config))
     return int(module.main(config))
+
+
+def _group(name: str, inner: Mapping[str, type], words: Sequence[str]) -> int:
+    """The help of a command with commands of its own, or what is wrong with the word after it."""
+    if words and words[0] in ("-h", "--help"):
+        lines = [
+            f"  {each:<{max(map(len, inner))}}  {(inspect.getdoc(kind) or '').partition(chr(10))[0]}"
+            for each, kind in inner.items()
+        ]
+        usage = f"usage: footfall {name} COMMAND [OPTIONS]"
+        sys.stdout.write("\n".join([usage, "", *lines, "", f"footfall {name} COMMAND --help explains it.", ""]))
+        return 0
+    near = difflib.get_close_matches(words[0], inner, n=1) if words else []
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(inner)}"
+    return _fail(
+        f"no command of `footfall {name}` is called {words[0]!r}; {hint}"
+        if words
+        else f"name a command of `footfall {name}`; {hint}"
+    )
 
 
 def _gathered(words: list[str]) -> list[str]:
@@ -184,7 +213,7 @@ def _help() -> str:
             *lines,
             "",
             "footfall COMMAND --help explains a command and shows how to call it; --config FILE reads its options from TOML or",
-            "JSON. A first look:",
+            "JSON, whichever command it is. A first look:",
             "  footfall demo",
             "  footfall score traces.jsonl",
             "",

@@ -17,7 +17,7 @@ from footfall.registry import KINDS, load, parts
 from footfall.worlds import ArithmeticPolicy
 
 HEAVY = {"torch", "transformers", "pyarrow", "tyro", "numpy", "rich"}
-WITH_CONFIG = [name for name, command in cli.COMMANDS.items() if command.config and name != "demo"]
+WITH_CONFIG = [name for name, command in cli.COMMANDS.items() if isinstance(command.config, str) and name != "demo"]
 TRACE = '{"problem": "2 + 3 * 4 = ?", "steps": ["3 * 4 = 12", "2 + 12 = 15"], "id": "mine"}\n'
 LABEL = ["label", "--data", "traces.jsonl", "--policy", "embedded", "--method"]
 ESTIMATE = [*LABEL, "monte-carlo", "--estimate"]

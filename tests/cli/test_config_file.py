@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,16 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return found
 
 
-def refused(capsys: pytest.CaptureFixture[str], text: str, command: str = "search", name: str = "my.toml") -> str:
+def refused(
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    command: str = "search",
+    name: str = "my.toml",
+    words: Sequence[str] = (),
+) -> str:
     Path(name).write_text(text, encoding="utf-8")
     capsys.readouterr()
-    assert cli.main([command, "--config", name]) == 2
+    assert cli.main([command, *words, "--config", name]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     return said
@@ -64,6 +71,39 @@ def test_the_command_line_wins_and_settings_add_up(capsys: pytest.CaptureFixture
     plain = ("score", words[1], "--judge", "monte-carlo", "--policy", "scripted-arithmetic", "--set", "estimate=hard")
     assert by_file == told(capsys, *plain, "rollouts=2")["judge"] != by_words
     assert by_words == told(capsys, *plain, "rollouts=3")["judge"]
+
+
+def test_every_command_takes_a_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    groups = {name: command.config for name, command in cli.COMMANDS.items() if isinstance(command.config, dict)}
+    commands = [[name] for name in cli.COMMANDS if name not in groups] + [
+        [g, i] for g, own in groups.items() for i in own
+    ]
+    for words in commands:
+        assert cli.main([*words, "--help"]) == 0
+        assert "--config" in capsys.readouterr().out, words
+    lab = '[lab.run]\nnames = ["symbolic-mc"]\nquick = true\nseeds = 1\n[lab.ledger]\nnames = ["pav"]\n'
+    Path("my.toml").write_text(f'kind = "world"\njson = true\n{lab}', encoding="utf-8")
+    assert cli.main(["list", "--config", "my.toml"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["world"]
+    assert cli.main(["list", "policy", "--config", "my.toml"]) == 0, "the command line wins"
+    assert list(json.loads(capsys.readouterr().out)) == ["policy"]
+    assert "`footfall lab run` has no option 'kind'" in refused(capsys, 'kind = "world"', "lab", words=["run"])
+    Path("lab.toml").write_text(lab, encoding="utf-8")
+    assert cli.main(["lab", "run", "--config", "lab.toml"]) == 0
+    assert "symbolic-mc" in capsys.readouterr().out and Path("runs/lab/symbolic-mc-quick/result.json").is_file()
+    assert cli.main(["lab", "ledger", "--config", "lab.toml"]) == 0
+    assert "pav" in (shown := capsys.readouterr().out) and "math-shepherd" not in shown
+    Path("shell.json").write_text('{"shell": "fish"}', encoding="utf-8")
+    assert cli.main(["completion", "--config", "shell.json"]) == 0
+    assert "complete -c footfall" in capsys.readouterr().out
+    assert "`footfall list` has no option 'kid'; did you mean kind?" in refused(capsys, "kid = 1", "list")
+
+
+@pytest.mark.parametrize("name", ["my.yaml", "my.yml", "my.conf"])
+def test_another_kind_of_file_is_told_what_is_read(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "n: 4\nmethod: majority\n", name=name)
+    assert "options are read from TOML (a name that ends in .toml) or JSON" in said
 
 
 def test_an_earlier_run_is_its_own_configuration(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,26 +28,53 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(file.name)
 
 
+TYPED = [
+    ("sea", "search"),
+    ("train --epo", "--epochs"),
+    ("label --method monte", "monte-carlo"),
+    ("search --method beam", "beam-search"),
+    ("score --judge footfall/s", "footfall/smol"),
+    ("sample --mode ch", "chat"),
+    ("list label", "labeller"),
+    ("list --j", "--json"),
+    ("search --judge-r", "--judge-role"),
+    ("lab r", "run"),
+    ("lab run math", "math-shepherd"),
+    ("lab run pav --quick math", "math-shepherd"),
+    ("lab run --see", "--seed --seeds"),
+    ("lab ledger --ch", "--check"),
+    ("bench proc", "processbench"),
+    ("bench s", "search socratic-prmbench steps"),
+    ("bench search --opt", "--option"),
+    ("score mine.jsonl --segment sent", "sentences"),
+    ("label --segment num", "numbered"),
+    ("label --prover scripted-lo", "scripted-logic"),
+    ("sample --neutral F", "False"),
+    ("completion z", "zsh"),
+    ("completion --con", "--config"),
+]
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("sea", "search"),
-        ("train --epo", "--epochs"),
-        ("label --method monte", "monte-carlo"),
-        ("search --method beam", "beam-search"),
-        ("score --judge footfall/s", "footfall/smol"),
-        ("sample --mode ch", "chat"),
-        ("list label", "labeller"),
-        ("search --judge-r", "--judge-role"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "offered"), TYPED)
 def test_bash_completes_commands_options_and_names(script: Path, typed: str, offered: str) -> None:
     assert subprocess.run(["bash", "-n", str(script)]).returncode == 0
     words = ["footfall", *typed.split()]
     ask = f'source "$0"; COMP_WORDS=("$@"); COMP_CWORD={len(words) - 1}; _footfall; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(["bash", "-c", ask, str(script), *words], capture_output=True, text=True, cwd=script.parent)
-    assert done.stdout.split() == [offered] and done.stderr == ""
+    assert sorted(done.stdout.split()) == offered.split() and done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+def test_fish_completes_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", "fish"]) == 0
+    asked = "\n".join(f"echo (complete -C 'footfall {typed}' | cut -f1)" for typed, _ in TYPED)
+    (tmp_path / "asked").write_text(f"{capsys.readouterr().out}\n{asked}\n", encoding="utf-8")
+    done = subprocess.run(["fish", "--no-config", "asked"], capture_output=True, text=True, cwd=tmp_path)
+    said = {
+        typed: " ".join(sorted(line.split())) for (typed, _), line in zip(TYPED, done.stdout.splitlines(), strict=True)
+    }
+    assert said == dict(TYPED) and done.stderr == ""
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -1,23 +1,23 @@
 """Settings from a file: `footfall COMMAND --config FILE`, in TOML or JSON, or those of an earlier run by its folder.
 
 A key is an option's name; `set`, `option` and `map` may be tables. A table with a command's name holds for that command
-alone. What the command line says wins over the file. Since a file may come with somebody's data, it cannot ask for what
-endangers the machine or its secrets: see `_refuse_unsafe`.
+alone, [lab.run] for `lab run`. What the command line says wins over the file. Since a file may come with somebody's data, it
+cannot ask for what endangers the machine or its secrets: see `_refuse_unsafe`.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
-
-import tyro
 
 from footfall.commands._values import check_values
 
@@ -38,21 +38,39 @@ def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]
 
     The default is `tyro.MISSING_NONPROP`, none, where no file is named.
     """
+    import tyro
+
     path = _named(words)
     if path is None:
         return tyro.MISSING_NONPROP, words
+    values = _checked(path, command, commands, [name for name, _ in options_of(kind)])
+    pairs = [word for name in _SETTINGS if name in values for word in (f"--{name}", *_as_pairs(values.pop(name)))]
+    if isinstance(values.get("map"), Mapping):
+        values["map"] = _as_pairs(values["map"])
+    return _filled(kind, values, str(path)), [*pairs, *words]
+
+
+def with_defaults(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -> argparse.Namespace:
+    """What the words and the file that they name say, for the small commands without a configuration of their own."""
+    parser.add_argument(
+        "--config", help="a file with options of this command, TOML or JSON; the command line wins over it"
+    )
+    if (path := _named(words)) is not None:
+        known = [*vars(parser.parse_args([]))]
+        parser.set_defaults(**_checked(path, command, tuple(import_module("footfall.cli").COMMANDS), known))
+    return parser.parse_args(words)
+
+
+def _checked(path: Path, command: str, commands: Sequence[str], known: Sequence[str]) -> dict[str, Any]:
+    """The file's options, which the command must have, and which a file may ask for."""
     values = read_settings(path, command, commands)
-    known = [name for name, _ in options_of(kind)]
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"`footfall {command} --help` has them all"
             raise ValueError(f"{path}: `footfall {command}` has no option {name!r}; {hint}")
     _refuse_unsafe(path, values)
-    pairs = [word for name in _SETTINGS if name in values for word in (f"--{name}", *_as_pairs(values.pop(name)))]
-    if isinstance(values.get("map"), Mapping):
-        values["map"] = _as_pairs(values["map"])
-    return _filled(kind, values, str(path)), [*pairs, *words]
+    return values
 
 
 def _named(words: Sequence[str]) -> Path | None:
@@ -76,13 +94,21 @@ def read_settings(path: Path, command: str, commands: Sequence[str]) -> dict[str
         text = source.decode()
         found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from error
+        what = "JSON" if path.suffix != ".toml" else "TOML"
+        known = path.suffix in (".toml", ".json")
+        hint = (
+            "" if known else "; options are read from TOML (a name that ends in .toml) or JSON, not from YAML or others"
+        )
+        raise ValueError(f"{path} is no {what}: {error}{hint}") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds no table of options")
     if {"command", "config", "versions"} <= found.keys():
         return _of_run(path, found, command)
     own = {name: value for name, value in found.items() if name not in commands or not isinstance(value, dict)}
-    own |= found[command] if isinstance(found.get(command), dict) else {}
+    last = command.split()[-1]
+    for word in command.split():  # the table of a command of `lab` lies within that of `lab`
+        found = found[word] if isinstance(found.get(word), dict) else {}
+        own |= {name: value for name, value in found.items() if word == last or not isinstance(value, dict)}
     return {name.replace("-", "_"): value for name, value in own.items() if value is not None}
 
 
@@ -142,6 +168,8 @@ def options_of(kind: Any) -> list[tuple[str, Any]]:
 
 def _filled(kind: Any, values: Mapping[str, Any], owner: str) -> Any:
     """The configuration with these values; what has no default and is not given is still to be given."""
+    import tyro
+
     own: dict[str, Any] = {}
     given: dict[str, Any] = {}
     for each, hint in _groups(kind):

@@ -36,6 +36,8 @@ from footfall.types import Judge, Judgement
 _ANY_FILE = "it is for `footfall bench steps`, which reads any file"
 STUDIES = ("labels", "search", "credit")
 """Of methods, where the truth is known."""
+MORE = ("all", "compare", *STUDIES)
+"""What `footfall bench` takes beside the name of a benchmark."""
 _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors that no other benchmark would be spared."""
 ORACLE = "oracle"

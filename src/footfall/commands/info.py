@@ -40,6 +40,8 @@ class InfoConfig:
     path: Positional[Path | None] = None
     """A run directory, a model's folder or a data file."""
     reading: ReadOptions = field(default_factory=ReadOptions)
+    config: Path | None = None
+    """A file with options of this command, TOML or JSON; the command line wins over it."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -86,6 +86,8 @@ class RunConfig:
     code gives stay; those that are not, or are missing, are made anew."""
     ledger: Path | None = None
     """With --record: another ledger to record in."""
+    config: Path | None = None
+    """A file with options of this command, TOML or JSON; the command line wins over it."""
     json: bool = False
     """Print the ledger rows as JSON on standard output and nothing else there."""
 
@@ -109,6 +111,8 @@ class LedgerConfig:
     """Show every claim of every system."""
     ledger: Path | None = None
     """None: docs/ledger.json of the checkout, or the one that the installed package has."""
+    config: Path | None = None
+    """A file with options of this command, TOML or JSON; the command line wins over it."""
     json: bool = False
     """Print rows as JSON on standard output, with `status` and `stale` added, and claims that were not run."""
     check: bool = False
@@ -122,16 +126,8 @@ class LedgerConfig:
     """Take up what `footfall lab run --record` recorded on another machine: its ledger_outcomes.json. Rows stay as they are."""
 
 
-def main(argv: list[str]) -> int:
-    """Run the subcommand that `argv` names; the exit code."""
-    import tyro
-
-    run = Annotated[RunConfig, tyro.conf.subcommand("run")]
-    ledger = Annotated[LedgerConfig, tyro.conf.subcommand("ledger")]
-    style = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
-    config: RunConfig | LedgerConfig = tyro.cli(
-        run | ledger, args=argv, prog="footfall lab", description=__doc__, config=style
-    )
+def main(config: RunConfig | LedgerConfig) -> int:
+    """Run the subcommand of this configuration; the exit code."""
     return _run(config) if isinstance(config, RunConfig) else _ledger(config)
 
 

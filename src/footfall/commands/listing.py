@@ -10,22 +10,28 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from footfall.commands._config_file import with_defaults
 from footfall.registry import KINDS, declared, parts
 
 _RECIPES = Path(__file__).parent.parent / "recipes"
-_ABOUT = {**KINDS, "recipe": "a published system and its claim: `footfall lab run NAME`"}
+ABOUT = {**KINDS, "recipe": "a published system and its claim: `footfall lab run NAME`"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line; plain, so that nothing else has to be loaded for it."""
+    made = argparse.ArgumentParser(
+        "footfall list",
+        description="List the parts that can be named on the command line, e.g.: footfall list labeller",
+    )
+    made.add_argument("kind", nargs="?", help=f"one of {', '.join(ABOUT)}; all if left out")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print names with one line each."""
-    parser = argparse.ArgumentParser(
-        "footfall list",
-        description="List the parts that can be named on the command line, e.g.: footfall list labeller",
-    )
-    parser.add_argument("kind", nargs="?", help=f"one of {', '.join(_ABOUT)}; all if left out")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args(arguments)
-    kinds = list(_ABOUT) if asked.kind is None else [_kind(asked.kind)]
+    asked = with_defaults(parser(), "list", arguments)
+    kinds = list(ABOUT) if asked.kind is None else [_kind(asked.kind)]
     found = {kind: listed(kind) for kind in kinds}
     sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n" if asked.json else _text(found))
     return 0
@@ -58,10 +64,10 @@ def _first_line(path: Path) -> str:
 def _kind(name: str) -> str:
     """The kind of this name, or of its plural."""
     for kind in (name, name.removesuffix("s"), name.removesuffix("ies") + "y"):
-        if kind in _ABOUT:
+        if kind in ABOUT:
             return kind
-    near = difflib.get_close_matches(name, _ABOUT, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_ABOUT)}"
+    near = difflib.get_close_matches(name, ABOUT, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(ABOUT)}"
     raise ValueError(f"no kind of part is called {name!r}; {hint}")
 
 
@@ -70,5 +76,5 @@ def _text(found: dict[str, dict[str, str]]) -> str:
     blocks = []
     for kind, names in found.items():
         lines = [f"  {name:<{width}}  {summary}".rstrip() for name, summary in names.items()]
-        blocks.append("\n".join([f"{kind}: {_ABOUT[kind]}", *(lines or ["  (none)"])]))
+        blocks.append("\n".join([f"{kind}: {ABOUT[kind]}", *(lines or ["  (none)"])]))
     return "\n\n".join(blocks) + "\n"

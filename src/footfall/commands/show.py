@@ -48,6 +48,8 @@ class ShowConfig:
     id: str | None = None
     """Show the traces of this id, or of the problem of this id."""
     reading: ReadOptions = field(default_factory=ReadOptions)
+    config: Path | None = None
+    """A file with options of this command, TOML or JSON; the command line wins over it."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
 
