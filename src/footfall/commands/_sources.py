@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
@@ -84,10 +84,18 @@ class WorldSource(NamedTuple):
     world: str
     n: int
     split: str
+    tier: str = "default"
+
+    def opened(self) -> Any:
+        """The world itself, at its tier."""
+        if self.tier == "default":
+            return create("world", self.world)
+        world: Any = load("world", self.world)
+        return world.at(self.tier)
 
 
 def world_source(source: str, default_split: str) -> WorldSource | None:
-    """`world:arithmetic:64` or `world:arithmetic:64:test` taken apart; `None` if it is a path."""
+    """`world:arithmetic:64`, `world:arithmetic/hard:64` or `world:arithmetic:64:test` taken apart; `None` for a path."""
     if not source.startswith("world:"):
         return None
     _, world, *rest = source.split(":")
@@ -95,8 +103,9 @@ def world_source(source: str, default_split: str) -> WorldSource | None:
         raise ValueError(
             f"{source!r}: a world is named as world:NAME:N or world:NAME:N:SPLIT; `footfall list world` has them"
         )
+    world, _, tier = world.partition("/")
     load("world", world)
-    return WorldSource(world, int(rest[0]), rest[1] if len(rest) == 2 else default_split)
+    return WorldSource(world, int(rest[0]), rest[1] if len(rest) == 2 else default_split, tier or "default")
 
 
 def read_source(source: str, seed: int, default_split: str, options: ReadOptions) -> Some[Problem]:
@@ -109,7 +118,7 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
             problems = read_problems(source, bad=bad, names=options.names)
     else:
         options.refuse(source, "a world makes its problems", ("limit",))
-        problems = create("world", found.world).problems(found.n, seed=seed, split=found.split)
+        problems = found.opened().problems(found.n, seed=seed, split=found.split)
     if not problems:
         raise ValueError(f"{source}: there is no problem in it")
     return Some(problems, options.limit)
@@ -118,7 +127,7 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
 def world_rows(source: WorldSource, policy: PolicyOptions, seed: int) -> list[Judged]:
     """One trace a problem, with the truth of each step: the scripted writer's where no policy is named."""
     writer = open_policy(placed(policy.resolved(f"scripted-{source.world}"))[0])
-    traces = create("world", source.world).traces(writer, source.n, seed=seed, split=source.split)
+    traces = source.opened().traces(writer, source.n, seed=seed, split=source.split)
     found = [trajectory for _, trajectory in traces]
     truth = make_part("labeller", f"truth-{source.world}", {})
     return [Judged(t, j) for t, j in zip(found, truth.judge(found), strict=True)]

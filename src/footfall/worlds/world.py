@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from random import Random
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Problem, Step, Trajectory, content_key
 
 T = TypeVar("T")
 S = TypeVar("S")
+W = TypeVar("W", bound="World")
 Split = Literal["train", "test"]
+Tier = Literal["default", "hard"]
 
 SEPARATOR = "\n"
 TEST_SHARE = 8  # one problem in so many belongs to the test split
@@ -52,6 +54,16 @@ class World(ABC):
     domain: ClassVar[str]
     remedy: ClassVar[str] = "allow larger or longer ones"
     """What to do when a world has no more problems."""
+    hard: ClassVar[Mapping[str, Any]] = {}
+    """What the harder tier sets: longer chains, larger numbers, deeper formulas."""
+
+    @classmethod
+    def at(cls: type[W], tier: Tier = "default", **options: Any) -> W:
+        """The world at a tier, with other parameters on top."""
+        tiers = ("default", "hard") if cls.hard else ("default",)
+        if tier not in tiers:
+            raise ValueError(f"{cls.__name__} has no tier called {tier!r}; there is {' and '.join(map(repr, tiers))}")
+        return cls(**{**(cls.hard if tier == "hard" else {}), **options})
 
     @abstractmethod
     def draw(self, rng: Random, split: Split) -> Problem | None:

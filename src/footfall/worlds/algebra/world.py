@@ -6,12 +6,12 @@ Its scripted writer has error rates as parameters and exact prefix values.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from random import Random
-from typing import ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 
 from footfall.registry import Declared, register
 from footfall.types import Json, Problem, Trajectory
@@ -78,6 +78,9 @@ class AlgebraWorld(ExplainedWorld):
     """
 
     domain: ClassVar[str] = "algebra"
+    hard: ClassVar[Mapping[str, Any]] = {
+        "kinds": ("system", "quadratic"), "max_root": 30, "max_coefficient": 19, "fractions": 0.4, "words": 0.4
+    }  # fmt: skip
 
     kinds: tuple[Kind, ...] = ("linear", "system", "quadratic")
     max_root: int = 12

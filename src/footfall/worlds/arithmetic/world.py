@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from footfall.registry import register
 from footfall.types import Problem, Step, Trajectory
@@ -57,6 +57,9 @@ class ArithmeticWorld(World):
 
     domain: ClassVar[str] = "arithmetic"
     remedy: ClassVar[str] = "allow more operations or values"
+    hard: ClassVar[Mapping[str, Any]] = {
+        "min_ops": 7, "max_ops": 9, "max_start": 200, "max_term": 299, "max_value": 2999
+    }  # fmt: skip
 
     min_ops: int = 2
     max_ops: int = 6

@@ -206,12 +206,62 @@ def _branches(rng: Random) -> Draft:
     return _draft(words, ("def {f}({a}, {b}):", *body), names, lambda draw: [draw.randint(0, 9), draw.randint(0, 12)])
 
 
+_BOUNDS, _DIVISIBLE = _CONDITIONS[:4], _CONDITIONS[4:6]
+_INSTEAD = (("{t} += {d}", "{d} is added"), ("{t} -= {d}", "{d} is taken off"), ("{t} -= {x}", "they are taken off"))
+
+
+def _nested(rng: Random) -> Draft:
+    """A condition within a condition."""
+    names = _words(rng)
+    kept, (other, instead) = pick(rng, _BOUNDS), pick(rng, _INSTEAD)
+    lines = ("def {f}({xs}):", "    {t} = 0", "    for {x} in {xs}:", f"        if {kept.test}:",
+             "            if {x} % {d} == 0:", "                {t} += {x}", "            else:", f"                {other}",
+             "    return {t}")  # fmt: skip
+    words = f"the sum of the elements of {{xs}} that are {kept.words}, but for those not divisible by {{d}} {instead}"
+    return _draft(words, lines, names, _numbers(int(str(names["k"]))))
+
+
+def _capped(rng: Random) -> Draft:
+    """A fold with two cases, and a bound on its result."""
+    names = _words(rng)
+    kept, counted = pick(rng, (*_BOUNDS, *_DIVISIBLE)), rng.random() < 0.5
+    cap = rng.randint(5, 9) if counted else int(str(names["k"])) * 2 + rng.randint(0, 9)
+    lines = ("def {f}({xs}):", "    {t} = 0", "    for {x} in {xs}:", f"        if {kept.test}:",
+             "            {t} += 1" if counted else "            {t} += {x}", "        else:", "            {t} += {d}",
+             f"    if {{t}} > {cap}:", f"        {{t}} = {cap}", "    return {t}")  # fmt: skip
+    words = f"the {'number' if counted else 'sum'} of the elements of {{xs}} that are {kept.words}"
+    return _draft(
+        f"{words}, plus {{d}} for each other one, but at most {cap}", lines, names, _numbers(int(str(names["k"])))
+    )
+
+
+_PEAKS = (
+    ("{xs}[{i}]", "the sum of the elements"),
+    ("{i}", "the sum of the positions (the first is 0) of elements"),
+    ("1", "the number of elements"),
+    ("{xs}[{i}] + {d}", "the sum, each raised by {d}, of the elements"),
+)
+
+
+def _peaks(rng: Random) -> Draft:
+    """Elements that are compared with both of their neighbours."""
+    names = _words(rng)
+    (sign, than), (update, words) = pick(rng, ((">", "greater"), ("<", "less"))), pick(rng, _PEAKS)
+    lines = ("def {f}({xs}):", "    {t} = {k}", "    for {i} in range(1, len({xs}) - 1):",
+             f"        if {{xs}}[{{i}}] {sign} {{xs}}[{{i}} - 1]:", f"            if {{xs}}[{{i}}] {sign} {{xs}}[{{i}} + 1]:",
+             f"                {{t}} += {update}", "    return {t}")  # fmt: skip
+    said = f"{{k}} plus {words} of {{xs}} that are {than} than both the one before and the one after"
+    return _draft(said, lines, names, _numbers(int(str(names["k"])), least=3))
+
+
 FAMILIES: Mapping[str, Callable[[Random], Draft]] = {
     "fold": _fold, "index": _index, "extreme": _extreme, "digits": _digits, "strings": _strings, "branches": _branches,
 }  # fmt: skip
 """Kinds of programs by name."""
+HARD_FAMILIES: Mapping[str, Callable[[Random], Draft]] = {"nested": _nested, "capped": _capped, "peaks": _peaks}
+"""Those of the harder tier: blocks within blocks, and longer programs."""
 
 
 def draw_program(rng: Random, families: tuple[str, ...]) -> Draft:
     """One program of one of the families."""
-    return FAMILIES[pick(rng, families)](rng)
+    return {**FAMILIES, **HARD_FAMILIES}[pick(rng, families)](rng)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from random import Random
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from footfall.registry import Declared, register
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds.code.language import Line, Value, code_of, is_blank, parse, read_line
 from footfall.worlds.code.run import ERROR, build, output
 from footfall.worlds.code.task import Slot, Task, task_of
-from footfall.worlds.code.templates import FAMILIES, Draft, draw_program
+from footfall.worlds.code.templates import FAMILIES, HARD_FAMILIES, Draft, draw_program
 from footfall.worlds.scripted import Move, ScriptedPolicy, Writer
 from footfall.worlds.world import (
     Split,
@@ -48,9 +48,11 @@ class CodeWorld(World):
 
     domain: ClassVar[str] = "code"
     remedy: ClassVar[str] = "allow more families"
+    hard: ClassVar[Mapping[str, Any]] = {"families": tuple(HARD_FAMILIES)}
 
     families: tuple[str, ...] = tuple(FAMILIES)
-    """Kinds of programs: `fold`, `index` and `extreme` of lists, `digits` of numbers, `strings`, `branches`."""
+    """Kinds of programs: `fold`, `index` and `extreme` of lists, `digits` of numbers, `strings`, `branches`; of the harder
+    tier `nested`, `capped` and `peaks`."""
     tests: int = 6
     """Unit tests of a problem; with few of them more mistakes pass."""
     shown: int = 2
@@ -60,9 +62,10 @@ class CodeWorld(World):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))
-        unknown = [name for name in self.families if name not in FAMILIES]
+        there = (*FAMILIES, *HARD_FAMILIES)
+        unknown = [name for name in self.families if name not in there]
         if unknown or not self.families:
-            raise ValueError(f"CodeWorld has the families {', '.join(FAMILIES)}; got {', '.join(unknown) or 'none'}")
+            raise ValueError(f"CodeWorld has the families {', '.join(there)}; got {', '.join(unknown) or 'none'}")
         sizes = 0 <= self.shown <= self.tests <= 20 and self.tests >= 1
         rules = {
             "0 <= shown <= tests and 1 <= tests <= 20": sizes,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
-from typing import ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 from typing import Literal as Choice
 
 from footfall.registry import Declared, register
@@ -58,6 +58,9 @@ class LogicWorld(ExplainedWorld):
     """
 
     domain: ClassVar[str] = "logic"
+    hard: ClassVar[Mapping[str, Any]] = {
+        "min_depth": 6, "max_depth": 7, "two_premises": 0.5, "min_distractors": 4, "max_distractors": 5
+    }  # fmt: skip
 
     min_depth: int = 2
     max_depth: int = 5

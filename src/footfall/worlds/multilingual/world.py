@@ -329,6 +329,7 @@ class MultilingualArithmetic(World):
 
     domain: ClassVar[str] = "arithmetic"
     remedy: ClassVar[str] = ArithmeticWorld.remedy
+    hard: ClassVar[Mapping[str, Any]] = {"base": ArithmeticWorld.at("hard")}
 
     language: str = "de"
     base: ArithmeticWorld = field(default_factory=ArithmeticWorld)
