@@ -27,9 +27,10 @@ BYTES = 256
 PAGE = 4096
 """Bytes by which a file system in memory gives space."""
 PATIENCE = 300.0
-"""Seconds that a run may take; one that takes longer is killed, and told as such."""
+"""Seconds that a run may take, and a process that it left behind; a run that takes longer is killed, and told as such."""
 GRACE = 10.0
-"""Seconds after which a process that a killed one had started counts as an orphan."""
+"""Seconds after which a process that a killed one had started counts as an orphan; while no processor was free for it, it could
+not have ended, and that is not counted."""
 _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
 _ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
 _PR_SET_CHILD_SUBREAPER = 36
@@ -56,6 +57,8 @@ class Ended(NamedTuple):
     changes: int
     orphans: list[str]
     errors: str
+    hung: bool = False
+    """It did not end by itself."""
 
 
 def run(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance = Disturbance()) -> Ended:
@@ -68,26 +71,26 @@ def run(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance =
     if pid == 0:
         _child(lines, folder, disturbance, errors, tell)
     os.close(tell)
-    changes = _watch(pid, told, disturbance)
+    changes, hung = _watch(pid, told, disturbance)
     os.close(told)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     seconds = time.monotonic() - began
     said = (
         errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
     )  # killed before it was opened
-    return Ended(code, seconds, changes, orphans(), said)
+    return Ended(code, seconds, changes, orphans(), said, hung)
 
 
-def _watch(pid: int, told: int, disturbance: Disturbance) -> int:
-    """Kill from outside if that is asked for; the changes that were told at the end."""
-    wait = disturbance.at if disturbance.what == "after" else PATIENCE
-    if not select.select([told], [], [], wait)[0]:
+def _watch(pid: int, told: int, disturbance: Disturbance) -> tuple[int, bool]:
+    """Kill from outside if that is asked for; the changes that were told at the end, and whether it came to none."""
+    late = not select.select([told], [], [], disturbance.at if disturbance.what == "after" else PATIENCE)[0]
+    if late:
         os.kill(pid, signal.SIGKILL)
     said = os.read(told, 64)
     if said.startswith(b"now"):
         time.sleep(disturbance.delay)
         os.kill(pid, signal.SIGKILL)
-    return int(said.removeprefix(b"now") or 0)
+    return int(said.removeprefix(b"now") or 0), late and disturbance.what != "after"
 
 
 def _child(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance, errors: Path, tell: int) -> None:
@@ -176,8 +179,17 @@ def adopt() -> None:
 
 def orphans() -> list[str]:
     """The command lines of processes that a run left behind and that do not end in time; they are killed."""
-    until = time.monotonic() + GRACE
-    while (living := _children()) and time.monotonic() < until:
+    seen: dict[int, tuple[float, float]] = {}
+
+    def late(pid: int) -> bool:
+        now, waited = time.monotonic(), waiting(pid)
+        first, before = seen.setdefault(pid, (now, waited))
+        return now - first - (waited - before) > GRACE or now - first > PATIENCE
+
+    while living := _children():
+        slow = [late(pid) for pid in living]
+        if all(slow):
+            break
         time.sleep(0.01)
     found = []
     for pid in living:
@@ -189,13 +201,36 @@ def orphans() -> list[str]:
     return found
 
 
+def waiting(pid: int) -> float:
+    """Seconds that a process has been ready to run, and no processor was free: of its threads the one that waited longest."""
+    found = [0.0]
+    with suppress(OSError):  # it ended meanwhile
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found.append(int((task / "schedstat").read_text().split()[1]) / 1e9)
+    return max(found)
+
+
 def _children() -> list[int]:
     """Those that live; the dead are reaped."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-    return [int(pid) for pid in found.split() if int(pid) not in KEPT]
+    return [pid for pid in children(os.getpid()) if pid not in KEPT]
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:  # a kernel that does not tell
+        stats = [_stat(int(each.name)) for each in Path("/proc").iterdir() if each.name.isdigit()]
+        return [own for own, parent in stats if parent == pid]
+
+
+def _stat(pid: int) -> tuple[int, int]:
+    """A process and its parent."""
+    with suppress(OSError, IndexError):
+        return pid, int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid, -1
 
 
 KEPT: set[int] = set()

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.attacks import dying
-from tests.attacks.commands import doubled, left, make_data, possible
+from tests.attacks.commands import COMMANDS, doubled, left, make_data, possible
 from tests.attacks.dying import Disturbance, Ended
 from tests.policy.loopback_process import LoopbackProcess
 
@@ -57,6 +57,9 @@ class Known(NamedTuple):
     changes: int
     pages: int = 0
     """That its files take on a disk."""
+    start: Mapping[str, Path] = {}
+    """What lies in its folder at first, by name."""
+    repeats: bool = False
 
 
 class Case(NamedTuple):
@@ -76,24 +79,37 @@ def undisturbed(names: Sequence[str], folder: Path, url: str) -> dict[str, Known
     for name in names:
         place = folder / "undisturbed" / name
         swap = {"DATA": str(folder / "data"), "URL": url}
-        lines = [[_swapped(word, swap) for word in words] for words in possible()[name].lines]
+        command = possible()[name]
+        lines = [[_swapped(word, swap) for word in words] for words in command.lines]
+        start = {called: Path(_swapped(source, swap)) for called, source in command.start.items()}
         kept = place / "kept.json"
         if not kept.exists():
             shutil.rmtree(place, ignore_errors=True)
-            seconds, changes = _twice(name, lines, place)
+            seconds, changes = _twice(name, lines, place, start)
             kept.write_text(json.dumps([seconds, changes]), encoding="utf-8")
         dying.load((place / "second.modules").read_text(encoding="utf-8").split())
         files = [path for path in (place / "second").rglob("*") if path.is_file()]
         pages = sum(-(-path.stat().st_size // dying.PAGE) for path in files)
         seconds, changes = json.loads(kept.read_text(encoding="utf-8"))
-        found[name] = Known(lines, left(place / "second"), seconds, changes, pages)
+        found[name] = Known(lines, left(place / "second"), seconds, changes, pages, start, command.repeats)
     return found
 
 
-def _twice(name: str, lines: Sequence[Sequence[str]], place: Path) -> tuple[float, int]:
+def begin(folder: Path, start: Mapping[str, Path]) -> None:
+    """Lay down what a command begins from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in start.items():
+        if source.is_dir():
+            shutil.copytree(source, folder / name)
+        else:
+            shutil.copy(source, folder / name)
+
+
+def _twice(name: str, lines: Sequence[Sequence[str]], place: Path, start: Mapping[str, Path]) -> tuple[float, int]:
     """Seconds and changes of the second run."""
     ended = Ended(0, 0.0, 0, [], "")
     for attempt in ("first", "second"):
+        begin(place / attempt, start)
         ended = dying.run(lines, place / attempt)
         if ended.code != 0 or ended.orphans:
             raise RuntimeError(f"{name} ends with {ended.code}, orphans {ended.orphans}: {ended.errors[-2000:]}")
@@ -145,6 +161,7 @@ def tried(case: Case, known: Known, folder: Path) -> dict[str, Any]:
 def _tried(case: Case, known: Known, folder: Path, make_space: Callable[[], object]) -> dict[str, Any]:
     began, kills = time.monotonic(), 0
     wrong: list[str] = []
+    begin(folder, known.start)
     for disturbance in case.disturbances:
         ended = dying.run(known.lines, folder, disturbance)
         kills += ended.code == KILLED
@@ -158,7 +175,7 @@ def _tried(case: Case, known: Known, folder: Path, make_space: Callable[[], obje
         wrong.append(f"then it ends with {again.code}: {again.errors[-500:]}")
     else:
         wrong += [f"then {name} differs" for name in differences(known.left, left(folder))]
-        wrong += [f"done twice: {chunk}" for chunk in doubled(folder)]
+        wrong += [] if known.repeats else [f"done twice: {chunk}" for chunk in doubled(folder)]
     return {"case": case.name, "command": case.command, "kills": kills, "wrong": wrong,
             "seconds": round(time.monotonic() - began, 2)}  # fmt: skip
 
@@ -166,6 +183,8 @@ def _tried(case: Case, known: Known, folder: Path, make_space: Callable[[], obje
 def faults(disturbance: Disturbance, ended: Ended, known: Known) -> list[str]:
     """What is wrong with the end of a disturbed run."""
     found = [f"orphan: {line}" for line in ended.orphans]
+    if ended.hung:
+        found.append(f"it did not end in {dying.PATIENCE:g} s: {ended.errors[-300:]}")
     if "Traceback" in ended.errors:
         found.append(f"a traceback: {ended.errors[-500:]}")
     if disturbance.what not in WORDS:
@@ -204,6 +223,7 @@ def work(
         place = (
             folder / "disturbed" / case.command / case.name
         )  # as deep as undisturbed: some pages hold relative links
+        shutil.rmtree(place, ignore_errors=True)  # of an attack that was stopped in the middle of it
         row = tried(case, known[case.command], place)
         with state.open("ab", buffering=0) as stream:
             stream.write(json.dumps(row).encode() + b"\n")  # one write: workers share the file
@@ -213,11 +233,12 @@ def work(
                 place.with_name(place.name + more).unlink()
 
 
-def attack(given: argparse.Namespace, folder: Path) -> None:
-    """Load what is needed, learn what is expected, and let workers try the cases."""
+def attack(given: argparse.Namespace, folder: Path) -> list[str]:
+    """Load what is needed, learn what is expected, and let workers try the cases; those at changes that are left to do."""
     import footfall.cli  # noqa: F401 - before the fork, as what follows
     from footfall.registry import parts
 
+    until = time.monotonic() + 60 * given.minutes
     dying.adopt()
     folder.mkdir(parents=True, exist_ok=True)
     parts("policy")  # reads the source of all parts, once for all processes
@@ -228,21 +249,35 @@ def attack(given: argparse.Namespace, folder: Path) -> None:
     server.behave(solve=True)
     try:
         names = [name for name in possible() if not given.commands or name in given.commands]
-        if not (folder / "data").exists():
-            _forked(partial(make_data, folder / "data", [possible()[name] for name in names]))
+        if any(name.startswith("lab") for name in names):
+            _read_recipes()
+        _forked(partial(make_data, folder / "data", [possible()[name] for name in names]))
         known = undisturbed(names, folder, f"{server.url}/v1")
         gc.collect()
         gc.freeze()
-        until = time.monotonic() + 60 * given.minutes
         pids = []
         for number in range(given.workers):
             every = every_change(given.what, given.every, known) if given.every else ()
             share = chain(islice(every, number, None, given.workers), at_random(1000 * given.seed + number, known))
             pids.append(_fork(partial(work, share, known, folder, given.state, until, given.kills)))
-        for pid in pids:
-            os.waitpid(pid, 0)
+        if failed := sum(os.waitpid(pid, 0)[1] != 0 for pid in pids):
+            raise RuntimeError(f"{failed} workers of the attack ended too early")
     finally:
         server.stop()
+    done = {row["case"] for row in read_state(given.state)}
+    every = every_change(given.what, given.every, known) if given.every else ()
+    return [case.name for case in every if case.name not in done]
+
+
+def _read_recipes() -> None:
+    """What every `footfall lab` computes from the source alone, once for all processes."""
+    from footfall.lab.fingerprint import fingerprint
+    from footfall.lab.ledger import statistics_hash
+    from footfall.lab.recipe import catalogue
+
+    statistics_hash()
+    for entry in catalogue():
+        fingerprint(entry.path)
 
 
 def _fork(do: Callable[[], object]) -> int:
@@ -265,15 +300,17 @@ def _forked(do: Callable[[], object]) -> None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line a command, and all that was wrong."""
+    """A line a command, what could not be tried here, and all that was wrong."""
     cases, kills = Counter(str(row["command"]) for row in rows), Counter[str]()
     wrong: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows:
         kills[row["command"]] += row["kills"]
         wrong[row["command"]] += [f"{row['case']}: {fault}" for fault in row["wrong"]]
-    lines = [f"{name:24s} {cases[name]:5d} cases {kills[name]:5d} kills {len(wrong[name]):4d} wrong" for name in cases]
-    total = f"{'all':24s} {cases.total():5d} cases {kills.total():5d} kills {sum(map(len, wrong.values())):4d} wrong"
-    return "\n".join([*lines, total, *(fault for faults in wrong.values() for fault in faults)]) + "\n"
+    lines = [f"{name:28s} {cases[name]:5d} cases {kills[name]:5d} kills {len(wrong[name]):4d} wrong" for name in cases]
+    total = f"{'all':28s} {cases.total():5d} cases {kills.total():5d} kills {sum(map(len, wrong.values())):4d} wrong"
+    left_out = {name: command.needs for name, command in COMMANDS.items() if name not in possible()}
+    missing = [f"{name:28s} left out, it needs {', '.join(needs)}" for name, needs in left_out.items()]
+    return "\n".join([*lines, total, *missing, *(fault for faults in wrong.values() for fault in faults)]) + "\n"
 
 
 def told(folder: Path, *words: str, state: str = "state.jsonl") -> list[dict[str, Any]]:
@@ -297,12 +334,14 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the commands work, kept; None: a temporary one")
     given = parser.parse_args()
     if given.folder:
-        attack(given, given.folder.resolve())
+        to_do = attack(given, given.folder.resolve())
     else:
         with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-            attack(given, Path(folder).resolve())
+            to_do = attack(given, Path(folder).resolve())
     rows = read_state(given.state)
     sys.stdout.write(summary(rows))
+    if to_do:
+        sys.stdout.write(f"{len(to_do)} cases are left to do, the first is: {to_do[0]}\n")
     return int(any(row["wrong"] for row in rows))
 
 

@@ -25,7 +25,7 @@ from footfall.lab.fingerprint import (
     read_outcomes,
     record_outcomes,
 )  # fmt: skip
-from footfall.lab.ledger import RELABELLED, Row, lines, read_ledger, record
+from footfall.lab.ledger import RELABELLED, Row, lines, read_ledger
 from footfall.lab.recipe import Entry, Outcome, find
 from footfall.lab.runner import check, merge, record_run, run_recipe, update
 from footfall.lab.verdicts import effect, effect_by_looks
@@ -430,18 +430,22 @@ def test_an_update_that_is_killed_between_seeds_goes_on_with_the_next(lab: Lab) 
     assert lab.row["effect"] == pytest.approx(1.5)
 
 
-def test_a_kill_between_rows_and_hashes_leaves_no_old_hash(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_between_rows_and_hashes_leaves_the_old_rows_stale_and_loses_no_other_machine(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab.measured()
-    outcomes = run_recipe(lab.recipe(FIGURES_CHANGED), range(3), lab.runs / "toy").outcomes
-
-    def killed(ledger: Path, rows: list[Row]) -> None:
-        record(ledger, rows)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(checking, "record", killed)
+    entry = lab.recipe(FIGURES_CHANGED)
+    outcomes = run_recipe(entry, range(3), lab.runs / "toy").outcomes
+    there = Record(code=fingerprint(entry.path), quick="1", seeds={"0": "2"})
+    lab.remember({"vax, torch 0.1": there, environment(): lab.outcome()})
+    monkeypatch.setattr(checking, "record", _killed)
     with pytest.raises(KeyboardInterrupt):
-        record_run(lab.ledger, find("toy", lab.folder), outcomes, lab.runs)
-    assert "toy" not in read_outcomes(lab.ledger)
+        record_run(lab.ledger, entry, outcomes, lab.runs)
+    monkeypatch.undo()
+    assert check(lab.ledger, entry, lab.runs).status == "stale"
+    assert record_run(lab.ledger, entry, outcomes, lab.runs) == "rows of 3 seeds recorded"
+    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert read_outcomes(lab.ledger)["toy"]["environments"]["vax, torch 0.1"] == there
 
 
 def test_a_hash_sees_figures_problems_and_cost_but_no_seconds_and_no_last_bits() -> None:

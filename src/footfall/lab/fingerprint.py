@@ -257,12 +257,10 @@ def _demand_fields(given: Any, kind: type, where: str) -> None:
         raise ValueError(f"{where} must have the fields {', '.join(kind.__annotations__)}")
 
 
-def record_outcomes(ledger: Path, name: str, kept: Kept | None) -> None:
-    """Put this in place of what is remembered of the recipe; None: forget it."""
+def record_outcomes(ledger: Path, name: str, kept: Kept) -> None:
+    """Put this in place of what is remembered of the recipe."""
     with locked(ledger.parent):
-        merged = {each: known for each, known in read_outcomes(ledger).items() if each != name}
-        if kept is not None:
-            merged[name] = kept
+        merged = {**read_outcomes(ledger), name: kept}
         with atomic_write(outcomes_file(ledger)) as stream:
             stream.write((json.dumps(dict(sorted(merged.items())), indent=1, allow_nan=False) + "\n").encode())
 

@@ -366,16 +366,15 @@ def compared(name: str, quick: str, records: Records) -> Standing:
 def _replace_rows(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], quick: str, records: Records) -> None:
     """New rows, and beside them the hashes of their seeds and of the quick outcome.
 
-    Of other environments only what this very code gave is kept. What is remembered is forgotten first: a kill between two
-    writes must not leave new rows with old hashes.
+    Of other environments only what this very code gave is kept. The hashes are written first: a kill between the two writes
+    must not leave new rows with old hashes, nor lose what other machines recorded. Old rows with new hashes are stale.
     """
-    recipe, code = entry.recipe, fingerprint(entry.path)
+    code = fingerprint(entry.path)
     rows = rows_of(entry, [outcomes[seed] for seed in sorted(outcomes)])
     others = {where: record for where, record in records.items() if record["code"] == code}
     mine = Record(code=code, quick=quick, seeds=_hashes(outcomes))
-    record_outcomes(ledger, recipe.name, None)
+    record_outcomes(ledger, entry.recipe.name, _keep(rows, {**others, environment(): mine}))
     record(ledger, rows)
-    record_outcomes(ledger, recipe.name, _keep(rows, {**others, environment(): mine}))
 
 
 def _gives_the_rows(status: Status, mine: Record | None, quick: str, seeds: Mapping[str, str]) -> bool:
