@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,61 @@ from typing import Any
 import pytest
 
 from footfall.cli import COMMANDS as ALL
+from footfall.commands import bench, lab
+from footfall.commands._config_file import options_of
 from tests.attacks import dying, kills
 from tests.attacks.commands import COMMANDS, possible
 from tests.attacks.dying import Disturbance, Ended
 from tests.attacks.kills import Case, Known, differences, faults, told
 
-DEAR = ("lab ledger", "lab run, two processes")
+DEAR = (
+    "lab ledger",
+    "lab ledger, merged",
+    "lab ledger, updated",
+    "lab run, recorded",
+    "lab run, two processes",
+    "bench search, two processes",
+)
 """Left to the program itself: `python -m tests.attacks.kills`."""
 FULL, READONLY = ["full", "--every", "40"], ["readonly", "--every", "1000000"]
 WRITE_NOTHING = {"list", "show", "completion", "info"}
+CHANGE_NO_FILE = {"config", "runs", "scores", "skip_bad", "json", "allow_constant", "estimate", "quick", "all", "check"}
+"""Paths that are read only, and switches for reading, measuring and showing."""
 
 
-def test_every_command_that_writes_is_attacked() -> None:
-    assert {command.lines[0][0] for command in COMMANDS.values()} == ALL.keys() - WRITE_NOTHING
+def subcommands() -> dict[str, Any]:
+    """Of `footfall lab`, with their options."""
+    return {name.removesuffix("Config").lower(): kind for name, kind in vars(lab).items() if name.endswith("Config")}
+
+
+def typed() -> dict[str, set[str]]:
+    """The words of all command lines of the attack, by command, or by the two words of a subcommand."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for line in chain.from_iterable(command.lines for command in COMMANDS.values()):
+        for name in (line[0], f"{line[0]} {line[1]}"):
+            found[name] |= set(line)
+    return found
+
+
+def test_every_command_and_subcommand_that_writes_is_attacked() -> None:
+    assert {line[0] for command in COMMANDS.values() for line in command.lines} == ALL.keys() - WRITE_NOTHING
+    words = [f"bench {word}" for word in (*bench.SPECIAL, *bench.STUDIES)] + [f"lab {word}" for word in subcommands()]
+    assert len(words) >= 7 and not [word for word in words if word not in typed()]
+
+
+def test_every_option_that_names_what_is_written_and_every_switch_is_attacked() -> None:
+    kinds = {
+        name: getattr(importlib.import_module(command.module), command.config)
+        for name, command in ALL.items()
+        if command.config and name not in WRITE_NOTHING
+    }
+    switches: set[str] = set()
+    for name, kind in {**kinds, **{f"lab {word}": kind for word, kind in subcommands().items()}}.items():
+        options = {option: hint for option, hint in options_of(kind) if option not in CHANGE_NO_FILE}
+        written = {option for option, hint in options.items() if "Path" in str(hint) or option == "store"}
+        assert {f"--{option}" for option in written} <= typed()[name], name
+        switches |= {f"--{option.replace('_', '-')}" for option, hint in options.items() if hint is bool}
+    assert {"--fresh", "--again"} <= switches <= set().union(*typed().values())
 
 
 @pytest.mark.parametrize(
@@ -100,6 +143,55 @@ def test_a_process_that_outlives_its_killed_parent_is_counted_and_ended() -> Non
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", left_behind], cwd=Path(__file__).parents[2], check=True)
     assert time.monotonic() - began < 50
+
+
+@pytest.mark.parametrize(("busy", "found"), [(0.0, ["sleep 1 "]), (1.0, [])])
+def test_a_process_that_had_no_processor_is_slow_and_no_orphan(
+    busy: float, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`busy` is the share of time in which other processes had all processors."""
+    monkeypatch.setattr(dying, "GRACE", 0.2)
+    monkeypatch.setattr(dying, "waiting", lambda pid: busy * time.monotonic())
+    with subprocess.Popen(["sleep", "1"]) as process:
+        monkeypatch.setattr(dying, "KEPT", {*dying.children(os.getpid())} - {process.pid})
+        assert dying.orphans() == found
+
+
+def test_time_without_a_processor_is_what_the_kernel_counts() -> None:
+    """Two processes that share one processor wait half of their time."""
+    spin = (
+        "import os, sys, time; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "while time.process_time() < 0.5: pass\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", spin]
+    both = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for process in both:
+            assert process.stdout is not None
+            process.stdout.readline()
+        assert max(dying.waiting(process.pid) for process in both) > 0.2
+        assert dying.waiting(os.getpid()) >= 0 and dying.waiting(2**30) == 0
+    finally:
+        for process in both:
+            process.communicate()
+
+
+def test_a_run_that_does_not_end_is_a_fault(tmp_path: Path) -> None:
+    """It is killed, but not as the attack wanted it."""
+    hanging = (
+        "import time; from pathlib import Path; from tests.attacks import dying; from tests.attacks.dying import Disturbance\n"
+        "import footfall.cli; footfall.cli.main = lambda words: time.sleep(60)\n"
+        "dying.PATIENCE = 0.5; dying.adopt()\n"
+        "ended = dying.run([['sample']], Path('run').absolute(), Disturbance('near', 3))\n"
+        "from tests.attacks.kills import Known, faults\n"
+        "assert ended.code == -9 and ended.hung\n"
+        "assert len(faults(Disturbance('near', 3), ended, Known([], {}, 1.0, 1))) == 1\n"
+        "assert not dying.run([['sample']], Path('run').absolute(), Disturbance('after', 0.1)).hung"
+    )
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", hanging], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=True)
 
 
 def test_another_byte_a_stray_file_and_a_missing_one_are_differences() -> None:

@@ -121,7 +121,7 @@ def main(config: BenchConfig) -> int:
 
         _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no", ("option",))
         return run_study(config)
-    return {"compare": run_compare, "all": run_all}.get(config.name, run_one)(config)
+    return SPECIAL.get(config.name, run_one)(config)
 
 
 def _refuse_unused(config: BenchConfig, said: str, besides: Sequence[str] = ()) -> None:
@@ -403,3 +403,7 @@ def _show_comparison(console: Console, comparison: Comparison, page: Path) -> No
         "resamples": f"{first.resamples}, seed {first.seed}",
         "page": page,
     })  # fmt: skip
+
+
+SPECIAL = {"all": run_all, "compare": run_compare}
+"""Of several benchmarks or runs, by the word that stands in a benchmark's place."""
