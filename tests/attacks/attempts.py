@@ -10,6 +10,7 @@ import random
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,11 +28,13 @@ from footfall.drive.rollout_store import RolloutStore
 from footfall.formats import FormatError, read_parquet, write_parquet
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Judged, Judgement, SearchResult, Step, Tree
+from tests.attacks.dying import waited
 from tests.attacks.hostile_programs import MUTATIONS, PROGRAMS
 from tests.attacks.test_damaged_files import flipped, traces
 
 MOST_SECONDS = 10.0
-"""Of processor time for one attempt, and six times that on the clock, however busy the machine is; more is a hang."""
+"""For one attempt, on the clock, as on an idle machine: time in which it was ready and other processes had all processors is
+not counted. Its processor time, with that of the processes it started, may not be more either. More is a hang."""
 
 
 class Attempt(NamedTuple):
@@ -213,9 +216,9 @@ def tallied(attempts: Iterator[Attempt], wrong: str, folder: Path) -> dict[str, 
     findings = dict.fromkeys(FINDINGS, 0)
     slowest = (0.0, "")
     for attempt in attempts:
-        began = _processor_seconds()
+        watch = Stopwatch()
         try:
-            with _no_end_in(6 * MOST_SECONDS):
+            with watch.stopping_after(MOST_SECONDS):
                 how = attempt.run()
         except BaseException as error:  # a panic in Rust is no Exception; whatever it raises is what was looked for
             if isinstance(error, KeyboardInterrupt):
@@ -223,7 +226,7 @@ def tallied(attempts: Iterator[Attempt], wrong: str, folder: Path) -> dict[str, 
             kinds = {AssertionError: wrong, TimeoutError: "hangs"}
             how = next((name for kind, name in kinds.items() if isinstance(error, kind)), "tracebacks")
             sys.stderr.write(f"{how}: {attempt.name}\n{traceback.format_exc()}\n")
-        took = _processor_seconds() - began
+        took = watch.seconds()
         if took > MOST_SECONDS and how not in findings:
             how = "hangs"
             sys.stderr.write(f"{how}: {attempt.name} took {took:.1f} s\n")
@@ -236,20 +239,36 @@ def tallied(attempts: Iterator[Attempt], wrong: str, folder: Path) -> dict[str, 
     return {"attempts": sum(ended.values()), "ended": dict(sorted(ended.items())), **findings, "slowest": shown}
 
 
+class Stopwatch:
+    """What something takes from now on: the clock's time but for this thread's waits for a processor; processor time if more."""
+
+    def __init__(self) -> None:
+        self.began, self.used = self._undisturbed(), _processor_seconds()
+
+    def seconds(self) -> float:
+        return max(self._undisturbed() - self.began, _processor_seconds() - self.used)
+
+    @staticmethod
+    def _undisturbed() -> float:
+        return time.monotonic() - waited(Path("/proc/self"))
+
+    @contextmanager
+    def stopping_after(self, seconds: float) -> Iterator[None]:
+        """A TimeoutError as soon as it takes longer."""
+
+        def look(number: int, frame: FrameType | None) -> None:
+            if self.seconds() > seconds:
+                raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds / 20)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
 def _processor_seconds() -> float:
     """Of this process and those of its children that have ended."""
     return sum(os.times()[:4])
-
-
-@contextmanager
-def _no_end_in(seconds: float) -> Iterator[None]:
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -203,11 +203,16 @@ def orphans() -> list[str]:
 
 def waiting(pid: int) -> float:
     """Seconds that a process has been ready to run, and no processor was free: of its threads the one that waited longest."""
-    found = [0.0]
     with suppress(OSError):  # it ended meanwhile
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found.append(int((task / "schedstat").read_text().split()[1]) / 1e9)
-    return max(found)
+        return max(map(waited, Path(f"/proc/{pid}/task").iterdir()), default=0.0)
+    return 0.0
+
+
+def waited(task: Path) -> float:
+    """Of one thread, or of a process's first; 0 where the kernel does not tell."""
+    with suppress(OSError):
+        return int((task / "schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 def _children() -> list[int]:

@@ -48,6 +48,22 @@ def test_whatever_gets_through_is_counted(
     assert "a bit was read" in capsys.readouterr().err
 
 
+def test_a_hang_is_ten_seconds_of_the_clock_without_the_time_that_other_processes_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert attempts.MOST_SECONDS == 10
+    elsewhere = 0.0
+    monkeypatch.setattr(attempts, "waited", lambda task: elsewhere)
+    watch = attempts.Stopwatch()
+    with pytest.raises(TimeoutError), watch.stopping_after(0.2):
+        time.sleep(60)
+    assert 0.2 < watch.seconds() < 50
+    watch, elsewhere = attempts.Stopwatch(), 40.0
+    with watch.stopping_after(0.2):
+        time.sleep(0.5)
+    assert watch.seconds() < 0.2
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_gets_through(kind: str, tmp_path: Path) -> None:
