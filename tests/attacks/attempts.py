@@ -240,7 +240,7 @@ def tallied(attempts: Iterator[Attempt], wrong: str, folder: Path) -> dict[str, 
 
 
 class Stopwatch:
-    """What something takes from now on: the clock's time but for this thread's waits for a processor; processor time if more."""
+    """What something takes from now on: the clock's time but for this thread's waits for a processor, or processor time."""
 
     def __init__(self) -> None:
         self.began, self.used = self._undisturbed(), _processor_seconds()
