@@ -48,6 +48,13 @@ class Disturbance(NamedTuple):
     delay: float = 0.0
 
 
+class Counts(NamedTuple):
+    """Of a run's changes."""
+
+    changes: int = 0
+    refused: int = 0
+
+
 class Ended(NamedTuple):
     """How a run ended: its exit code (negative if it was killed), how long it took, the changes it made if it ended itself,
     the processes it left behind, and what it wrote to stderr."""
@@ -59,6 +66,8 @@ class Ended(NamedTuple):
     errors: str
     hung: bool = False
     """It did not end by itself."""
+    refused: int = 0
+    """Changes that met a full disk or a read-only folder, if it ended itself."""
 
 
 def run(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance = Disturbance()) -> Ended:
@@ -71,18 +80,18 @@ def run(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance =
     if pid == 0:
         _child(lines, folder, disturbance, errors, tell)
     os.close(tell)
-    changes, hung = _watch(pid, told, disturbance)
+    (changes, refused), hung = _watch(pid, told, disturbance)
     os.close(told)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     seconds = time.monotonic() - began
     said = (
         errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
     )  # killed before it was opened
-    return Ended(code, seconds, changes, orphans(), said, hung)
+    return Ended(code, seconds, changes, orphans(), said, hung, refused)
 
 
-def _watch(pid: int, told: int, disturbance: Disturbance) -> tuple[int, bool]:
-    """Kill from outside if that is asked for; the changes that were told at the end, and whether it came to none."""
+def _watch(pid: int, told: int, disturbance: Disturbance) -> tuple[Counts, bool]:
+    """Kill from outside if that is asked for; the counts that were told at the end, and whether it came to none."""
     late = not select.select([told], [], [], disturbance.at if disturbance.what == "after" else PATIENCE)[0]
     if late:
         os.kill(pid, signal.SIGKILL)
@@ -90,7 +99,8 @@ def _watch(pid: int, told: int, disturbance: Disturbance) -> tuple[int, bool]:
     if said.startswith(b"now"):
         time.sleep(disturbance.delay)
         os.kill(pid, signal.SIGKILL)
-    return int(said.removeprefix(b"now") or 0), late and disturbance.what != "after"
+    counts = said.removeprefix(b"now").split()
+    return Counts(*map(int, counts)), late and disturbance.what != "after"
 
 
 def _child(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance, errors: Path, tell: int) -> None:
@@ -101,7 +111,7 @@ def _child(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbanc
             os.dup2(stream.fileno(), 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.chdir(folder)
-        changes = disturb(disturbance, lambda: os.write(tell, b"now"))
+        counts = disturb(disturbance, lambda: os.write(tell, b"now"))
         from footfall.cli import main
 
         for words in lines:
@@ -109,7 +119,7 @@ def _child(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbanc
             if code:
                 break
         sys.stdout.flush()
-        os.write(tell, str(changes()).encode())
+        os.write(tell, "{} {}".format(*counts()).encode())
         if disturbance.what == "nothing":
             errors.with_suffix(".modules").write_text("\n".join(sys.modules), encoding="utf-8")
     except BaseException:  # noqa: BLE001 - told as the interpreter would tell it; this process ends here
@@ -119,20 +129,21 @@ def _child(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbanc
         os._exit(code)
 
 
-def disturb(disturbance: Disturbance, tell: Callable[[], object]) -> Callable[[], int]:
-    """From now on, in this process; how many changes there were."""
-    what, at, folder, count = disturbance.what, disturbance.at, str(Path.cwd()), 0
+def disturb(disturbance: Disturbance, tell: Callable[[], object]) -> Callable[[], Counts]:
+    """From now on, in this process; how many changes there were, and how many of them were refused."""
+    what, at, folder, count, refused = disturbance.what, disturbance.at, str(Path.cwd()), 0, 0
     if what == "size":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(at) * BYTES, int(at) * BYTES))
 
     def change(event: str, path: str | None) -> None:
-        nonlocal count
+        nonlocal count, refused
         count += 1
         if what == "kill" and count == at:
             os.kill(os.getpid(), signal.SIGKILL)
         if what == "near" and count == at:
             tell()
         if what in _ERRORS and count >= at and (what == "readonly" or event not in ("os.remove", "os.rmdir")):
+            refused += 1
             raise OSError(_ERRORS[what], os.strerror(_ERRORS[what]), path)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -150,7 +161,7 @@ def disturb(disturbance: Disturbance, tell: Callable[[], object]) -> Callable[[]
 
     sys.addaudithook(hook)
     vars(os)["fsync"] = synced
-    return lambda: count
+    return lambda: Counts(count, refused)
 
 
 @contextmanager

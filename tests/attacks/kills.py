@@ -189,7 +189,9 @@ def faults(disturbance: Disturbance, ended: Ended, known: Known) -> list[str]:
         found.append(f"a traceback: {ended.errors[-500:]}")
     if disturbance.what not in WORDS:
         return found if ended.code in (KILLED, 0) else [*found, f"exit code {ended.code}: {ended.errors[-300:]}"]
-    if ended.code == 0 and disturbance.what in ("size", "disk"):  # there was room
+    if ended.code == 0 and (
+        disturbance.what in ("size", "disk") or not ended.refused
+    ):  # there was room, or nothing to write
         return found
     said = [line for line in ended.errors.splitlines() if WORDS[disturbance.what] in line.lower()]
     places = {name.partition("/")[0] for name in known.left}

@@ -80,7 +80,7 @@ def test_the_others_write_nothing(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"problem": "What is 3 + 4?", "steps": ["7"]}\n')
     watching = (
         "import sys; from tests.attacks.dying import Disturbance, disturb; from footfall.cli import main\n"
-        "changes = disturb(Disturbance(), list); code = main(sys.argv[1:]); sys.exit(code or changes())"
+        "changes = disturb(Disturbance(), list); code = main(sys.argv[1:]); sys.exit(code or changes().changes)"
     )
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
@@ -202,12 +202,13 @@ def test_a_full_disk_must_be_told_in_one_line_that_names_a_file() -> None:
     known, full = Known([], {"run/result.json": {}}, 1.0, 1), Disturbance("full", 3)
     line = "footfall: run/result.json: no space left on device\n"
     assert faults(full, Ended(2, 1.0, 0, [], line), known) == []
+    assert faults(full, Ended(0, 1.0, 3, [], "", refused=0), known) == [], "only removals were left to do"
     for code, errors in (
         (2, line + line),
         (0, ""),
         (2, "footfall: no space left on device\n"),
         (2, f"Traceback\n{line}"),
     ):
-        assert faults(full, Ended(code, 1.0, 0, [], errors), known)
+        assert faults(full, Ended(code, 1.0, 0, [], errors, refused=1), known)
     assert faults(Disturbance("kill", 3), Ended(-9, 1.0, 0, ["sleep 60"], ""), known) == ["orphan: sleep 60"]
     assert set() == dying.KEPT
