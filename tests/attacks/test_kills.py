@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from footfall.cli import COMMANDS as ALL
-from footfall.commands import bench, lab
+from footfall.commands import bench
 from footfall.commands._config_file import options_of
 from tests.attacks import dying, kills
 from tests.attacks.commands import COMMANDS, possible
@@ -38,9 +38,14 @@ CHANGE_NO_FILE = {"config", "runs", "scores", "skip_bad", "json", "allow_constan
 """Paths that are read only, and switches for reading, measuring and showing."""
 
 
-def subcommands() -> dict[str, Any]:
-    """Of `footfall lab`, with their options."""
-    return {name.removesuffix("Config").lower(): kind for name, kind in vars(lab).items() if name.endswith("Config")}
+def configurations() -> dict[str, Any]:
+    """Of commands that write, and of the subcommands among them, by the words that one types."""
+    found: dict[str, Any] = {}
+    for name in ALL.keys() - WRITE_NOTHING:
+        module, config, _ = ALL[name]
+        by_words = {name: config} if isinstance(config, str) else {f"{name} {w}": c for w, c in (config or {}).items()}
+        found |= {words: getattr(importlib.import_module(module), kind) for words, kind in by_words.items()}
+    return found
 
 
 def typed() -> dict[str, set[str]]:
@@ -54,18 +59,13 @@ def typed() -> dict[str, set[str]]:
 
 def test_every_command_and_subcommand_that_writes_is_attacked() -> None:
     assert {line[0] for command in COMMANDS.values() for line in command.lines} == ALL.keys() - WRITE_NOTHING
-    words = [f"bench {word}" for word in (*bench.SPECIAL, *bench.STUDIES)] + [f"lab {word}" for word in subcommands()]
-    assert len(words) >= 7 and not [word for word in words if word not in typed()]
+    words = {*configurations(), *(f"bench {word}" for word in (*bench.SPECIAL, *bench.STUDIES))}
+    assert {"lab ledger", "bench all"} <= words <= typed().keys()
 
 
 def test_every_option_that_names_what_is_written_and_every_switch_is_attacked() -> None:
-    kinds = {
-        name: getattr(importlib.import_module(command.module), command.config)
-        for name, command in ALL.items()
-        if command.config and name not in WRITE_NOTHING
-    }
     switches: set[str] = set()
-    for name, kind in {**kinds, **{f"lab {word}": kind for word, kind in subcommands().items()}}.items():
+    for name, kind in configurations().items():
         options = {option: hint for option, hint in options_of(kind) if option not in CHANGE_NO_FILE}
         written = {option for option, hint in options.items() if "Path" in str(hint) or option == "store"}
         assert {f"--{option}" for option in written} <= typed()[name], name
