@@ -6,7 +6,8 @@ A judge needs no more than a name and `judge`. One that can say more of itself h
     def traits(self) -> Traits:
         return Traits(threshold=0.5, at_most=self._at_most)
 
-Whoever runs judges asks `traits(judge)` and gets an answer from any of them.
+Of a judge without `traits` a plain attribute `threshold` counts as that trait. Whoever runs judges asks `traits(judge)` and
+gets an answer from any of them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ _SILENT = Traits()
 
 def traits(judge: object) -> Traits:
     """What the judge declares; nothing if it declares nothing."""
-    found = getattr(judge, "traits", _SILENT)
+    found = getattr(judge, "traits", None)
+    if found is None:
+        own = getattr(judge, "threshold", None)
+        number = isinstance(own, int | float) and not isinstance(own, bool)
+        return Traits(threshold=float(own)) if number else _SILENT
     assert isinstance(found, Traits), f"{type(judge).__name__}.traits is a {type(found).__name__}, no Traits"
     return found
 

@@ -187,6 +187,8 @@ class Declared:
     """Of a tree-labeller: whether what it writes may come from a store of rollouts, which keeps no thoughts of the writer."""
     separator: str = "\n\n"
     """Of a policy: what it puts after each step."""
+    tempered: bool = True
+    """Of a policy: whether it draws by temperature, top-p and top-k; one that does not knows 0, greedy, alone."""
     weightless: bool = False
     """Of a policy: made of its settings alone, so that an estimate may open it."""
     verifier: tuple[str, Mapping[str, Any]] = ("formal", {})

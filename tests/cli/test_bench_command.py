@@ -143,7 +143,10 @@ def test_judges_are_compared_in_pairs(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(Path("c/report.json").read_text()) == found
     ElementTree.fromstring(Path("c/report.html").read_text(encoding="utf-8"))
     assert cli.main(["bench", "compare", "always-right", "oracle", "--out", "c"]) == 0
-    assert "+100.0 [100.0, 100.0]" in capsys.readouterr().out
+    typed, by_content = BENCH[BENCH.index("--data") + 1], found["revision"]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{typed} ({by_content})" in shown and "+100.0 [100.0, 100.0]" in shown
+    assert f"{typed} ({by_content})" in Path("c/report.html").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

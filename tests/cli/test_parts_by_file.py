@@ -98,6 +98,28 @@ def test_a_judge_with_settings_after_its_name_or_by_set(
     assert found["judge"] == "length(9)" and found["rows"][0]["values"] == [1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("spec", "threshold", "whose"),
+    [
+        ("own.py:Plain", 0.7, "the judge's own"),
+        ("own.py:Plain,threshold=0.3", 0.3, "the judge's own"),
+        ("own.py:Declares,threshold=0.3", 0.3, "the judge's own"),
+        ("own.py:Odd", 0.5, "usual"),
+    ],
+)
+def test_the_threshold_of_a_judge_in_a_file_counts(
+    mine: Path, spec: str, threshold: float, whose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plain attribute does, and so do `traits`; `mine.py:MyJudge,threshold=0.3` is what --help promises."""
+    declares = "\n    @property\n    def traits(self):\n        return Traits(threshold=self.threshold)\n"
+    own = [f"@dataclass\nclass {n}(Length):\n    threshold: {t}{m}\n" for n, t, m in (
+        ("Plain", "float = 0.7", ""), ("Declares", "float = 0.7", declares), ("Odd", "str = 'high'", ""))]  # fmt: skip
+    text = MINE.replace("(frozen=True)", "") + "\nfrom footfall.judging import Traits\n" + "\n".join(own)
+    Path("own.py").write_text(text, encoding="utf-8")
+    found = told(capsys, "score", "traces.jsonl", "--judge", spec)
+    assert (found["threshold"], found["threshold_policy"]) == (threshold, whose)
+
+
 def test_a_searcher_a_policy_and_a_judge_in_a_role(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "search",

@@ -40,11 +40,27 @@ def test_traces_stand_with_their_values(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_first_are_shown_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "rows.jsonl")
-    assert "t19" in out and "t20" not in out and "20 of 30 traces; --limit 30 shows all" in out
+    assert "t19" in out and "t20" not in out and "traces  20 of 30; --limit 30 shows all" in out
     assert "t2 " in shown(capsys, "rows.jsonl", "--limit", "3") and "t3 " not in shown(
         capsys, "rows.jsonl", "--limit", "3"
     )
     assert len(told(capsys, "show", "rows.jsonl")["traces"]) == 30
+
+
+def test_the_judge_is_named_as_it_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name by content, which tells two settings apart, stands beside it."""
+    arithmetic = ["--policy", "scripted-arithmetic"]
+    assert cli.main(["sample", "--problems", "world:arithmetic:1", "--n", "1", "--out", "s", *arithmetic]) == 0
+    data = ["--data", "s/trajectories.parquet"]
+    assert cli.main(["label", *data, "--method", "monte-carlo", "--rollouts", "2", "--out", "l", *arithmetic]) == 0
+    for place in ("l", "l/judged.parquet"):
+        assert "judge      monte-carlo (monte-carlo(" in shown(capsys, place)
+    words = ["s/trajectories.parquet", "--judge", "length", "--to", "scored.jsonl"]
+    assert cli.main(["score", *words]) == 0
+    by_content = told(capsys, "score", *words)["judge"]
+    assert by_content != "length" and f"judge      length ({by_content})" in shown(capsys, "scored.jsonl")
+    (trace,) = told(capsys, "show", "scored.jsonl")["traces"]
+    assert (trace["judge"], trace["judge_given"]) == (by_content, "length")
 
 
 def test_json_has_all_that_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,8 @@ class Kept:
     """By row and figure."""
     given: str = ""
     """The judge as the user typed it; runs of earlier versions did not keep it."""
+    data: str = ""
+    """The data likewise."""
 
 
 class Difference(NamedTuple):
@@ -95,12 +97,18 @@ def case_hash(cases: Sequence[Case]) -> str:
     return content_key([[case.split, case.trajectory.id, case.group] for case in cases])[:16]
 
 
-def write_kept(path: Path, measured: Measured, given: str = "") -> None:
-    """All figures of a run on all resamples, as numpy arrays without pickle; `given` is the judge as it was typed."""
+def write_kept(path: Path, measured: Measured, given: str = "", data: str = "") -> None:
+    """All figures of a run on all resamples, as numpy arrays without pickle; `given` and `data` are as they were typed."""
     report = measured.report
     names = [(row, figure) for row, figures in measured.figures.items() for figure in figures]
     facts = {name: getattr(report, name) for name in _FACTS if name != "cases"}
-    facts |= {"threshold": report.threshold, "cases": case_hash(measured.cases), "names": names, "given": given}
+    facts |= {
+        "threshold": report.threshold,
+        "cases": case_hash(measured.cases),
+        "names": names,
+        "given": given,
+        "data": data,
+    }
     values = np.stack([np.asarray(measured.figures[row][figure], dtype=np.float64) for row, figure in names])
     with atomic_write(path) as stream:
         np.savez_compressed(stream, facts=np.asarray(json.dumps(facts)), values=values)

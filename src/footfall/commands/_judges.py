@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
-from footfall.commands._parts import StandIns, make_part, placed, settings
+from footfall.commands._parts import StandIns, check_drawing, make_part, placed, settings
 from footfall.damaged import text_of
 from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
@@ -29,6 +29,7 @@ from footfall.registry import declared, load, no_file_part, no_hub_id, parts, sa
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, write_json
+from footfall.terminal import one_line
 from footfall.types import Judge, Judgement, Trajectory, content_key
 
 CALIBRATION = "calibration.json"
@@ -85,12 +86,14 @@ def make_judge(
             raise ValueError(f"{Path(name) / CALIBRATION} is {what}; calibrate another judge by `footfall calibrate`")
         own = make_judge(within.judge, {**within.settings, **asked}, offered, opening, (*above, here))
         made = Calibrated(own, Calibration.read(Path(name) / CALIBRATION))
-    elif isinstance(opening, StandIns) and (folder is not None or _is_checkpoint(name)):
+    elif isinstance(opening, StandIns) and (folder is not None or (_is_checkpoint(name) and not _a_run(name))):
         made = opening.rehearsal.reader(name)
     elif folder is not None:
         # What was trained of a published family is opened as that is: in two passes, against a reference, or as a critic.
         what = "prm" if read_json(folder).get("family", FOOTFALL) == FOOTFALL else "checkpoint"
         made = make_part("reward", serving("reward", what), {**asked, "path": str(folder)}, offered, opening)
+    elif why := _a_run(name):
+        raise ValueError(why)
     elif _is_checkpoint(name):
         made = make_part("reward", serving("reward", "checkpoint"), {**asked, "path": name}, offered, opening)
     elif Path(name).exists():
@@ -149,6 +152,22 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     return f"no judge and no folder is called {name!r}; {hint}"
 
 
+def _a_run(name: str) -> str | None:
+    """What to say of the folder of a run that has made no judge, which has a config.json as a checkpoint has."""
+    try:
+        of: object = json.loads(text_of(Path(name) / "config.json"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(of, dict) or not {"command", "config", "versions"} <= of.keys():
+        return None
+    told = {
+        "label": f"train one on its labels: footfall train --data {Path(name) / 'judged.parquet'}",
+        "train": "it has no model yet, and the same command line goes on",
+    }
+    hint = told.get(str(of["command"]), "`footfall train` and `footfall calibrate` write judges")
+    return f"{name} is a run of `footfall {one_line(str(of['command']), 40)}` and no judge; {hint}"
+
+
 def _is_checkpoint(name: str) -> bool:
     """A folder as hubs hold it, or a hub id (owner/name)."""
     folder = Path(name)
@@ -164,6 +183,7 @@ def asks(policy: PolicyOptions, sampling: SamplingOptions, seed: int) -> dict[st
             "--step-end is what a policy puts after the steps that it writes in sample and search; traces that are read have "
             "their own, and --segment says how a text is cut"
         )
+    check_drawing(policy, sampling)
     writer, found = placed(policy)
     if policy.named:
         found["policy"] = writer

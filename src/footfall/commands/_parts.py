@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import footfall
-from footfall.commands._options import Drawing, PolicyOptions, given, name_and_settings
+from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
@@ -229,6 +229,19 @@ def found_in_words(store: dict[str, Any] | None) -> str:
         return ""
     saved = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in store["saved"].items())
     return f"{store['hits']} rollouts found, {store['misses']} sampled" + (f"; saved {saved}" if saved else "")
+
+
+def check_drawing(options: PolicyOptions, sampling: SamplingOptions) -> None:
+    """An error for a way to draw tokens that the policy does not follow: one with a script has a distribution of its own."""
+    name = name_and_settings(options.resolved().policy or "")[0]
+    asked = {key: value for key, value in given(sampling).items() if key != "max_tokens"}
+    if asked.get("temperature") == 0:
+        del asked["temperature"]
+    if asked and name in parts("policy") and not declared("policy", name).tempered:
+        flag = "--" + next(iter(asked)).replace("_", "-")
+        raise ValueError(
+            f"the policy {name!r} takes no {flag}: it draws from a distribution of its own; --temperature 0 is greedy"
+        )
 
 
 def placed(options: PolicyOptions) -> tuple[PolicyOptions, dict[str, Any]]:

@@ -211,7 +211,7 @@ def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Sco
             "published": {model: dict(rows) for model, rows in benchmark.published.items()},
             "diagnostics": None if diagnostics is None else diagnostics.to_dict(),
         }
-        write_kept(run.folder / RESAMPLES_FILE, found, view.judge.given)
+        write_kept(run.folder / RESAMPLES_FILE, found, view.judge.given, data)
         write_page(run.folder / "report.html", bench_page(view))
         write_json(run.folder / "report.json", result)
         run.finish(result)
@@ -348,7 +348,7 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
         "beside": _know_nothing(view),
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
         "protocol": report.protocol,
-        "data": report.revision,
+        "data": Named(view.data or report.revision, report.revision),
         "not scored": _named(report.left_out, "traces", report.left_out_ids),
         "unknown": _named(report.unknown, "ids of the scores file", report.unknown_ids),
         "unjudged": f"{report.unjudged_steps} steps" if report.unjudged_steps else None,
@@ -399,7 +399,7 @@ def _show_comparison(console: Console, comparison: Comparison, page: Path) -> No
     console.print(f"difference from {comparison.names[0]}, paired")
     figures(console, differences)
     facts(console, {
-        "data": first.revision,
+        "data": Named(first.data or first.revision, first.revision),
         "resamples": f"{first.resamples}, seed {first.seed}",
         "page": page,
     })  # fmt: skip

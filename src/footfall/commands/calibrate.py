@@ -71,7 +71,7 @@ def main(config: CalibrateConfig) -> int:
         raise ValueError(f"{config.data}: none of its traces has labels; `footfall label` makes them")
     if not 0 < config.eval_share < 1:
         raise ValueError(f"--eval-share {config.eval_share:g}: some problems must be held out, and some not")
-    fitted, held = split_by_problem(rows, config.eval_share, config.run.seed)
+    fitted, held = split_by_problem(rows, config.eval_share, config.run.seed, needed=True)
     drawing = (config.policy, config.sampling, config.run.seed)
     judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
     with open_run("calibrate", config, {"data_key": data_key(rows)}, ("chunk",)) as run:

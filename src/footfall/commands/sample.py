@@ -12,7 +12,7 @@ from rich.console import Console
 
 from footfall.commands._options import PolicyOptions, ReadOptions, RunOptions, SamplingOptions, StoreOptions
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
-from footfall.commands._parts import Opener, found_in_words, separator_of
+from footfall.commands._parts import Opener, check_drawing, found_in_words, separator_of
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_source
 from footfall.policy.protocol import Policy, Run, finished, sample_runs
@@ -57,6 +57,7 @@ def main(config: SampleConfig) -> int:
     config = replace(config, policy=config.policy.resolved(serving("policy")))
     if config.n < 1:
         raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
+    check_drawing(config.policy, config.sampling)
     problems = read_source(config.problems, config.run.seed, "train", config.reading)
     separator = separator_of(config.policy)
     prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
@@ -132,9 +133,12 @@ def _show(console: Console, result: dict[str, Any], config: SampleConfig, cost: 
     accuracy = result["accuracy"]
     shown = accuracy and f"{accuracy['value']:.1%} [{accuracy['ci95'][0]:.1%}, {accuracy['ci95'][1]:.1%}] of traces"
     problems = limited_in_words(result, "problems") or f"{result['problems']} problems"
+    unknown = "the problems have no reference answers"
+    if not _any_written(result):
+        unknown = f"all {result['traces']} calls failed, the first one: {next(iter(result['failed']))}"
     facts(console, {
         "traces": f"{result['traces']} for {problems}, {result['steps']} steps",
-        "right": shown or "not known: the problems have no reference answers",
+        "right": shown or f"not known: {unknown}",
         "cut": f"{result['cut']} at --max-tokens {config.sampling.max_tokens}" if result["cut"] else None,
         "failed": _failed(result["failed"]),
         "cost": cost,

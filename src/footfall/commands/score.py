@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions,
 from footfall.commands._output import emit, facts, note, spent
 from footfall.commands._running import open_run, run_folder
 from footfall.commands._sources import read_traces
-from footfall.commands.show import print_trace
+from footfall.commands.show import JUDGE_GIVEN, print_trace
 from footfall.judging import traits
 from footfall.reports.pages import Named, limited_in_words
 from footfall.search.votes import Aggregation, aggregate
@@ -87,7 +87,7 @@ def main(config: ScoreConfig) -> int:
         _claim_file(config, run, trajectories)
         said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
         judged = [Judged(t, j) for t, j in zip(trajectories, said, strict=True)]
-        _write(config.to, judged)
+        _write(config.to, judged, judge_name(config.judge))
         result = {
             "judge": judge.name,
             "judge_given": judge_name(config.judge),
@@ -127,10 +127,16 @@ def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory
     run.log("to", **claim)
 
 
-def _write(file: Path | None, judged: Sequence[Judged]) -> None:
+def _write(file: Path | None, judged: Sequence[Judged], given: str) -> None:
+    """The scored traces; where the judge's name is one by content, with the name that the user typed."""
     from footfall.formats import write
 
     if file is not None:
+        judged = [
+            row if row.judgement is None or row.judgement.judge == given
+            else row._replace(trajectory=replace(row.trajectory, meta={**row.trajectory.meta, JUDGE_GIVEN: given}))
+            for row in judged
+        ]  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, judged, "parquet" if file.suffix == ".parquet" else "jsonl")
 

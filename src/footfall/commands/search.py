@@ -22,7 +22,7 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, spent
-from footfall.commands._parts import Opener, make_part, placed, separator_of, settings
+from footfall.commands._parts import Opener, check_drawing, make_part, placed, separator_of, settings
 from footfall.commands._running import (
     REPORT,
     begin_edition,
@@ -145,6 +145,7 @@ def main(config: SearchConfig) -> int:
     if config.to is not None:
         check_answers_file(config.to)
     method = _method(config)
+    check_drawing(config.policy, config.sampling)
     problems = read_source(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
     edition = edition_of(folder, _any_failed(folder), config.run.fresh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +17,16 @@ from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
 from footfall.commands._sources import Some, read_source, read_traces
 from footfall.commands.info import format_of
-from footfall.reports.pages import limited_in_words
+from footfall.damaged import text_of
+from footfall.reports.pages import Named
 from footfall.terminal import one_line
 from footfall.types import Judged, Judgement, Problem, SearchResult, Step, Trajectory
 
 _FIRST = 20
 """Traces that are shown unless --limit or --id says otherwise."""
 _CHOSEN = "chosen by the search"
+JUDGE_GIVEN = "judge_given"
+"""The field in which scored traces keep the judge as the user typed it."""
 _OF_RUNS = ("results.parquet", "judged.parquet", "trajectories.parquet", "held_out.parquet")
 """What runs of search, label, sample and train leave; others leave judgements alone."""
 
@@ -62,7 +66,9 @@ def main(config: ShowConfig) -> int:
     if config.id is not None:
         rows = Some(_named(rows, config.id, config.data), None)
     shown = rows if config.json or config.id or config.reading.limit else Some(rows, _FIRST)
-    result = {"path": config.data, **shown.limited, "traces": [_told(row) for row in shown]}
+    given = _typed(Path(config.data))
+    told = {"judge_given": given} if given else {}
+    result = {"path": config.data, **told, **shown.limited, "traces": [_told(row) for row in shown]}
     emit(result, config.json, lambda console: _show(console, shown, result))
     return 0
 
@@ -88,6 +94,16 @@ def _rows(config: ShowConfig) -> Some[Judged]:
         rows.of = problems.of
         return rows
     return read_traces(config.data, config.format, config.reading)
+
+
+def _typed(path: Path) -> str | None:
+    """The judge as the user named it, if this is a run of one that judged, or a file in it."""
+    try:
+        found = json.loads(text_of((path if path.is_dir() else path.parent) / "config.json"))
+        options = found["config"]
+        return str(options["method" if found["command"] == "label" else "judge"] or "") or None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _files_of(folder: Path) -> list[Path]:
@@ -150,6 +166,7 @@ def _told(row: Judged) -> dict[str, Any]:
         {"text": step.written, **({} if said is None else _said(said, k))} for k, step in enumerate(trace.steps)
     ]  # fmt: skip
     judged = {} if said is None else {"judge": said.judge, "value": said.value}
+    judged |= {name: trace.meta[name] for name in (JUDGE_GIVEN,) if said is not None and name in trace.meta}
     return {
         "id": trace.id, "problem": trace.problem.text, "reference": trace.problem.answer, "answer": trace.answer,
         "correct": trace.correct, **({"chosen": True} if _CHOSEN in trace.meta else {}), **judged, "steps": steps,
@@ -168,13 +185,21 @@ def _said(judgement: Judgement, k: int) -> dict[str, Any]:
 
 def _show(console: Console, rows: Some[Judged], result: dict[str, Any]) -> None:
     for row in rows:
-        print_trace(console, row)
-    more = f"; --limit {rows.of} shows all" if result.get("limited") else ""
-    facts(console, {"traces": (limited_in_words(result, "traces") or f"{len(rows):,}") + more})
+        print_trace(console, row, given=result.get("judge_given"))
+    some = result.get("limited")
+    facts(
+        console,
+        {"traces": f"{some['used']:,} of {some['of']:,}; --limit {rows.of} shows all" if some else f"{len(rows):,}"},
+    )
 
 
-def print_trace(console: Console, row: Judged, below: float | None = None, width: int | None = None) -> None:
-    """A trace with a line or more for each step; the first step valued `below` is marked, texts are cut at `width`."""
+def print_trace(
+    console: Console, row: Judged, below: float | None = None, width: int | None = None, given: str | None = None
+) -> None:
+    """A trace with a line or more for each step; the first step valued `below` is marked, texts are cut at `width`.
+
+    `given` is the judge as the user named it.
+    """
     trace, said = row
     first = None if said is None or below is None else said.first_below(below)
     console.print(Text(one_line(trace.id, 120), style="bold"), Text(_fitted(trace.problem.text, width, 4), style="dim"))
@@ -187,17 +212,19 @@ def print_trace(console: Console, row: Judged, below: float | None = None, width
         if width is None and said is not None and said.rationales and (rationale := said.rationales[k]):
             console.print(Text(f"{'':12}{_fitted(rationale, None, 12)}", style="dim"))
     if width is None:
-        facts(console, _outcome(trace, said))
+        facts(console, _outcome(trace, said, given))
         console.print()
 
 
-def _outcome(trace: Trajectory, said: Judgement | None) -> dict[str, Any]:
+def _outcome(trace: Trajectory, said: Judgement | None, given: str | None) -> dict[str, Any]:
     verdict = {True: "right", False: "wrong", None: None}[trace.correct]
     chosen = _CHOSEN if _CHOSEN in trace.meta else None
     return {
         "     answer": ", ".join(filter(None, [trace.answer, verdict, chosen])),
         "     reference": trace.problem.answer,
-        "     judge": None if said is None else said.judge,
+        "     judge": None
+        if said is None
+        else Named(str(given or trace.meta.get(JUDGE_GIVEN) or said.judge), said.judge),
         "     value": None if said is None or said.value is None else coloured(said.value),
     }
 

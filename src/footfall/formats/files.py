@@ -15,6 +15,7 @@ import math
 import os
 import re
 import secrets
+import shlex
 import sys
 import zlib
 from collections import Counter
@@ -37,6 +38,8 @@ DOCUMENT_LIMIT = 64 * 2**20
 _GZIP = b"\x1f\x8b"
 _OF_RUNS = ("judged.parquet", "trajectories.parquet", "held_out.parquet")
 """What a run's folder holds of traces."""
+_CELL = re.compile(r'\s*"?[\w .-]{1,60}"?\s*')
+"""Of the first line of a table: a name."""
 _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_NAME = 200
 UNPACKED_TIMES = 200
@@ -70,6 +73,7 @@ def iter_fields(
         try:
             number, first = _first_line(stream, line_limit)
             refuse_lfs_pointer(path, first)
+            _refuse_csv(path, number, first)
             if _is_document(path, first):
                 yield from _document(path, number, first, stream, document_limit)
             else:
@@ -83,6 +87,21 @@ def refuse_lfs_pointer(path: str, start: bytes) -> None:
     if start.startswith(_LFS_POINTER):
         fix = "run `git lfs pull` in the clone that it lies in"
         raise FormatError(path, "the data themselves", got="a Git LFS pointer to them", fix=fix)
+
+
+def _refuse_csv(path: str, number: int, first: bytes) -> None:
+    """A table with names in its first line is no JSON; it is told as what it is, with the command that makes lines of it."""
+    head = first.decode("utf-8", "replace").strip()
+    tabs = "\t" in head
+    cells = head.split("\t" if tabs else ",")
+    named = path.removesuffix(".gz").endswith((".csv", ".tsv"))
+    if head[:1] in ("{", "[") or not (named or (len(cells) > 1 and all(map(_CELL.fullmatch, cells)))):
+        return
+    delimiter = ", delimiter='\\t'" if tabs else ""
+    script = f"import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin{delimiter})]"
+    fix = f'python3 -c "{script}" < {shlex.quote(path)} > data.jsonl'
+    got = f"a {'TSV' if tabs else 'CSV'} file whose columns are {show(head)}"
+    raise FormatError(path, "JSON, one record a line", line=number, got=got, fix=fix)
 
 
 @contextmanager

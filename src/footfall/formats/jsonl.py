@@ -33,7 +33,7 @@ from footfall.formats.rows import (
     read_row,
     trajectory_id,
 )
-from footfall.formats.solutions import BLANK_LINE
+from footfall.formats.solutions import BLANK_LINE, Solutions
 from footfall.formats.step_labels import first_error_labels
 from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory
@@ -139,10 +139,14 @@ def _solution_field(fields: Fields) -> str:
 
 
 def _short_steps(fields: Fields, name: str) -> tuple[tuple[Step, ...], str]:
-    """A list of steps, or a text that is cut into some, and what stands between them; `steps` is a list."""
+    """A list of steps, or a text that is cut into some, and what stands between them; `steps` as text wants to be told how."""
     if name in _STEP_LISTS:
         unpacked = _unpacked(fields, name)
-        if name == "steps" or isinstance(unpacked.data[name], list):
+        text = isinstance(unpacked.data[name], str)
+        if text and name == "steps" and not (isinstance(fields.solutions, Solutions) and fields.solutions.segmenter):
+            fix = "pass --segment NAME (lines, blank-lines, sentences, …) to have the text cut, or write a list"
+            raise fields.wrong(name, "a list of steps", fix)
+        if not text and (name == "steps" or isinstance(unpacked.data[name], list)):
             return _steps(unpacked, name), BLANK_LINE
     cut = fields.solution(name)
     return tuple(map(Step, cut.steps)), cut.separator

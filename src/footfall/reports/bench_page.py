@@ -322,7 +322,7 @@ def comparison_page(comparison: Comparison) -> str:
         "baseline": comparison.names[0],
         "figure": first.objective,
         "protocol": _one_protocol(comparison),
-        "data": first.revision,
+        "data": str(Named(first.data or first.revision, first.revision)),
         "cases": first.cases,
         "intervals": f"95% paired bootstrap, {first.resamples:,} resamples, seed {first.seed}",
     }

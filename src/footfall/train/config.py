@@ -88,7 +88,7 @@ class TrainConfig:
         if self.heads < 0 or self.anchor < 0:
             raise ValueError(f"heads and anchor must not be negative; got {self.heads} and {self.anchor}")
         if self.patience is not None and self.eval_share == 0:
-            raise ValueError("patience needs held-out problems: set eval_share above 0")
+            raise ValueError("patience needs held-out problems: set --eval-share (in Python eval_share) above 0")
 
     def to_dict(self) -> dict[str, Any]:
         """What decides the outcome, as JSON has it; what came later only where it is named, as in the plans of earlier runs."""

@@ -195,13 +195,23 @@ def collate(examples: Sequence[Example], pad_id: int, packed: bool = False) -> d
     return {**batch._asdict(), "targets": torch.stack(targets_KNS, dim=-1), "mask": torch.stack(mask_KNS, dim=-1)}
 
 
-def split_by_problem(rows: Sequence[Judged], share: float, seed: int) -> tuple[list[Judged], list[Judged]]:
-    """Training and held-out rows; problems of equal text are never parted. Row order does not matter."""
+def split_by_problem(
+    rows: Sequence[Judged], share: float, seed: int, *, needed: bool = False
+) -> tuple[list[Judged], list[Judged]]:
+    """Training and held-out rows; problems of equal text are never parted. Row order does not matter.
+
+    `needed`: held-out rows cannot be done without, so that no error advises to.
+    """
     texts = [normalise(row.trajectory.problem.text) for row in rows]
     order = sorted(set(texts), key=lambda text: content_key("split", seed, text))
     held = set(order[: round(share * len(order))])
     if share > 0 and not 0 < len(held) < len(order):
-        raise ValueError(f"{len(order)} problems cannot be split with a held-out share of {share:g}; set eval_share=0")
+        other = [f"--eval-share {max(0.5 if len(order) == 2 else 1 / len(order), 0.01):.2g}"] if len(order) > 1 else []
+        other += [] if needed else ["--eval-share 0 (in Python eval_share=0) to hold out none"]
+        fix = f"pass {' or '.join(other)}" if other else "two are needed, so label traces of other problems too"
+        raise ValueError(
+            f"{len(order)} problem{'s' * (len(order) != 1)} cannot be split with a held-out share of {share:g}; {fix}"
+        )
     train = [row for row, text in zip(rows, texts, strict=True) if text not in held]
     return train, [row for row, text in zip(rows, texts, strict=True) if text in held]
 

@@ -71,7 +71,7 @@ class HeldOutErrors:
             return f"{gain}: it does not find first errors; train on more problems, or at a lower learning rate"
         return (
             f"{gain}: {self.traces} held-out traces are too few to tell whether it finds first errors; hold out more "
-            "(eval_share), or measure it by `footfall bench`"
+            "(--eval-share), or measure it by `footfall bench`"
         )
 
     def to_dict(self) -> dict[str, Any]:

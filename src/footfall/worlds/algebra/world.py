@@ -253,7 +253,7 @@ class Work(NamedTuple):
     answer: str | None = None
 
 
-@register("policy", "scripted-algebra", Declared(weightless=True))
+@register("policy", "scripted-algebra", Declared(weightless=True, tempered=False))
 @dataclass(frozen=True, slots=True)
 class AlgebraPolicy(ScriptedPolicy["AlgebraWriter"]):
     """Solves equations with given error rates; the true value of any prefix is known.

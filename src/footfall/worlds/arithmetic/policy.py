@@ -194,7 +194,7 @@ _MISREAD = OpRates(0.01, 0.01, 0.03, 0.03)
 _MISREAD_TRICKY = OpRates(0.65, 0.65, 0.65, 0.65)
 
 
-@register("policy", "scripted-arithmetic", Declared(separator="\n", weightless=True))
+@register("policy", "scripted-arithmetic", Declared(separator="\n", weightless=True, tempered=False))
 @dataclass(frozen=True, slots=True)
 class ArithmeticPolicy(ScriptedPolicy[ArithmeticWriter]):
     """Writes arithmetic traces with given error rates; the true value of any prefix is known.

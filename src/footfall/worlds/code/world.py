@@ -396,7 +396,7 @@ class CodeWriter(Writer[State]):
         return len(text.split()) + 1
 
 
-@register("policy", "scripted-code", Declared(weightless=True))
+@register("policy", "scripted-code", Declared(weightless=True, tempered=False))
 @dataclass(frozen=True, slots=True)
 class CodePolicy(ScriptedPolicy[CodeWriter]):
     """Writes small programs line by line with given rates of mistakes; the true value of any prefix is known.

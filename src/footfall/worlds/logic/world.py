@@ -223,7 +223,7 @@ _CANDIDATES = 2
 """At most so many wrong claims are open to a writer at a time."""
 
 
-@register("policy", "scripted-logic", Declared(weightless=True))
+@register("policy", "scripted-logic", Declared(weightless=True, tempered=False))
 @dataclass(frozen=True, slots=True)
 class LogicPolicy(ScriptedPolicy["LogicWriter"]):
     """Writes deductions with given error rates; the true value of any prefix is known.

@@ -355,7 +355,7 @@ class MultilingualArithmetic(World):
         return self.base.first_error(canonical(trajectory))
 
 
-@register("policy", "scripted-arithmetic-multilingual", Declared(weightless=True))
+@register("policy", "scripted-arithmetic-multilingual", Declared(weightless=True, tempered=False))
 @dataclass(frozen=True, slots=True)
 class MultilingualPolicy:
     """Writes in the language of each problem what the scripted arithmetic policy writes in English, move by move.
