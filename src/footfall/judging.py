@@ -64,8 +64,7 @@ def traits(judge: object) -> Traits:
     found = getattr(judge, "traits", None)
     if found is None:
         own = getattr(judge, "threshold", None)
-        number = isinstance(own, int | float) and not isinstance(own, bool)
-        return Traits(threshold=float(own)) if number else _SILENT
+        return Traits(threshold=float(own)) if isinstance(own, int | float) and not isinstance(own, bool) else _SILENT
     assert isinstance(found, Traits), f"{type(judge).__name__}.traits is a {type(found).__name__}, no Traits"
     return found
 

@@ -39,9 +39,9 @@ def test_a_table_is_named_as_one_and_the_command_given_makes_lines_of_it(
 ) -> None:
     sign = "\t" if name.endswith("tsv") else ","
     Path(name).write_text(f'question{sign}solution\n"1 + 1?"{sign}"1 + 1 = 2\n\nso 2"\n', encoding="utf-8")
-    for words in (["score", name, "--judge", "random"], ["sample", "--problems", name]):
-        said = refusal(capsys, words)
-        assert f"{name}, line 1: expected JSON, one record a line, got a {'TSV' if sign != ',' else 'CSV'} file" in said
+    said = refusal(capsys, ["score", name, "--judge", "random"])
+    assert f"{name}, line 1: expected JSON, one record a line, got a {'TSV' if sign != ',' else 'CSV'} file" in said
+    assert refusal(capsys, ["sample", "--problems", name]) == said
     subprocess.run(said.partition("fix: ")[2], shell=True, check=True)
     assert cli.main(["score", "data.jsonl", "--judge", "random"]) == 0
 

@@ -165,7 +165,7 @@ def _told(row: Judged) -> dict[str, Any]:
     steps = [
         {"text": step.written, **({} if said is None else _said(said, k))} for k, step in enumerate(trace.steps)
     ]  # fmt: skip
-    judged = {} if said is None else {"judge": said.judge, "value": said.value}
+    judged: dict[str, Any] = {} if said is None else {"judge": said.judge, "value": said.value}
     judged |= {name: trace.meta[name] for name in (JUDGE_GIVEN,) if said is not None and name in trace.meta}
     return {
         "id": trace.id, "problem": trace.problem.text, "reference": trace.problem.answer, "answer": trace.answer,
