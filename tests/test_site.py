@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reports.test_page_widths import LISTENS, WIDTHS, seen
+
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -53,3 +55,30 @@ def test_the_search_finds_things_when_the_site_is_opened_from_a_folder(site: Pat
     done = subprocess.run([str(CHROMIUM), *words, address], capture_output=True, text=True, timeout=300, check=True)
     found = re.findall(r'<a href="([^"]*)" class="md-search-result__link"', done.stdout)
     assert any("api/search.html" in link for link in found), found
+
+
+_TELLS = """<script>addEventListener("load", () => {
+  const root = document.documentElement, blocks = ".md-content pre code, .md-content .md-typeset__scrollwrap";
+  const cut = [...document.querySelectorAll(blocks)].filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1);
+  const names = cut.map(e => e.textContent.slice(0, 60));
+  parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names, []], "*");
+});</script></body>"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to lay pages out")
+def test_no_page_of_the_site_is_cut(site: Path) -> None:
+    """No page is wider than its window; on a desk all code and all tables are seen whole."""
+    frames = []
+    for page in sorted(site.glob("*.html")):
+        page.with_name(f"{page.stem}.copy.html").write_text(
+            page.read_text(encoding="utf-8").replace("</body>", _TELLS), encoding="utf-8"
+        )
+        frames += [
+            f'<iframe src="{page.stem}.copy.html#{page.stem}-{w}" width="{w}" height="800"></iframe>' for w in WIDTHS
+        ]
+    (site / "all.html").write_text(LISTENS + "".join(frames), encoding="utf-8")
+    told = seen(site / "all.html")
+    assert len(told) == len(frames)
+    assert not [place for place, width, needed, *_ in told if needed > width]
+    assert not [(place, cut) for place, _, _, cut, _ in told if cut and place.endswith("-1300")]

@@ -50,7 +50,7 @@ _TELLS = """<script>addEventListener("load", () => {
   const hard = [...[...broken, ...thin].map(e => e.textContent), ...torn];
   parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names, hard], "*");
 });</script></body>"""
-_LISTENS = """<title>none</title><script>const told = [];
+LISTENS = """<title>none</title><script>const told = [];
 addEventListener("message", e => { told.push(e.data); document.title = JSON.stringify(told); });</script>"""
 
 
@@ -90,7 +90,7 @@ def test_no_page_is_cut_on_a_desk_a_tablet_or_a_phone(tmp_path: Path) -> None:
         frames += [
             f'<iframe src="{name}.html#{name}-{w}" width="{w}" height="800" frameborder="0"></iframe>' for w in WIDTHS
         ]
-    (tmp_path / "all.html").write_text(_LISTENS + "".join(frames), encoding="utf-8")
+    (tmp_path / "all.html").write_text(LISTENS + "".join(frames), encoding="utf-8")
     told = seen(tmp_path / "all.html")
     assert {place for place, *_ in told} == {f"{name}-{width}" for name in made for width in WIDTHS}
     too_wide = [f"{place} needs {needed} px" for place, width, needed, *_ in told if needed > width]

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from markupsafe import Markup
 
+from footfall.reports import pages
 from footfall.reports.charts import Bin, Point
 from footfall.reports.demo_page import (
     Comparison,
@@ -222,3 +223,27 @@ def test_another_report_is_a_few_lines() -> None:
     root = parsed(page("Bench", section.markup()))
     assert words(next(root.iter("h2"))) == "ProcessBench"
     assert words(next(root.iter("figcaption"))) == "By split & model" and "<math>" in words(root)
+
+
+def _light(colour: str) -> float:
+    """The relative luminance of a colour, as WCAG has it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return sum(
+        weight * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+        for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
+    )
+
+
+def test_text_has_contrast_on_every_ground_in_light_and_dark() -> None:
+    """4.5 to 1, what WCAG asks of small text; and no rule fades text behind its colour."""
+    css = (Path(pages.__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
+    assert "opacity" not in css
+    schemes = [
+        dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    ]
+    assert len(schemes) == 2
+    for colours in schemes:
+        for text in ("ink", "muted"):
+            for ground in ("surface", "raised", "t0", "t1", "t2", "t3", "t4"):
+                dark, light = sorted((_light(colours[text]), _light(colours[ground])))
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)

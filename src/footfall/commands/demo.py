@@ -28,7 +28,7 @@ class DemoConfig:
     settings: DemoSettings = field(default_factory=DemoSettings)
     run: RunOptions = field(default_factory=lambda: RunOptions(out=Path("runs/demo")))
     picture: Path | None = None
-    """Also write the accuracy curves as an SVG picture here."""
+    """Also write the accuracy curves as an SVG picture here, and beside it a narrow one, NAME-narrow.svg."""
 
 
 def main(config: DemoConfig) -> int:

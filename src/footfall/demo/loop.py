@@ -323,7 +323,7 @@ def _evenly(rows: Sequence[Any], n: int) -> list[Any]:
 
 
 def write_picture(path: Path, page: DemoReport) -> None:
-    """The accuracy curves as a picture of their own, for a README."""
+    """The accuracy curves as a picture of their own, for a README, and beside it a narrow one (NAME-narrow.svg) for phones."""
     n, problems = page.comparison.n, page.problems
     picture = accuracy_svg(
         page.accuracy_curves,
@@ -331,3 +331,5 @@ def write_picture(path: Path, page: DemoReport) -> None:
         subtitle="embedded 1.1M-parameter model, 95% bands; footfall demo",
     )
     write_page(path, picture)
+    narrow = accuracy_svg(page.accuracy_curves, width=360, height=340)
+    write_page(path.with_name(f"{path.stem}-narrow{path.suffix}"), narrow)
