@@ -39,6 +39,7 @@ COMMANDS = {
     "sample": Command("footfall.commands.sample", "SampleConfig", "a policy writes traces for problems"),
     "label": Command("footfall.commands.label", "LabelConfig", "an expensive judge labels the steps of traces"),
     "train": Command("footfall.commands.train", "TrainConfig", "a PRM is fitted to those labels"),
+    "rl": Command("footfall.commands.rl", "RlConfig", "a policy learns from its own completions, step by step"),
     "calibrate": Command(
         "footfall.commands.calibrate", "CalibrateConfig", "a judge's values are made success rates of your policy"
     ),
@@ -65,7 +66,17 @@ _LONGEST = 4000
 """Of an error in characters: ids and names in it may be of any length."""
 _SETTINGS = ("--set", "--option", "--map")
 """Flags that take any number of name=value."""
-_NAMING_PARTS = ("--judge", "--judge-role", "--policy", "--helper", "--prover", "--method", "--objective")
+_NAMING_PARTS = (
+    "--judge",
+    "--judge-role",
+    "--policy",
+    "--helper",
+    "--prover",
+    "--method",
+    "--objective",
+    "--credit",
+    "--filter",
+)
 """Flags after which a part may be named by its file, mine.py:MyJudge."""
 
 

@@ -177,7 +177,9 @@ class CreditTrainer(GRPOTrainer):
         online_lr: float = 1e-6,
         callbacks: Sequence[TrainerCallback] = (),
         peft_config: Any = None,
+        keep_reference: bool = False,
     ) -> None:
+        """`keep_reference` holds a copy of the weights as they are now, also where the credit needs none."""
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
         self.problems, self.paid, self.separator = list(problems), reward, separator
@@ -195,7 +197,9 @@ class CreditTrainer(GRPOTrainer):
         self._writer = writer
         needs = set(reward.credit.needs)
         # Copies of the weights as they are before training, and before TRL changes how the model is called.
-        self.reference = copy.deepcopy(model).train(False).requires_grad_(False) if "reference" in needs else None
+        self.reference = (
+            copy.deepcopy(model).train(False).requires_grad_(False) if keep_reference or "reference" in needs else None
+        )
         self.online = (
             OnlineReward(copy.deepcopy(model).requires_grad_(True), online_lr, pairs="old" in needs)
             if "online" in needs
@@ -393,7 +397,7 @@ class CreditTrainer(GRPOTrainer):
             by_token["old"] = (
                 scored(self.accelerator.unwrap_model(self.model), batch, self.temperature) if old is None else old
             )
-        if self.reference is not None:
+        if self.reference is not None and "reference" in needs:
             by_token["reference"] = scored(self.reference, batch)
         if self.online is not None:
             by_token["online"] = self.online.scores(batch)

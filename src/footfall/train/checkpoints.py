@@ -92,7 +92,10 @@ def update_of(checkpoint: Path) -> int:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    needed = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+    if not any((checkpoint / name).is_file() for name in weights):
+        return False
+    needed = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
     if not all((checkpoint / name).is_file() for name in needed):
         return False
     try:

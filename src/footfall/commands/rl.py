@@ -1,0 +1,343 @@
+"""`footfall rl`: a policy learns from its own completions, with a reward for every step."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
+
+from footfall.commands._judges import open_judge
+from footfall.commands._options import (
+    JudgeOptions,
+    PolicyOptions,
+    ReadOptions,
+    RunOptions,
+    SamplingOptions,
+    name_and_settings,
+)
+from footfall.commands._output import emit, facts, figures, next_command
+from footfall.commands._parts import make_part, open_policy, separator_of, settings
+from footfall.commands._running import REPORT, open_run, run_settings
+from footfall.commands._sources import read_source, world_source
+from footfall.metrics.intervals import wilson
+from footfall.registry import declared, no_hub_id, parts, serving, systems
+from footfall.reports.pages import write_page
+from footfall.reports.rl_page import Arm, rl_page
+from footfall.rl.groups import Credit
+from footfall.rl.settings import RlSettings
+from footfall.search.votes import Aggregation
+from footfall.store import Run, worker_processes
+from footfall.terminal import Progress
+from footfall.train.scalars import Log
+from footfall.types import Judge, Problem
+
+if TYPE_CHECKING:
+    from footfall.rl.loop import Setting, Trained
+
+_FOR_SHOW = ("log", "estimate", "quick")
+_TRIED = 3
+"""Updates that an estimate makes."""
+
+
+@dataclass(frozen=True)
+class RlConfig:
+    """Train a policy by reinforcement learning: it writes, a judge values the steps, a credit makes one advantage a token.
+
+    On this machine, in minutes: the embedded model with outcome rewards and with process rewards, side by side:
+        footfall rl --quick
+
+    With a PRM that `footfall train` wrote, in PURE's minimum form, and a stop when the reward is hacked:
+        footfall rl --problems world:arithmetic:2000 --credit pure --judge runs/train-…/model --lr 3e-4 --stop-hacked
+
+    A model of your own with LoRA, GRPO with PROF's filter, and what it will cost first:
+        footfall rl --problems train.jsonl --model ./Qwen2.5-0.5B --lora-rank 32 --filter prof --judge PRM --estimate
+
+    The run directory holds the policy in model/, checkpoints, log.jsonl with every update, and a page, report.html. Killed at
+    any moment, the same command line goes on from the last checkpoint.
+    """
+
+    problems: str | None = None
+    """A file of problems with reference answers, or world:arithmetic:N; those are of the split train."""
+    held_out: str | None = None
+    """Problems to measure on, as --problems. None: of a world its split test, of a file its last problems, which are then not
+    trained on."""
+    model: str = serving("policy")
+    """Who is trained: embedded, a folder, hub id or GGUF file of any decoder."""
+    credit: str = serving("credit")
+    """A name of `footfall list credit`, settings may follow: pure,temperature=0.2. Or a system's, such as dr-grpo."""
+    filter: str | None = None
+    """Which rollouts are trained on: a name of `footfall list filter`, settings may follow."""
+    outcome: Literal["answer"] | Aggregation = "answer"
+    """What a whole completion is worth: 1 for the right answer, or the judge's step values aggregated."""
+    aggregate: Aggregation = "min"
+    """The proxy that is logged and watched where the credit reads step values."""
+    writer: str = "engine"
+    """Who writes the rollouts: engine (Footfall's, with the weights that are trained), trl, vllm (TRL's), or a server's URL."""
+    log: Log | None = None
+    """Also log by update to TensorBoard (tensorboard/ in the run directory) or to Weights & Biases, by TRL."""
+    estimate: bool = False
+    """Make three updates in a folder that is thrown away, say what the run would take, and stop."""
+    quick: bool = False
+    """The embedded model on the arithmetic world: outcomes, and the truth of steps beside them, at equal rollouts."""
+    device: str | None = None
+    """cpu, cuda, … None: CUDA where there is one."""
+    settings: RlSettings = field(default_factory=RlSettings)
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    run: RunOptions = field(default_factory=RunOptions)
+
+
+_QUICK = RlConfig(
+    problems="world:arithmetic:2048", held_out="world:arithmetic:300:test", device="cpu",
+    settings=RlSettings(updates=30, lr=3e-4, checkpoint_every=10, measured=300), sampling=SamplingOptions(max_tokens=160),
+)  # fmt: skip
+_ARMS: dict[str, dict[str, Any]] = {
+    "outcome": {"credit": "grpo"},
+    "process": {"credit": "capo", "judge": JudgeOptions("truth-arithmetic", ("consequent=1.0",))},
+}
+
+
+def main(config: RlConfig) -> int:
+    """Train, or go on training, and report."""
+    if find_spec("trl") is None:
+        raise ModuleNotFoundError("footfall rl needs the package trl; install it with: pip install 'footfall[rl]'")
+    if config.quick:
+        return _quick(config)
+    if config.problems is None:
+        raise ValueError("--problems is needed: a file of problems, or world:NAME:N; or try --quick")
+    config.settings.check()
+    if config.estimate:
+        result = _estimate(config)
+        emit(result, config.run.json, lambda console: facts(console, result))
+        return 0
+    _, result = _train(config, "rl")
+    emit(result, config.run.json, lambda console: _show(console, result))
+    return 0
+
+
+def _quick(config: RlConfig) -> int:
+    """Both arms, each in a process of its own with half the cores."""
+    begun = time.monotonic()
+    folder = config.run.out or Path("runs") / "rl-quick"
+    arms = {
+        name: replace(_QUICK, **given, run=replace(config.run, out=folder / name, config=None, json=False))
+        for name, given in _ARMS.items()
+    }
+    threads = max(1, (os.cpu_count() or 2) // len(arms))
+    with worker_processes(len(arms)) as pool:
+        futures = {name: pool.submit(_arm, arm, name, threads) for name, arm in arms.items()}
+        found = {name: future.result() for name, future in futures.items()}
+    page = write_page(folder / REPORT, rl_page([arm for arm, _ in found.values()], _config(_QUICK)))
+    ends = {name: result["after"] for name, (_, result) in found.items()}
+    rollouts = _QUICK.settings.rollouts
+    result = {"page": str(page), "before": found["outcome"][1]["before"], **ends, "rollouts": rollouts,
+              "seconds": round(time.monotonic() - begun, 1)}  # fmt: skip
+    emit(result, config.run.json, lambda console: _show_quick(console, result))
+    return 0
+
+
+def _arm(config: RlConfig, name: str, threads: int) -> tuple[Arm, dict[str, Any]]:
+    """In a process of its own."""
+    import torch
+
+    torch.set_num_threads(threads)
+    return _train(config, name)
+
+
+def _config(config: RlConfig) -> dict[str, Any]:
+    return run_settings(config, _FOR_SHOW)
+
+
+def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
+    """One run, to its end; what a page shows of it, and what is printed."""
+    from footfall.rl.loop import train_policy
+
+    with open_run("rl", config, for_show=_FOR_SHOW) as run, ExitStack() as stack:
+        finished = run.logged("finished")
+        if not finished or not (run.folder / "model").is_dir():
+            if config.run.fresh:
+                _throw_away(run.folder)
+            shown = _Shown(stack, run, name, config.settings.updates)
+            trained = train_policy(
+                _setting(config), config.settings, run.folder, told=shown.told, known=run.logged("checkpoint")
+            )
+            run.log("finished", **_facts(trained))
+            finished = run.logged("finished")
+        arm, end = Arm.read(name, run.logged), finished[-1]
+        result = {
+            "model": str(run.folder / "model"), "page": str(run.folder / REPORT), "credit": config.credit,
+            "updates": end["updates"], "rollouts": config.settings.rollouts, "left": arm.left, "hacked": end["hacked"],
+            "alarms": [alarm["why"] for alarm in end["alarms"]], "shares": end["seconds"],
+            "before": _accuracy(arm.checkpoints[0]), "after": _accuracy(arm.checkpoints[-1]),
+        }  # fmt: skip
+        write_page(run.folder / REPORT, rl_page([arm], _config(config)))
+        run.finish(result)
+    return arm, result
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    alarms = [vars(alarm) for alarm in trained.alarms]
+    seconds = {name: round(value, 2) for name, value in trained.seconds.items()}
+    return {"updates": trained.updates, "hacked": trained.hacked, "alarms": alarms, "seconds": seconds}
+
+
+def _accuracy(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(wilson(int(checkpoint["right"]), int(checkpoint["rollouts"])).to_dict())
+
+
+def _throw_away(folder: Path) -> None:
+    import shutil
+
+    for name in ("checkpoints", "model", "model.partial"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _setting(config: RlConfig) -> Setting:
+    """Everybody who takes part, loaded."""
+    import torch
+
+    from footfall.loading import load_model, pick_device
+    from footfall.policy.embedded import EMBEDDED
+    from footfall.rl.loop import Setting
+    from footfall.rl.trainer import Reward
+
+    if why := no_hub_id(config.model):
+        raise ValueError(f"--model {why}")
+    assert config.problems is not None
+    device = pick_device(config.device)
+    credit = _part("credit", config.credit)
+    judge = _judge(config, credit)
+    keep = None if config.filter is None else _part("filter", config.filter)
+    reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
+    train, held_out = _problems(config)
+    source = str(EMBEDDED) if config.model == serving("policy") else config.model
+    # All weights are trained in float32: at usual learning rates an update is smaller than bfloat16 can add to a weight.
+    whole = torch.float32 if config.settings.lora_rank is None else None
+    model, tokenizer = load_model(source, str(device), whole)
+    separator = separator_of(PolicyOptions(policy=config.model))
+    writer: Any = {"engine": "engine", "trl": "trl", "vllm": "trl"}.get(config.writer)
+    return Setting(
+        model, tokenizer, train, held_out, reward, config.sampling.params(config.run.seed), separator,
+        writer=writer or open_policy(PolicyOptions(config.writer)),
+        vllm=config.writer == "vllm", truth=_truth(config), log=config.log,
+    )  # fmt: skip
+
+
+def _part(kind: str, words: str) -> Any:
+    name, *own = name_and_settings(words)
+    known = {} if name in parts(kind) else systems(kind)
+    if name in known:
+        return make_part(kind, known[name].part, {**known[name].settings, **settings(own)})
+    return make_part(kind, name, settings(own))
+
+
+def _judge(config: RlConfig, credit: Credit) -> Judge | None:
+    reads = {"rewards", "start", "token_scores"} & set(credit.needs) or config.outcome != "answer"
+    filtered = config.filter is not None and "rewards" in declared("filter", name_and_settings(config.filter)[0]).needs
+    if config.judge.judge is None and not reads and not filtered:
+        return None
+    return open_judge(config.judge, {}, {"device": config.device, "seed": config.run.seed})
+
+
+def _problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    """Those to train on and those to measure on; no problem is among both."""
+    assert config.problems is not None
+    train = list(read_source(config.problems, config.run.seed, "train", config.reading))
+    world, most = world_source(config.problems, "train"), config.settings.measured
+    if config.held_out is not None or world is not None:
+        other = config.held_out or f"world:{world.world if world else ''}:{most}:test"
+        held_out = list(read_source(other, config.run.seed, "test", ReadOptions()))
+        seen = {problem.text for problem in held_out}
+        train = [problem for problem in train if problem.text not in seen]
+    else:
+        most = min(most, len(train) // 5)
+        train, held_out = train[: len(train) - most], train[len(train) - most :]
+    if len(train) < config.settings.prompts or not held_out:
+        raise ValueError(
+            f"{config.problems}: {len(train)} problems to train on and {len(held_out)} to measure on; an update takes "
+            f"{config.settings.prompts}"
+        )
+    return train, held_out
+
+
+def _truth(config: RlConfig) -> Judge | None:
+    """A world knows the truth of steps."""
+    source = world_source(config.problems or "", "train")
+    name = f"truth-{source.world}" if source else ""
+    return make_part("labeller", name, {}) if name in parts("labeller") else None
+
+
+def _estimate(config: RlConfig) -> dict[str, Any]:
+    """By making a few updates: what one takes, and how it is shared."""
+    from footfall.rl.loop import make_trainer
+
+    given = _setting(config)
+    whole = config.settings.iterations
+    tried = replace(config.settings, updates=-(-_TRIED // whole) * whole)
+    with TemporaryDirectory() as folder:
+        trainer = make_trainer(given, tried, Path(folder))
+        trainer.train()
+    step = trainer.seconds["steps"] / tried.updates
+    shares = {name: trainer.seconds[name] / trainer.seconds["steps"] for name in ("writing", "judging")}
+    tokens = sum(len(each.ids) for each in trainer.batch) / len(trainer.batch)
+    return {
+        "updates": config.settings.updates, "rollouts": config.settings.rollouts,
+        "tokens": round(tokens * config.settings.rollouts), "seconds": round(step * config.settings.updates, 1),
+        "seconds_an_update": round(step, 3), "tokens_a_completion": round(tokens, 1),
+        **{name: round(share, 3) for name, share in shares.items()}, "training": round(1 - sum(shares.values()), 3),
+    }  # fmt: skip
+
+
+class _Shown:
+    """A bar with reward and accuracy, and all events in the run's log."""
+
+    def __init__(self, stack: ExitStack, run: Run, name: str, updates: int) -> None:
+        self.stack, self.run, self.name, self.updates = stack, run, name, updates
+        self.bar: Progress | None = None
+
+    def told(self, event: str, facts: Mapping[str, Any]) -> None:
+        self.run.log(event, **facts)
+        if event != "update":
+            return
+        if self.bar is None:
+            self.bar = self.stack.enter_context(Progress(self.name, self.updates, facts["update"] - 1))
+        said = [f"{name} {facts[name]:.3f}" for name in ("reward", "accuracy") if name in facts]
+        said += [f"{facts['left']:.0f} left their groups"] if facts.get("left") else []
+        self.bar.note = ", ".join(said)
+        self.bar.advance(facts["update"] - self.bar.done)
+
+
+def _percent(figure: Mapping[str, Any]) -> str:
+    low, high = figure["ci95"]
+    return f"{100 * figure['value']:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _show(console: Console, result: Mapping[str, Any]) -> None:
+    facts(console, {
+        "accuracy": f"{_percent(result['before'])} before, {_percent(result['after'])} after, one sample a held-out problem",
+        "rollouts": f"{result['rollouts']:,} in {result['updates']} updates",
+        "left their groups": result["left"] or None,
+        "hacked": "; ".join(result["alarms"]) if result["hacked"] else None,
+        "signs": "; ".join(result["alarms"]) if not result["hacked"] else None,
+        "model": result["model"], "page": result["page"],
+    })  # fmt: skip
+    next_command(console, "search", "--policy", result["model"], "--problems", "world:arithmetic:100")
+
+
+def _show_quick(console: Console, result: Mapping[str, Any]) -> None:
+    rows = [["", "accuracy of one sample"]]
+    rows += [[name, _percent(result[name])] for name in ("before", *_ARMS)]
+    figures(console, rows)
+    facts(
+        console,
+        {"rollouts": f"{result['rollouts']:,} each", "time": f"{result['seconds']:.0f} s", "page": result["page"]},
+    )

@@ -1,0 +1,188 @@
+"""The page of a reinforcement learning run: accuracy, reward and every monitor by update, and traces with a colour a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from footfall.metrics.intervals import wilson
+from footfall.reports.charts import Point, Series, line_chart
+from footfall.reports.pages import Section, figure, items, render, report, responsive, table
+from footfall.reports.svg import Format
+from footfall.types import Json
+
+_BATCH_CURVES = {
+    "reward": ("Proxy reward", "number", "What the rollouts of each update were paid on average."),
+    "accuracy": ("Accuracy of the rollouts", "percent", "On the problems that are trained on."),
+    "mean_length": ("Tokens a completion", "number", "The end token is one of them."),
+    "steps": ("Steps a completion", "number", ""),
+    "entropy": ("Entropy", "number", "Of the next token, in nats."),
+    "left": ("Rollouts that left their groups", "number", "No judgement of them could be had."),
+}
+"""By what an update logs: title, format, and what else is to be said."""
+_MONITORS = {
+    "proxy": "proxy reward", "step_truth": "steps that are true", "praised_wrong": "wrong answers that are praised",
+    "blamed_right": "right answers that are blamed", "right_by_wrong_steps": "right answers by wrong steps",
+    "with_steps": "reward with steps (Spearman)", "with_tokens": "reward with tokens (Spearman)",
+    "repetition": "repeated steps",
+    "distinct": "different word pairs", "short": "one step only", "wordless": "no digit", "unanswered": "no answer",
+    "last_minimum": "least value last", "saturated": "saturated values", "cut": "cut at the limit", "unjudged": "not judged",
+}  # fmt: skip
+_SHADES = 5
+_TRACES_OF = 3
+"""Checkpoints whose traces are shown: the first that have any, one in the middle, the last."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run as its log has it: facts of updates, checkpoints and traces, each update once."""
+
+    name: str
+    updates: Sequence[Mapping[str, Any]]
+    checkpoints: Sequence[Mapping[str, Any]]
+    traces: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, name: str, logged: Callable[[str], Sequence[Mapping[str, Any]]]) -> Arm:
+        """What a process did again after a kill replaces what was logged before."""
+        found = [sorted({row["update"]: row for row in logged(kind)}.values(), key=lambda row: int(row["update"]))
+                 for kind in ("update", "checkpoint", "traces")]  # fmt: skip
+        return cls(name, *found)
+
+    @property
+    def left(self) -> int:
+        """Rollouts that left their groups."""
+        return sum(int(row.get("left", 0)) for row in self.updates)
+
+    def accuracy(self) -> list[Point]:
+        """Of held-out problems, with intervals."""
+        found = []
+        for row in self.checkpoints:
+            value = wilson(int(row["right"]), int(row["rollouts"]))
+            found.append(Point(float(row["update"]), value.value, value.low, value.high))
+        return found
+
+    def curve(self, of: Callable[[Mapping[str, Any]], float | None], rows: Sequence[Mapping[str, Any]]) -> list[Point]:
+        """What can be drawn of a figure."""
+        known = ((row["update"], of(row)) for row in rows)
+        return [Point(float(at), float(value)) for at, value in known if value is not None and np.isfinite(value)]
+
+
+def rl_page(arms: Sequence[Arm], config: Mapping[str, Json]) -> str:
+    """One run, or several side by side."""
+    first, last = arms[0].accuracy()[0], [arm.accuracy()[-1] for arm in arms]
+    numbers = [("before", f"{first.y:.1%}", _interval(first))]
+    numbers += [
+        (arm.name if len(arms) > 1 else "after", f"{end.y:.1%}", _interval(end))
+        for arm, end in zip(arms, last, strict=True)
+    ]
+    best = max(last, key=lambda point: point.y)
+    facts = {
+        "trained": str(config.get("model", "")), "problems": str(config.get("problems", "")),
+        "credit": "; ".join(arm.name for arm in arms) if len(arms) > 1 else str(config.get("credit", "")),
+        "updates": ", ".join(f"{len(arm.updates):,}" for arm in arms),
+        "left their groups": ", ".join(f"{arm.left:,}" for arm in arms),
+        "hacked": "; ".join(_verdict(arm) for arm in arms),
+    }  # fmt: skip
+    sections = [
+        Section("Accuracy", [_chart("True accuracy", [(arm.name, arm.accuracy()) for arm in arms], "percent",
+                "One sample for each held-out problem, graded by its reference answer; bands are 95% intervals.")]),
+        Section("Updates", _batch_charts(arms), "What was logged of the rollouts that were trained on."),
+        Section("Is the reward being hacked?", _monitors(arms), "Figures of the held-out samples at every checkpoint."),
+        *(_traces(arm) for arm in arms if arm.traces),
+    ]  # fmt: skip
+    heading = f"Accuracy of one sample went from {first.y:.1%} to {best.y:.1%}"
+    return report("Reinforcement learning", "Footfall rl", heading, facts, sections, numbers=numbers, config=config)
+
+
+def _interval(point: Point) -> str:
+    return f"95% interval {point.low or 0:.1%} to {point.high or 0:.1%}"
+
+
+def _verdict(arm: Arm) -> str:
+    row = arm.checkpoints[-1]
+    said = "yes" if row["hacked"] else "no"
+    return f"{arm.name}: {said}" + (f" ({len(row['alarms'])} signs)" if row["alarms"] else "")
+
+
+def _chart(title: str, lines: Sequence[tuple[str, Sequence[Point]]], form: Format, caption: str) -> Markup:
+    series = [Series(name, points, slot=slot) for slot, (name, points) in enumerate(lines) if points]
+
+    def draw(width: float) -> Markup:
+        return line_chart(
+            series, label=f"{title} by update", title=title, x_label="updates", y_label="", y_format=form, width=width,
+            height=300 if width > 500 else 260,
+        )  # fmt: skip
+
+    return figure(responsive(draw), caption) if series else Markup()
+
+
+def _batch_charts(arms: Sequence[Arm]) -> list[Markup]:
+    made = []
+    for name, (title, form, caption) in _BATCH_CURVES.items():
+        lines = [(arm.name, arm.curve(methodcaller("get", name), arm.updates)) for arm in arms]
+        if any(point.y for _, points in lines for point in points):
+            made.append(_chart(title, lines, "percent" if form == "percent" else "number", caption))
+    return made
+
+
+def _monitors(arms: Sequence[Arm]) -> list[Markup]:
+    kl = [(arm.name, arm.curve(lambda row: row["kl"], arm.checkpoints)) for arm in arms]
+    blocks = (
+        [_chart("KL to the policy at first", kl, "number", "Of a whole completion, in nats.")]
+        if any(p for _, p in kl)
+        else []
+    )
+    for arm in arms:
+        said = [f"update {alarm['update']}, {alarm['name']}: {alarm['why']}" for alarm in arm.checkpoints[-1]["alarms"]]
+        blocks.append(items(said) if said else Markup())
+        header = ["figure", *(f"update {row['update']}" for row in arm.checkpoints)]
+        rows = []
+        for key, words in _MONITORS.items():
+            values = [row["figures"].get(key) for row in arm.checkpoints]
+            if any(value is not None for value in values):
+                rows.append([words, *("–" if value is None else f"{value:.3f}" for value in values)])
+        exploits = sorted({name for row in arm.checkpoints for name in row["paid"]})
+        rows += [
+            [f"exploit pays: {name}", *(f"{row['paid'].get(name, 0):.2f}" for row in arm.checkpoints)]
+            for name in exploits
+        ]
+        blocks.append(
+            table(header, rows, caption=f"{arm.name}: monitors, and the share of traces for which an exploit pays")
+        )
+    return [block for block in blocks if block]
+
+
+class _Token(NamedTuple):
+    text: str
+    advantage: float
+    shade: str
+
+
+def _traces(arm: Arm) -> Section:
+    """Some completions at some checkpoints; blue tokens are made likelier, orange ones less likely."""
+    every = max(1, (len(arm.traces) - 1) // max(1, _TRACES_OF - 1))
+    chosen = [*arm.traces[:-1:every][: _TRACES_OF - 1], arm.traces[-1]]
+    top = max((abs(a) for stop in chosen for row in stop["rows"] for a in row["advantages"]), default=0.0) or 1.0
+    blocks = []
+    for stop in chosen:
+        for row in stop["rows"]:
+            advantages = row["advantages"] or [0.0] * len(row["tokens"])
+            shown = [
+                _Token(text, a, f"v{min(int((a / top + 1) / 2 * _SHADES), _SHADES - 1)}")
+                for text, a in zip(row["tokens"], advantages, strict=False)
+            ]
+            outcome = {True: "✓ right answer", False: "✗ wrong answer"}.get(row["correct"], "answer not checked")
+            said = f"left its group: {row['left']}" if row["left"] else f"reward {row['reward'] or 0:.3f}"
+            blocks.append(render("traces", "tokens", title=f"update {stop['update']}: {row['problem']}", outcome=outcome,
+                                 said=said, problem=row["text"], tokens=shown, left_out=0))  # fmt: skip
+    lead = (
+        f"Each token's colour is its advantage, from -{top:.2f} (orange, made less likely) to {top:.2f} (blue, made likelier); "
+        "the number stands in its tooltip."
+    )
+    return Section(f"What was learned from: {arm.name}", blocks, lead)

@@ -1,0 +1,271 @@
+"""A policy is trained with process rewards, kept, measured and watched: from a model and problems to a better model.
+
+    checkpoints/   the newest two; a killed run goes on from the last one and ends with the same weights (on the CPU)
+    model/         the trained policy, or its adapter
+
+At every checkpoint the policy writes one sample for each of some problems that it is not trained on. The figures of
+`footfall.rl.monitors`, what known exploits would be paid, and the signs of hacking go to whoever is `told`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers.trainer_callback import PrinterCallback
+from trl.trainer.grpo_config import GRPOConfig
+
+from footfall.judging import forget
+from footfall.loading import quiet
+from footfall.policy.protocol import SamplingParams
+from footfall.render import Template, prompt_ids
+from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
+from footfall.rl.online import Sequences, scored
+from footfall.rl.probes import pays
+from footfall.rl.settings import RlSettings
+from footfall.rl.trainer import CreditTrainer, Reward, Rolled, Writer
+from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
+from footfall.types import Judge, Judgement, Problem
+
+Told = Callable[[str, Mapping[str, Any]], None]
+"""Of an event (`update`, `checkpoint`, `traces`) and its facts, among them the update."""
+_PROBED, _SHOWN, _LONGEST = 16, 3, 400
+"""Traces that exploits are made of, traces of a batch that are kept for people, and tokens of each."""
+_FIGURES = ("loss", "reward", "accuracy", "left", "steps", "entropy", "kl", "online_loss", "grad_norm",
+            "completions/mean_length")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Who is trained on what, and how completions are drawn."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    problems: Sequence[Problem]
+    held_out: Sequence[Problem]
+    reward: Reward
+    sampling: SamplingParams
+    separator: str
+    template: Template | None = None
+    writer: Writer = "engine"
+    vllm: bool = False
+    truth: Judge | None = None
+    """Says whether steps are truly right, where that is known; the policy is not trained on it."""
+    log: str | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of it."""
+
+    folder: Path
+    checkpoints: tuple[Checkpoint, ...]
+    alarms: tuple[Alarm, ...]
+    hacked: bool
+    updates: int
+    seconds: Mapping[str, float]
+    """Of this process: writing, judging, crediting, whole steps."""
+
+
+def train_policy(
+    given: Setting,
+    settings: RlSettings,
+    folder: Path,
+    *,
+    told: Told = lambda *_: None,
+    known: Iterable[Mapping[str, Any]] = (),
+) -> Trained:
+    """Train, or go on training. `known` are the facts of checkpoints that an earlier process told."""
+    kept = folder / "checkpoints"
+    last = last_checkpoint(kept) if kept.is_dir() else None
+    begun = 0 if last is None else update_of(last)
+    watch = Watch(given, settings, told, [point_of(facts) for facts in known if facts["update"] <= begun])
+    saves = _Saves(settings)
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
+    with quiet():
+        trainer = make_trainer(given, settings, kept, [saves, watch])
+        watch.trainer = trainer
+        with full_disk_told(folder), stopping_between_updates(saves):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        made = folder / "model.partial"
+        shutil.rmtree(made, ignore_errors=True)
+        model: Any = trainer.accelerator.unwrap_model(trainer.model)
+        model.save_pretrained(made)
+        given.tokenizer.save_pretrained(made)
+        shutil.rmtree(folder / "model", ignore_errors=True)
+        made.rename(folder / "model")
+    signs = alarms(watch.run, watch.limits)
+    return Trained(
+        folder / "model", tuple(watch.run), tuple(signs), watch.hacked, trainer.state.global_step, dict(trainer.seconds)
+    )
+
+
+def make_trainer(
+    given: Setting, settings: RlSettings, folder: Path, callbacks: Sequence[TrainerCallback] = ()
+) -> CreditTrainer:
+    """The trainer with TRL's arguments for these settings."""
+    cuda = given.model.device.type == "cuda"
+    args = GRPOConfig(
+        str(folder),
+        per_device_train_batch_size=settings.prompts * settings.group // settings.accumulation,
+        gradient_accumulation_steps=settings.accumulation,
+        num_generations=settings.group,
+        num_iterations=settings.iterations,
+        max_steps=settings.updates,
+        learning_rate=settings.lr,
+        lr_scheduler_type="constant",
+        beta=settings.beta,
+        loss_type=settings.loss,
+        max_completion_length=given.sampling.max_tokens,
+        temperature=given.sampling.temperature,
+        top_p=given.sampling.top_p,
+        top_k=given.sampling.top_k,
+        seed=given.sampling.seed,
+        use_vllm=given.vllm,
+        bf16=cuda,
+        use_cpu=not cuda,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        save_total_limit=2,
+        logging_steps=1,
+        report_to=given.log or "none",
+        run_name=folder.parent.name,
+        disable_tqdm=True,
+    )
+    peft = None
+    if settings.lora_rank is not None:
+        from peft import LoraConfig
+
+        peft = LoraConfig(r=settings.lora_rank, lora_alpha=2 * settings.lora_rank, target_modules="all-linear")
+    made = CreditTrainer(
+        given.model, given.tokenizer, given.problems, given.reward, args, writer=given.writer, separator=given.separator,
+        template=given.template, online_lr=settings.online_lr, callbacks=callbacks, peft_config=peft, keep_reference=True,
+    )  # fmt: skip
+    made.remove_callback(PrinterCallback)
+    return made
+
+
+class _Saves(Saves):
+    """Checkpoints between batches of completions only: a batch that is begun anew would be another."""
+
+    def __init__(self, settings: RlSettings) -> None:
+        whole = settings.iterations
+        super().__init__(-(-settings.checkpoint_every // whole) * whole)
+        self.whole, self.last = whole, settings.updates
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if state.global_step % self.whole == 0:
+            super().on_step_end(args, state, control, **given)
+            control.should_save |= state.global_step == self.last
+
+
+class Watch(TrainerCallback):
+    """Measures the policy at the start and at every checkpoint, and says when the run is hacked."""
+
+    def __init__(self, given: Setting, settings: RlSettings, told: Told, known: Sequence[Checkpoint]) -> None:
+        self.given, self.settings, self.told = given, settings, told
+        self.run = list({point.update: point for point in known}.values())
+        self.limits = Limits()
+        self.trainer: CreditTrainer | None = None
+
+    @property
+    def hacked(self) -> bool:
+        """Whether the rule says so of the run so far."""
+        return hacked(self.run, self.limits)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if state.global_step not in {point.update for point in self.run}:
+            self.look(state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
+        if logs and "loss" in logs:
+            facts = {
+                name.partition("/")[2] or name: float(logs[name]) for name in _FIGURES if logs.get(name) is not None
+            }
+            self.told("update", {"update": state.global_step, **facts})
+
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.look(state.global_step)
+        control.should_training_stop |= self.settings.stop_hacked and self.hacked
+
+    def look(self, update: int) -> None:
+        """One checkpoint: figures, exploits, signs."""
+        assert self.trainer is not None
+        problems = self.given.held_out[: self.settings.measured]
+        params = SamplingParams(**{**asdict(self.given.sampling), "seed": self.given.sampling.seed + 1})
+        written = self.trainer.write(problems, params)
+        forget(self.given.reward.judge)
+        rolled = self.trainer.judged(problems, [each.ids for each in written], None)
+        traces = [each.trajectory for each in rolled]
+        truth = None if self.given.truth is None else self.given.truth.judge(traces)
+        logged = [_logged(each, None if truth is None else truth[i]) for i, each in enumerate(rolled)]
+        honest = [trace for trace in traces if trace.steps and trace.correct is not False][:_PROBED]
+        paid = (
+            {each.name: each.share for each in pays(self.given.reward.score, honest) if each.share is not None}
+            if honest
+            else {}
+        )
+        point = Checkpoint(update, measure(logged), len(logged), self._kl(rolled), None, None, paid)
+        self.run.append(point)
+        signs = [asdict(alarm) for alarm in alarms(self.run, self.limits)]
+        right = sum(trace.correct is True for trace in traces)
+        self.told("checkpoint", {**asdict(point), "alarms": signs, "hacked": self.hacked, "right": right})
+        if shown := _shown(self.trainer, self.given.tokenizer):
+            self.told("traces", {"update": update, "rows": shown})
+
+    @torch.no_grad()
+    def _kl(self, rolled: Sequence[Rolled]) -> float | None:
+        """Σ_t log π - log π_0 of a completion, the mean: an estimate of the KL to the policy as it was at first."""
+        assert self.trainer is not None
+        if self.trainer.reference is None:
+            return None
+        model: Any = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        batch, own = _batch(self.trainer, rolled)
+        ratios = (scored(model, batch) - scored(self.trainer.reference, batch)) * own
+        return float(ratios.sum(dim=-1).mean())
+
+
+def _batch(trainer: CreditTrainer, rolled: Sequence[Rolled]) -> tuple[Sequences, torch.Tensor]:
+    prompts = [prompt_ids(trainer.processing_class, each.trajectory.problem, trainer.template) for each in rolled]
+    before, after = max(map(len, prompts)), max(len(each.ids) for each in rolled)
+    ids = torch.zeros(len(rolled), before + after, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, (prompt, each) in enumerate(zip(prompts, rolled, strict=True)):
+        whole = slice(before - len(prompt), before + len(each.ids))
+        ids[row, whole], mask[row, whole] = torch.tensor([*prompt, *each.ids]), 1
+    place = trainer.accelerator.device
+    return Sequences(ids.to(place), mask.to(place), after), mask[:, before:].to(place)
+
+
+def _logged(rolled: Rolled, truth: Judgement | None) -> Logged:
+    known = () if truth is None else tuple(None if value is None else value > 0.5 for value in truth.values)
+    return Logged(rolled.trajectory, rolled.judgement, rolled.reward, len(rolled.ids), known)
+
+
+def _shown(trainer: CreditTrainer, tokenizer: Any) -> list[dict[str, Any]]:
+    """Some completions of the last batch, for people: a right one, a wrong one, one that left its group."""
+    found: dict[str, Rolled] = {}
+    for each in trainer.batch:
+        if each.left is not None or each.advantages.any():
+            kind = "left" if each.left is not None else str(each.trajectory.correct)
+            found.setdefault(kind, each)
+    return [
+        {
+            "problem": each.trajectory.problem.id, "text": each.trajectory.problem.text, "correct": each.trajectory.correct,
+            "reward": each.reward, "left": each.left and str(each.left),
+            "tokens": [tokenizer.decode([token]) for token in each.ids[:_LONGEST]],
+            "advantages": [round(float(a), 4) for a in each.advantages[:_LONGEST]],
+        }
+        for each in list(found.values())[:_SHOWN]
+    ]  # fmt: skip
+
+
+def point_of(facts: Mapping[str, Any]) -> Checkpoint:
+    """A checkpoint as it was told."""
+    return Checkpoint(**{each.name: facts[each.name] for each in fields(Checkpoint)})

@@ -1,0 +1,59 @@
+"""How a policy is trained, in one typed place; without torch, so that a command line can ask for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RlSettings:
+    """How the policy is trained."""
+
+    updates: int = 100
+    """Optimizer steps."""
+    prompts: int = 8
+    """Problems that are written for at once."""
+    group: int = 8
+    """Completions of each."""
+    iterations: int = 1
+    """Updates on one batch of completions."""
+    accumulation: int = 1
+    """Forward and backward passes an update; more need less memory."""
+    lr: float = 1e-6
+    """Learning rate, constant."""
+    online_lr: float = 1e-6
+    """That of a reward model that learns beside the policy (credits prime and oprl)."""
+    beta: float = 0.0
+    """Weight of the KL to the policy as it was at first."""
+    loss: Literal["dapo", "grpo", "dr_grpo", "bnpo"] = "dapo"
+    """How TRL sums the losses of tokens."""
+    lora_rank: int | None = None
+    """Train low-rank adapters of this rank (needs footfall[lora]). None: train all weights."""
+    checkpoint_every: int = 10
+    """Updates between two checkpoints; at each one the policy is measured and watched for reward hacking."""
+    measured: int = 128
+    """Held-out problems that a checkpoint is measured on, one sample each."""
+    stop_hacked: bool = False
+    """End the run when the rule says that the reward is being hacked."""
+
+    def check(self) -> None:
+        """Refuse sizes that do not fit together."""
+        size = self.prompts * self.group
+        least = min(
+            self.updates, self.prompts, self.iterations, self.accumulation, self.checkpoint_every, self.measured
+        )
+        if least < 1 or self.group < 2:
+            raise ValueError(
+                "updates, prompts, iterations, accumulation and the like are at least 1, and a group has 2"
+            )
+        if size % self.accumulation or self.updates % self.iterations:
+            raise ValueError(
+                f"{size} completions are cut into --accumulation {self.accumulation} equal parts, and --updates "
+                f"{self.updates} into batches of --iterations {self.iterations}: choose divisors"
+            )
+
+    @property
+    def rollouts(self) -> int:
+        """Completions of the whole run."""
+        return self.updates // self.iterations * self.prompts * self.group

@@ -1,0 +1,150 @@
+"""`footfall rl`: the run directory, what is watched and told, and that a killed run ends with the same weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="could not import 'trl'")
+
+import safetensors.torch
+import torch
+
+from footfall import cli
+from footfall.policy.embedded import EMBEDDED
+from footfall.store import Run
+from tests.rl.test_rl_trainer import small
+
+SIZES = ("--problems", "world:arithmetic:24", "--prompts", "2", "--group", "4", "--checkpoint-every", "2", "--measured", "6",
+         "--max-tokens", "16", "--lr", "1e-3", "--device", "cpu")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One layer with the embedded model's tokenizer."""
+    folder = tmp_path_factory.mktemp("small") / "model"
+    small().save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((EMBEDDED / name).read_bytes())
+    return folder
+
+
+def words(model: Path, out: Path, *more: str) -> list[str]:
+    return ["rl", "--model", str(model), "--out", str(out), *SIZES, "--json", *more]
+
+
+def events(out: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(out / "model" / "model.safetensors")
+
+
+def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    how = ("--credit", "prime", "--online-lr", "1e-3", "--aggregate", "sum")
+    assert cli.main(words(model, out, "--updates", "3", *how)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rollouts"] == 24 and told["updates"] == 3 and list(told)[-2:] == ["before", "after"]
+    assert [row["update"] for row in events(out, "update")] == [1, 2, 3]
+    points = events(out, "checkpoint")
+    assert [row["update"] for row in points] == [0, 2, 3], "at the start, at every checkpoint, at the end"
+    assert points[0]["kl"] == 0 and points[-1]["kl"] != 0 and "repetition" in points[-1]["figures"]
+    page = (out / "report.html").read_text()
+    for words_ in ("True accuracy", "KL to the policy at first", "Entropy", "repeated steps", "<script"):
+        assert (words_ in page) == (words_ != "<script")
+    assert cli.main(words(model, out, "--updates", "3", *how)) == 0
+    assert json.loads(capsys.readouterr().out) == told, "a finished run is not done again"
+    assert len(events(out, "update")) == 3
+
+
+def test_what_it_will_take_is_measured_and_nothing_is_left(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words(model, tmp_path / "run", "--updates", "40", "--estimate")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rollouts"] == 320 and told["tokens"] <= 320 * 16 and told["seconds"] > 0
+    assert sum(told[part] for part in ("writing", "judging", "training")) == pytest.approx(1, abs=0.01)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--updates", "0"), "at least 1"),
+        (("--accumulation", "3"), "divisors"),
+        (("--credit", "gpro"), "grpo"),
+        (("--prompts", "64"), "problems to train on"),
+        (("--credit", "pure,form=sun"), "sun"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], said: str
+) -> None:
+    assert cli.main(words(model, tmp_path / "run", *given)) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def killed(model: Path, tmp_path: Path, kills: int, updates: int) -> int:
+    """A run that is killed at random moments, against one that is not; how often it was caught alive."""
+    command = [sys.executable, "-c", "import sys, footfall.cli; sys.exit(footfall.cli.main())"]
+    given = ("--updates", str(updates), "--credit", "prime", "--online-lr", "1e-3")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(folder: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, *words(model, tmp_path / folder, *given)], env=environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    assert start("whole").wait(timeout=600) == 0
+    rng, caught = random.Random(0), 0
+    for _ in range(kills):
+        process, known = start("killed"), len(_lines(tmp_path / "killed"))
+        waited = time.monotonic()
+        # Until it has told something new, so that it gets on; then a random moment more.
+        while (
+            process.poll() is None and len(_lines(tmp_path / "killed")) < known + 3 and time.monotonic() - waited < 120
+        ):
+            time.sleep(0.05)
+        time.sleep(rng.random())
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            caught += 1
+        process.wait()
+    assert start("killed").wait(timeout=600) == 0
+    for name, weight in weights(tmp_path / "whole").items():
+        assert torch.equal(weight, weights(tmp_path / "killed")[name]), name
+    return caught
+
+
+def _lines(folder: Path) -> list[str]:
+    path = folder / "log.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.long
+def test_a_run_killed_ten_times_ends_with_the_same_weights(model: Path, tmp_path: Path) -> None:
+    assert killed(model, tmp_path, 10, 24) >= 8
+
+
+def test_a_checkpoint_told_before_a_kill_is_told_once_on_the_page(tmp_path: Path) -> None:
+    from footfall.reports.rl_page import Arm
+
+    with Run(tmp_path / "run", "rl", {}) as run:
+        for update, accuracy in ((1, 0.1), (2, 0.2), (2, 0.3)):
+            run.log("update", update=update, accuracy=accuracy, left=1)
+        arm = Arm.read("a", run.logged)
+    assert [row["accuracy"] for row in arm.updates] == [0.1, 0.3] and arm.left == 2
