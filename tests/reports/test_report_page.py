@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from markupsafe import Markup
 
+from footfall.demo.loop import write_picture
 from footfall.reports import pages
 from footfall.reports.charts import Bin, Point
 from footfall.reports.demo_page import (
@@ -247,3 +248,12 @@ def test_text_has_contrast_on_every_ground_in_light_and_dark() -> None:
             for ground in ("surface", "raised", "t0", "t1", "t2", "t3", "t4"):
                 dark, light = sorted((_light(colours[text]), _light(colours[ground])))
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+
+
+def test_the_picture_of_the_demo_comes_wide_and_narrow(tmp_path: Path) -> None:
+    write_picture(tmp_path / "demo.svg", REPORT)
+    widths = [
+        float(ElementTree.parse(tmp_path / name).getroot().attrib["viewBox"].split()[2])
+        for name in ("demo.svg", "demo-narrow.svg")
+    ]
+    assert widths[1] <= 400 < widths[0]
