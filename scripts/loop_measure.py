@@ -9,6 +9,7 @@ cases of each split and over problems.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -164,12 +165,20 @@ class Pools:
         return self.voted([[1.0] * len(pool) for pool in self.traces], n)
 
     def chosen(self, values: Sequence[Sequence[float | None]], n: int) -> Floats:
-        """Whether the best of n is right, on each problem."""
-        return np.nan_to_num([best_of(row, right, n) for row, right in zip(values, self.right, strict=True)])
+        """Whether the best of n is right, on each problem. As in a search, one without an answer is the last to be taken."""
+        rows = self.answered(values, otherwise=-math.inf)
+        return np.nan_to_num([best_of(row, right, n) for row, right in zip(rows, self.right, strict=True)])
 
     def folded(self, scores: Scores, fold: str) -> list[list[float | None]]:
         """One score a candidate."""
         return [[aggregate(tuple(scores[self.on, trace.id]), fold) for trace in pool] for pool in self.traces]
+
+    def answered(
+        self, values: Sequence[Sequence[float | None]], otherwise: float | None = None
+    ) -> list[list[float | None]]:
+        """The values of candidates that have an answer."""
+        pairs = zip(self.traces, values, strict=True)
+        return [[v if t.answer is not None else otherwise for t, v in zip(*each, strict=True)] for each in pairs]
 
     @property
     def tokens(self) -> float:
@@ -195,7 +204,7 @@ def measured_pools(file: Path, seed: int, traces: Collection[str]) -> Callable[[
         def mixed(fold: str, share: float) -> dict[str, Any]:
             values = [mix(row, correct, share) for row, correct in zip(folded[fold], right, strict=True)]
             found = {"best of N": pools.chosen(values, last), "weighted vote": pools.voted(values, last)}
-            shown: dict[str, Any] = {"truth": share, "AUC": outcome_auc(values, right)}
+            shown: dict[str, Any] = {"truth": share, "AUC": outcome_auc(pools.answered(values), right)}
             for name, each in found.items():
                 shown[name] = percent(bootstrap_mean(each, seed))
                 shown[f"{name} − majority"] = percent(paired_difference(each, majority[last], seed))
@@ -260,7 +269,7 @@ def mix(values: Sequence[float | None], right: Sequence[bool], share: float) -> 
 
 
 def outcome_auc(values: Sequence[Sequence[float | None]], right: Sequence[Sequence[bool]]) -> float | None:
-    """How well scores tell right solutions from wrong ones, over all problems together."""
+    """How well scores tell right solutions from wrong ones, over all problems together; no value stays out."""
     pairs = zip(values, right, strict=True)
     known = [(v, r) for row, rights in pairs for v, r in zip(row, rights, strict=True) if v is not None]
     truth = np.asarray([r for _, r in known], dtype=bool)

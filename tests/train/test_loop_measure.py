@@ -76,13 +76,16 @@ def test_steps_are_measured_at_the_chosen_threshold_beside_length_and_published_
 
 
 def test_votes_are_held_against_the_majority_over_the_same_subsets(out: Path) -> None:
-    """Of four solutions one is right and two agree on another answer: voting is wrong, the scores know better."""
+    """Of four solutions one is right and two agree on another answer: voting is wrong, the scores know better.
+
+    The fourth has no answer. It is scored highest, but who asks for an answer would not be given it.
+    """
     traces = [
         Trajectory(f"{p}-{k}", Problem(f"p{p}", f"{p}?", "7"), (Step("a"), Step("b")), answer, answer == "7")
         for p in range(30) for k, answer in enumerate(["7", "3", "3", None])
     ]  # fmt: skip
     write_parquet(out / "sample-math-500.parquet", traces, "trajectory")
-    scores = {("math-500", t.id): [0.9, 0.9 if t.correct else 0.2] for t in traces}
+    scores = {("math-500", t.id): [1.0, 1.0] if t.answer is None else [0.9, 0.9 if t.correct else 0.2] for t in traces}
     write_scores(out, "p", "math-500", scores)
     found: Any = loop_measure.evaluate(out, out, seed=0)["p"]["math-500"]
     assert (found["problems"], found["n"]) == (30, [1, 2, 4])
