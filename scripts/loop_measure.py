@@ -276,11 +276,11 @@ def outcome_auc(values: Sequence[Sequence[float | None]], right: Sequence[Sequen
     return round(float(auc(np.asarray([v for v, _ in known]), truth)), 4) if 0 < truth.sum() < len(truth) else None
 
 
-def tables(found: Mapping[str, Any]) -> str:
-    """The figures in Markdown, one table a set."""
+def tables(found: Mapping[str, Any], shown: Collection[str] | None = None) -> str:
+    """The figures in Markdown, one table a set; of PRMs that are not `shown` (None: all are) in the table of labels alone."""
     parts = []
     for on in EVALUATED:
-        there = {name: facts[on] for name, facts in found.items() if on in facts}
+        there = {name: facts[on] for name, facts in found.items() if on in facts and (shown is None or name in shown)}
         if there:
             parts.append(f"**{on}**\n\n" + (_step_table(on, there) if on in STEPS else _pool_table(there)))
     for name, facts in found.items():

@@ -74,7 +74,7 @@ def coder(
     cache_tokens: int = 0,
     compile: bool | None = None,
 ) -> PRMJudge:
-    """A PRM on Qwen2.5-Coder-1.5B-Instruct (--base: its GGUF file, folder or hub id); none ships yet, `folder` names one."""
+    """A PRM on Qwen2.5-Coder-1.5B-Instruct (--base: its GGUF file, folder or hub id); `folder` names another such PRM."""
     _check_there(folder, "scripts/loop.py")
     model = _on_base(folder, base or read_json(Path(folder))["backbone"], device, check)
     return PRMJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile)
