@@ -17,6 +17,7 @@ from footfall.lab.fingerprint import fingerprint, read_outcomes, version_of
 from footfall.lab.ledger import Row, checkout_ledger, lines, read_ledger, record
 from footfall.lab.pages import brief_cost, out_of_date, write_pages
 from footfall.lab.recipe import catalogue, find
+from footfall.lab.runner import check, record_run, run_recipe, update
 from footfall.types import Cost
 
 
@@ -50,6 +51,57 @@ def test_a_claim_is_stale_when_its_version_differs_and_not_run_without_a_row() -
     first, second = (by_claim["math-shepherd", c.claim] for c in find("math-shepherd").recipe.claims)
     assert (first.stale, second.stale) == (True, False)
     assert by_claim["best-of-n", find("best-of-n").recipe.claims[0].claim].verdict == "not run"
+
+
+RECIPE = """
+from footfall.lab.recipe import Claim, Outcome, Recipe
+
+RECIPE = Recipe(
+    name="toy", paper="Toy", arxiv=None, year=2025, stage="search", world="arithmetic", scale="Small.",
+    claims=(
+        Claim("A beats B.", metric="accuracy", direction="higher", baseline="B", method="A"),
+        Claim("A beats B on GSM8K.", metric="accuracy", direction="higher", baseline="B", method="A", tier="real"),
+    ),
+)
+
+
+def measure(trial):
+    return Outcome({"A": [1.0, 1.0, 0.0], "B": [0.0, 1.0, 0.0]})
+"""
+
+
+def test_a_claim_at_real_scale_gets_its_verdict_from_stored_figures_and_no_code_makes_it_stale(tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(RECIPE)
+    given = {
+        "name": "toy", "claim": "A beats B on GSM8K.", "world": "GSM8K test", "effect": 0.04, "ci95": [0.01, 0.07], "seeds": 2,
+        "means": {"B": 0.6, "A": 0.64}, "scale": "A model of 1.5B.", "command": "python -m scripts.loop evaluate",
+    }  # fmt: skip
+    (entry,), ledger, stored = catalogue(tmp_path), tmp_path / "ledger.json", tmp_path / "real.json"
+    record_run(ledger, entry, run_recipe(entry, range(5), tmp_path / "runs" / "toy").outcomes, tmp_path / "runs")
+    assert [row["tier"] for row in read_ledger(ledger)] == ["lab"]  # nothing is stored yet
+
+    stored.write_text(json.dumps([given]))
+    assert update(ledger, entry, tmp_path / "runs").status == "current"
+    row = read_ledger(ledger)[1]
+    assert (row["verdict"], row["effect"], row["ci95"], row["tier"]) == ("holds", 0.04, [0.01, 0.07], "real")
+    assert "Means: B 0.6, A 0.64." in row["scale"] and given["command"] in row["scale"]
+
+    (tmp_path / "toy.py").write_text(RECIPE.replace("1.0, 1.0, 0.0", "1.0, 0.0, 0.0"))
+    (entry,) = catalogue(tmp_path)
+    states = {
+        line.row["tier"]: line.status for line in lines([entry], read_ledger(ledger), read_outcomes(ledger)) if line.row
+    }
+    assert states == {"lab": "unchecked", "real": "current"}
+
+    stored.write_text(json.dumps([{**given, "ci95": [-0.01, 0.09]}]))
+    assert "stored figures" in check(ledger, entry, tmp_path / "runs").why
+    update(ledger, entry, tmp_path / "runs")
+    changed = read_ledger(ledger)[1]
+    assert changed["verdict"] == "undecided" and changed["notes"] == ["the stored figures do not decide it"]
+
+    stored.write_text(json.dumps([{"name": "toy"}]))
+    with pytest.raises(ValueError, match=r"real.json: entry 1 must have name, claim"):
+        check(ledger, entry, tmp_path / "runs")
 
 
 def test_a_release_alone_makes_nothing_stale() -> None:

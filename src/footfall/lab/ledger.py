@@ -7,7 +7,9 @@ A row is stale when the figures change, not when a file does. What can be said a
     stale       the row has a fault (its claim is stated otherwise, it was edited by hand, rows are computed otherwise
                 now), or the code changed and no outcome was recorded
 
-How effect, interval and verdict come about is in `footfall.lab.verdicts`.
+How effect, interval and verdict come about is in `footfall.lab.verdicts`. A claim of tier "real" is not measured by its
+recipe: its figures are in `recipes/real.json` with the command that gave them, since they take models and machines that a
+recipe cannot ask for. Its interval is a bootstrap over problems; the verdict follows by the same rule.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ SHIPPED = Path(__file__).with_name("ledger.json")
 """Where a wheel has the ledger."""
 Status: TypeAlias = Literal["current", "unchecked", "stale", "cannot tell"]
 
-RELABELLED = "main claim, stand-in, notes or smallest effect are stated otherwise now: footfall lab ledger --update"
+REAL = "real.json"
+RELABELLED = "what header or stored figures say of the claim is stated otherwise now: footfall lab ledger --update"
 _DIRECTIONS: tuple[Literal["higher", "lower"], ...] = ("higher", "lower")
 
 
@@ -64,6 +67,23 @@ class Row(TypedDict):
     """In units of the metric, stated before the run (of amounts as a tenth of the baseline's)."""
     notes: list[str]
     """Arms at a ceiling or floor, a threshold that was not tuned, seeds that are left to run."""
+
+
+class RealFigures(TypedDict):
+    """What a claim of tier "real" gave, as `recipes/real.json` keeps it."""
+
+    name: str
+    claim: str
+    world: str
+    """Which benchmark or set of problems."""
+    effect: float
+    ci95: list[float]
+    seeds: int
+    """Trainings, or samplings, that the figures are means over."""
+    means: dict[str, float]
+    """By arm."""
+    scale: str
+    command: str
 
 
 class Line(NamedTuple):
@@ -110,7 +130,7 @@ def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: s
         seeds=len(outcomes),
         cost=Cost.total(o.cost for o in outcomes).to_dict(),
         verdict="undecided",
-        scale=f"{recipe.scale} Means: {', '.join(f'{arm} {mean:.4g}' for arm, mean in means.items())}.",
+        scale=f"{recipe.scale} Means: {_means_text(means)}.",
         version=version,
         main=True,
         stand_in=None,
@@ -134,6 +154,45 @@ def labelled(recipe: Recipe, claim: Claim, row: Row) -> Row:
         "notes": [note for note in row["notes"] if note.startswith(ROOM)] + remarks(claim, row["seeds"], verdict),
     }
     return cast(Row, {**row, **said})
+
+
+def real_figures(entry: Entry) -> dict[str, RealFigures]:
+    """The stored figures of a recipe's claims of tier "real", by claim."""
+    file = entry.path.with_name(REAL)
+    return _read_real(file, file.stat().st_mtime_ns).get(entry.recipe.name, {}) if file.is_file() else {}
+
+
+@lru_cache(maxsize=4)
+def _read_real(file: Path, changed: int) -> dict[str, dict[str, RealFigures]]:
+    found: dict[str, dict[str, RealFigures]] = {}
+    for number, given in enumerate(json.loads(file.read_text(encoding="utf-8")), start=1):
+        if set(given) != set(RealFigures.__annotations__):
+            raise ValueError(
+                f"{file}: entry {number} must have {', '.join(RealFigures.__annotations__)} and nothing else"
+            )
+        found.setdefault(given["name"], {})[given["claim"]] = given
+    return found
+
+
+def stated(entry: Entry, claim: Claim, row: Row | None) -> Row | None:
+    """The row as header and stored figures have it now; None if there is nothing to make it from."""
+    if claim.tier == "lab":
+        return row and labelled(entry.recipe, claim, row)
+    given = real_figures(entry).get(claim.claim)
+    if given is None:
+        return row
+    made = Row(
+        name=entry.recipe.name, claim=claim.claim, world=given["world"], metric=metric_of(claim), direction=claim.direction,
+        baseline=claim.baseline, method=claim.method, effect=given["effect"], ci95=given["ci95"], seeds=given["seeds"],
+        cost=Cost().to_dict(), verdict="undecided", scale=f"{given['scale']} Means: {_means_text(given['means'])}. "
+        f"Command: `{given['command']}`.", version="stored", main=True, stand_in=None, tier="real",
+        smallest_effect=claim.matters(given["means"][claim.baseline]), notes=without_room(claim, given["means"]),
+    )  # fmt: skip
+    return labelled(entry.recipe, claim, made)
+
+
+def _means_text(means: Mapping[str, float]) -> str:
+    return ", ".join(f"{arm} {mean:.4g}" for arm, mean in means.items())
 
 
 def row_hash(row: Row) -> str:
@@ -253,32 +312,37 @@ def claims_with_rows(entry: Entry, rows: Sequence[Row]) -> list[tuple[Claim, Row
 def faults(entry: Entry, rows: Sequence[Row], kept: Kept | None) -> dict[str, str]:
     """What is wrong with rows of a recipe whatever its code gives, by claim."""
     name, own = entry.recipe.name, [row for row in rows if row["name"] == entry.recipe.name]
-    stated = {claim.claim: claim for claim in entry.recipe.claims}
+    claims = {claim.claim: claim for claim in entry.recipe.claims}
+    now = {claim.claim: stated(entry, claim, row) for claim, row in claims_with_rows(entry, rows)}
     found: dict[str, str] = {}
     for row in own:
         claim = row["claim"]
-        if claim not in stated:
+        if claim not in claims:
             found[claim] = (
                 f"no claim of the recipe has these words; make the rows anew: footfall lab run {name} --record"
             )
-        elif is_restated(stated[claim], row):
+        elif is_restated(claims[claim], row):
             found[claim] = "the recipe states it otherwise now: footfall lab ledger --update"
-        elif kept and not {row_hash(row), row_hash(labelled(entry.recipe, stated[claim], row))} & {*kept["rows"]}:
+        elif kept and not {row_hash(row), row_hash(now[claim] or row)} & {*kept["rows"]}:
             found[claim] = f"edited by hand; take the edit back, or make it anew: footfall lab run {name} --record"
         elif kept and kept["statistics"] != statistics_hash():
             found[claim] = "rows are computed from outcomes otherwise now: footfall lab ledger --update"
-        elif labelled(entry.recipe, stated[claim], row) != row:
+        elif now[claim] != row:
             found[claim] = RELABELLED
     if kept and len(own) < len(kept["rows"]):
-        gone = [claim for claim in stated if claim not in {row["claim"] for row in own}]
+        gone = [claim for claim in claims if claim not in {row["claim"] for row in own}]
         found |= dict.fromkeys(gone, f"its row was removed; make it anew: footfall lab run {name} --record")
     return found
 
 
 def status_of_code(row: Row | None, code: str, kept: Kept | None) -> Status:
-    """What the code alone says of a row; `code` is the fingerprint of its recipe now."""
+    """What the code alone says of a row; `code` is the fingerprint of its recipe now, which has no part in stored figures."""
     records: Records = kept["environments"] if kept else {}
-    if row is None or code in {row["version"].partition("+")[2], *(record["code"] for record in records.values())}:
+    if (
+        row is None
+        or row["tier"] == "real"
+        or code in {row["version"].partition("+")[2], *(record["code"] for record in records.values())}
+    ):
         return "current"
     return "unchecked" if records else "stale"
 

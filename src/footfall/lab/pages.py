@@ -60,9 +60,10 @@ def _plain(path: Path) -> str:
 
 
 def ledger_page(shown: Sequence[Line], folder: Path) -> str:
-    """One line a system, its main claim; below, all claims of each, folded."""
+    """One line a system, its main claim, and those that real models gave; below, all claims of each, folded."""
     main = [line for line in shown if line.main]
-    table = _table(["system", "main claim", "effect", "verdict", "scale"], [_main_cells(line, folder) for line in main])
+    first = [line for line in shown if line.main or line.claim.tier == "real"]
+    table = _table(["system", "claim", "effect", "verdict", "scale"], [_main_cells(line, folder) for line in first])
     counted = f"{len(shown)} claims: {_counts(shown)}. {len(main)} main claims: {_counts(main)}. {_causes(shown)}"
     parts = [part for line in main for part in _system([each for each in shown if each.entry == line.entry], folder)]
     return "\n".join([_LEDGER_HEAD, counted, "", _FILTER, "", *table, "", "## All claims", "", *parts])
@@ -76,10 +77,12 @@ def _counts(shown: Sequence[Line]) -> str:
 def _causes(shown: Sequence[Line]) -> str:
     """Why claims are undecided: seeds that were not run, or no room; the two may meet."""
     open_ = [line.row for line in shown if line.row and line.verdict == "undecided"]
-    left, cramped = sum(row["seeds"] < BUDGET for row in open_), sum(_has_no_room(row) for row in open_)
-    spent = len(open_) - left
+    real = sum(row["tier"] == "real" for row in open_)
+    left = sum(row["tier"] == "lab" and row["seeds"] < BUDGET for row in open_)
+    cramped, spent = sum(_has_no_room(row) for row in open_), len(open_) - left - real
     return (
-        f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all; {cramped} have an arm without room."
+        f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all, {real} are of real models; "
+        f"{cramped} have an arm without room."
     )
 
 
@@ -116,7 +119,8 @@ def _claim_cells(line: Line) -> list[str]:
     ]
     if row is None:
         return [*cells, "", "", "not run", "", ""]
-    matters, cost = f"{row['smallest_effect']:g}", brief_cost(Cost(**row["cost"]))  # type: ignore[arg-type]
+    cost = brief_cost(Cost(**row["cost"])) if row["tier"] == "lab" else "stored"  # type: ignore[arg-type]
+    matters = f"{row['smallest_effect']:g}"
     return [*cells, effect_text(row), matters, _verdict(line), str(row["seeds"]), cost]
 
 

@@ -79,7 +79,7 @@ class Claim:
     caveat: str | None = None
     """What is unfair or missing in the comparison and not mended yet; the row says so."""
     tier: Literal["lab", "real"] = "lab"
-    """"real": measured with published models, or with stored scores of such."""
+    """"real": measured elsewhere with real models; `measure` has no such arms, `recipes/real.json` keeps the figures."""
 
     def __post_init__(self) -> None:
         if re.search(r"\bF1\b", self.metric) and self.threshold is None:

@@ -48,11 +48,11 @@ from footfall.lab.ledger import (
     Status,
     claims_with_rows,
     faults,
-    labelled,
     read_ledger,
     record,
     row_hash,
     row_of,
+    stated,
     statistics_hash,
     status_of_code,
 )  # fmt: skip
@@ -160,8 +160,14 @@ def finish(run: Run, entry: Entry, outcomes: Mapping[int, Outcome], quick: bool)
 
 
 def rows_of(entry: Entry, outcomes: Sequence[Outcome]) -> list[Row]:
-    """A row a claim, from the outcomes of seeds in their order."""
-    return [row_of(entry.recipe, claim, outcomes, version_of(entry.path)) for claim in entry.recipe.claims]
+    """A row a claim, from the outcomes of seeds in their order, or from stored figures."""
+    made = [
+        row_of(entry.recipe, claim, outcomes, version_of(entry.path))
+        if claim.tier == "lab"
+        else stated(entry, claim, None)
+        for claim in entry.recipe.claims
+    ]
+    return [row for row in made if row is not None]
 
 
 def spread(
@@ -261,8 +267,8 @@ def _relabelled(ledger: Path, entry: Entry) -> tuple[list[Row], Kept | None]:
     The hashes are written first: after a kill between the two, the rows are still known by what they would be.
     """
     rows, kept = _recorded(ledger, entry)
-    found = [(claim, row) for claim, row in claims_with_rows(entry, rows) if row is not None]
-    now = [labelled(entry.recipe, claim, row) for claim, row in found]
+    made = [stated(entry, claim, row) for claim, row in claims_with_rows(entry, rows)]
+    now = [row for row in made if row is not None]
     if kept is None or now == rows or any(fault != RELABELLED for fault in faults(entry, rows, kept).values()):
         return rows, kept
     record_outcomes(ledger, entry.recipe.name, _keep(now, kept["environments"]))

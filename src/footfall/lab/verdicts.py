@@ -156,4 +156,5 @@ def remarks(claim: Claim, seeds: int, verdict: Verdict) -> list[str]:
     """Notes on a threshold that was not tuned on other data, on what is unfair, and on seeds that are left to run."""
     found = [] if claim.threshold in (None, OTHER_DATA) else [f"threshold: {claim.threshold}"]
     found += [f"caveat: {claim.caveat}"] if claim.caveat else []
-    return found + [f"{seeds} of {max(seeds, BUDGET)} seeds"] * (verdict == "undecided")
+    left = f"{seeds} of {max(seeds, BUDGET)} seeds" if claim.tier == "lab" else "the stored figures do not decide it"
+    return found + [left] * (verdict == "undecided")
