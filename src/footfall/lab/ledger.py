@@ -9,7 +9,7 @@ A row is stale when the figures change, not when a file does. What can be said a
 
 How effect, interval and verdict come about is in `footfall.lab.verdicts`. A claim of tier "real" is not measured by its
 recipe: its figures are in `recipes/real.json` with the command that gave them, since they take models and machines that a
-recipe cannot ask for. Its interval is a bootstrap over problems; the verdict follows by the same rule.
+recipe cannot ask for. Its interval is over problems; the verdict follows by the same rule.
 """
 
 from __future__ import annotations

@@ -40,6 +40,26 @@ RECIPE = Recipe(
             metric="accuracy at N = 16",
             direction="higher", baseline="best-of-N", method="weighted vote",
         ),
+        Claim(
+            "A PRM-weighted vote beats the majority vote, on GSM8K test.",
+            metric="accuracy at N = 16",
+            direction="higher", baseline="majority vote", method="weighted vote", tier="real",
+        ),
+        Claim(
+            "A PRM-weighted vote beats the majority vote, on MATH-500.",
+            metric="accuracy at N = 16",
+            direction="higher", baseline="majority vote", method="weighted vote", tier="real",
+        ),
+        Claim(
+            "A PRM-weighted vote beats best-of-N with the same PRM, on GSM8K test.",
+            metric="accuracy at N = 16",
+            direction="higher", baseline="best-of-N", method="weighted vote", tier="real",
+        ),
+        Claim(
+            "A PRM-weighted vote beats best-of-N with the same PRM, on MATH-500.",
+            metric="accuracy at N = 16",
+            direction="higher", baseline="best-of-N", method="weighted vote", tier="real",
+        ),
     ),
 )  # fmt: skip
 N = 16
