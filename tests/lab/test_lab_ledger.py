@@ -72,7 +72,7 @@ def measure(trial):
 
 def test_a_claim_at_real_scale_gets_its_verdict_from_stored_figures_and_no_code_makes_it_stale(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(RECIPE)
-    given = {
+    given: dict[str, Any] = {
         "name": "toy", "claim": "A beats B on GSM8K.", "world": "GSM8K test", "effect": 0.04, "ci95": [0.01, 0.07], "seeds": 2,
         "means": {"B": 0.6, "A": 0.64}, "scale": "A model of 1.5B.", "command": "python -m scripts.loop evaluate",
     }  # fmt: skip
