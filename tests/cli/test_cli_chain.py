@@ -178,8 +178,8 @@ def test_search_keeps_what_a_policy_in_this_process_writes_only_if_it_is_told_to
 
 def test_truth_as_judge_finds_what_can_be_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["search", "--problems", "world:arithmetic:10", "--policy", "scripted-arithmetic", "--n", "4"]
-    words += ["--aggregate", "last"]
-    guided = told(capsys, *words, "--method", "best-of-n", "--judge", "truth-arithmetic")["accuracy"]
+    last = ["--aggregate", "last"]
+    guided = told(capsys, *words, *last, "--method", "best-of-n", "--judge", "truth-arithmetic")["accuracy"]
     voted = told(capsys, *words, "--method", "majority")
     assert guided["chosen"] == guided["oracle"] == voted["accuracy"]["oracle"]
     assert voted["judge"] is None
