@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("trl", reason="could not import 'trl'")
-
-import safetensors.torch
-import torch
 
 from footfall import cli
 from footfall.policy.embedded import EMBEDDED
@@ -45,10 +36,6 @@ def words(model: Path, out: Path, *more: str) -> list[str]:
 def events(out: Path, kind: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == kind]
-
-
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    return safetensors.torch.load_file(out / "model" / "model.safetensors")
 
 
 def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,49 +82,6 @@ def test_what_does_not_fit_is_one_line(
     assert cli.main(words(model, tmp_path / "run", *given)) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
-
-
-def killed(model: Path, tmp_path: Path, kills: int, updates: int) -> int:
-    """A run that is killed at random moments, against one that is not; how often it was caught alive."""
-    command = [sys.executable, "-c", "import sys, footfall.cli; sys.exit(footfall.cli.main())"]
-    given = ("--updates", str(updates), "--credit", "prime", "--online-lr", "1e-3")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-    def start(folder: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*command, *words(model, tmp_path / folder, *given)], env=environment, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    assert start("whole").wait(timeout=600) == 0
-    rng, caught = random.Random(0), 0
-    for _ in range(kills):
-        process, known = start("killed"), len(_lines(tmp_path / "killed"))
-        waited = time.monotonic()
-        # Until it has told something new, so that it gets on; then a random moment more.
-        while (
-            process.poll() is None and len(_lines(tmp_path / "killed")) < known + 3 and time.monotonic() - waited < 120
-        ):
-            time.sleep(0.05)
-        time.sleep(rng.random())
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            caught += 1
-        process.wait()
-    assert start("killed").wait(timeout=600) == 0
-    for name, weight in weights(tmp_path / "whole").items():
-        assert torch.equal(weight, weights(tmp_path / "killed")[name]), name
-    return caught
-
-
-def _lines(folder: Path) -> list[str]:
-    path = folder / "log.jsonl"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-@pytest.mark.long
-def test_a_run_killed_ten_times_ends_with_the_same_weights(model: Path, tmp_path: Path) -> None:
-    assert killed(model, tmp_path, 10, 24) >= 8
 
 
 def test_a_checkpoint_told_before_a_kill_is_told_once_on_the_page(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.rl.groups import Credit, Floats, Group
 from footfall.rl.groups import Rollout as Numbers
+from footfall.rl.probes import probes
 from footfall.rl.trainer import CreditTrainer, Reward
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
@@ -247,6 +248,15 @@ def test_what_is_not_finite_stops_the_run_and_names_update_and_trace(tmp_path: P
     made = trainer(tmp_path, Reward(Credit((), burst)))
     with pytest.raises(ValueError, match=r"update 0: the loss is .*/step-0/6'"):
         made.train()
+
+
+def test_an_exploit_is_paid_for_the_answer_that_it_states_itself() -> None:
+    world = ArithmeticWorld()
+    scripted = create("policy", "scripted-arithmetic")
+    right = next(trace for _, trace in world.traces(scripted, 20) if trace.correct)
+    found = probes(right)
+    paid = Reward(create("credit", "grpo")).score([right, found["only thanks"], found["fake answer"]])
+    assert paid == [1.0, 0.0, 1.0], "thanks are no answer; that a right answer has no steps, outcomes cannot see"
 
 
 def test_a_group_must_be_whole_within_a_process(tmp_path: Path) -> None:

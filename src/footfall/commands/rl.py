@@ -98,7 +98,7 @@ class RlConfig:
 
 _QUICK = RlConfig(
     problems="world:arithmetic:2048", held_out="world:arithmetic:300:test", device="cpu",
-    settings=RlSettings(updates=30, lr=3e-4, checkpoint_every=10, measured=300), sampling=SamplingOptions(max_tokens=160),
+    settings=RlSettings(updates=30, lr=3e-4, checkpoint_every=15, measured=300), sampling=SamplingOptions(max_tokens=160),
 )  # fmt: skip
 _ARMS: dict[str, dict[str, Any]] = {
     "outcome": {"credit": "grpo"},

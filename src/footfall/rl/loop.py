@@ -35,8 +35,9 @@ from footfall.types import Judge, Judgement, Problem
 
 Told = Callable[[str, Mapping[str, Any]], None]
 """Of an event (`update`, `checkpoint`, `traces`) and its facts, among them the update."""
-_PROBED, _SHOWN, _LONGEST = 16, 3, 400
-"""Traces that exploits are made of, traces of a batch that are kept for people, and tokens of each."""
+_PROBED, _COMPARED, _SHOWN, _LONGEST = 16, 64, 3, 400
+"""Traces that exploits are made of, completions that the KL is estimated on, traces of a batch that are kept for people, and
+tokens of each."""
 _FIGURES = ("loss", "reward", "accuracy", "left", "steps", "entropy", "kl", "online_loss", "grad_norm",
             "completions/mean_length")  # fmt: skip
 
@@ -211,7 +212,7 @@ class Watch(TrainerCallback):
             if honest
             else {}
         )
-        point = Checkpoint(update, measure(logged), len(logged), self._kl(rolled), None, None, paid)
+        point = Checkpoint(update, measure(logged), len(logged), self._kl(rolled[:_COMPARED]), None, None, paid)
         self.run.append(point)
         signs = [asdict(alarm) for alarm in alarms(self.run, self.limits)]
         right = sum(trace.correct is True for trace in traces)

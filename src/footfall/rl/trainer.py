@@ -109,7 +109,7 @@ class Reward:
 
     def score(self, traces: Sequence[Trajectory]) -> list[float | None]:
         """The proxy of any traces: what probes for exploits are paid."""
-        graded = [grade(trace) for trace in traces]
+        graded = [grade(replace(trace, answer=None)) for trace in traces]  # an exploit states its own answer or none
         said = self.judged(graded)
         return [self.proxy(self.rollout(trace, each)) for trace, each in zip(graded, said, strict=True)]
 
