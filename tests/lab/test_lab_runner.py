@@ -9,7 +9,7 @@ import pytest
 
 from footfall.lab.fingerprint import fingerprint, modules_of, version_of
 from footfall.lab.recipe import Claim, Entry, Outcome, Trial, catalogue, find, load_measure
-from footfall.lab.runner import run_recipe
+from footfall.lab.runner import record_run, run_recipe
 
 HEADER = '''"""A paper. What differs: nothing."""
 
@@ -47,6 +47,19 @@ def test_a_row_has_exactly_the_fields_of_the_ledger(tmp_path: Path) -> None:
     assert row["cost"]["calls"] == 6
     assert row["scale"] == "Two numbers. Means: less 0.15, more 1.16, most 9."
     assert row["version"] == version_of(tmp_path / "toy_recipe.py")
+
+
+def test_a_claim_by_one_figure_has_no_row_after_one_seed_and_is_not_recorded(tmp_path: Path) -> None:
+    single = "\ndef measure(trial: Trial) -> Outcome:\n    return Outcome({'less': 0.1, 'more': 0.2 + trial.seed, 'most': 9})\n"
+    entry = toy(tmp_path, measure=single)
+    found = run_recipe(entry, [0], tmp_path / "runs" / "toy-recipe")
+    assert found.rows == [] and found.means == pytest.approx({"less": 0.1, "more": 0.2, "most": 9})
+    ledger = tmp_path / "ledger.json"
+    assert record_run(ledger, entry, found.outcomes, tmp_path / "runs").startswith(
+        "not recorded: one seed with one figure"
+    )
+    assert not ledger.exists()
+    assert len(run_recipe(entry, [0, 1], tmp_path / "runs" / "toy-recipe").rows) == 1
 
 
 def test_a_finished_seed_is_read_and_not_measured_again(tmp_path: Path) -> None:

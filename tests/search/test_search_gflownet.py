@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,46 +11,22 @@ import pytest
 
 from footfall.policy.protocol import Completion, SamplingParams, sample_seed
 from footfall.search import Budget, Method, Searcher
-from footfall.search.gflownet import GFlowNet, balance_gaps, balance_loss, proportions
+from footfall.search.gflownet import GFlowNet, proportions
 from footfall.types import Cost, Judgement, SearchResult, Step, Trajectory
 from tests.search.coins import Coins, SeesCoins, problems, right
 
 PARAMS = SamplingParams(seed=4, max_tokens=100)
-CARD = ((0.8, 0.5), (-1.2, -0.7), (-5.0, -3.0, -0.1))
 
 
-def test_card_check_1_gaps_and_loss() -> None:
-    gaps = balance_gaps(*CARD)
-    assert [gaps[at] for at in ((0, 1), (0, 2), (1, 2))] == pytest.approx([1.023144, 3.916291, 2.893147], abs=1e-6)
-    assert balance_loss(*CARD) == pytest.approx(8.251485, abs=1e-6)
-
-
-def test_a_decay_weighs_long_stretches_less() -> None:
-    by_hand = (0.5 * 1.023144**2 + 0.25 * 3.916291**2 + 0.5 * 2.893147**2) / 1.25
-    assert balance_loss(*CARD, decay=0.5) == pytest.approx(by_hand, abs=1e-5)
-
-
-@pytest.mark.parametrize("scale", [1.0, 0.5, 1.5])
-def test_card_checks_2_and_3_the_balanced_sampler_of_a_toy(scale: float) -> None:
-    a, b = 0.6 * scale, 0.2 * scale
-    stop, to_a, to_b = (r / (1 + a + b) for r in (1.0, a, b))
-    if scale == 1.0:
-        assert (stop, to_a, to_b) == pytest.approx((0.5556, 0.3333, 0.1111), abs=1e-4)
-    for reward, chance in ((a, to_a), (b, to_b)):
-        assert balance_loss([reward], [math.log(chance)], [math.log(stop), 0.0]) == pytest.approx(0, abs=1e-12)
-    assert balance_loss([a], [math.log(to_b)], [math.log(stop), 0.0]) > 0.1
-    assert proportions([a, b]) == pytest.approx([0.75, 0.25]), "however the rewards are scaled"
+def test_draws_are_in_proportion_however_the_rewards_are_scaled() -> None:
+    for scale in (1.0, 0.5, 1.5):
+        assert proportions([0.6 * scale, 0.2 * scale]) == pytest.approx([0.75, 0.25])
 
 
 def test_temperature_sharpens_and_zero_is_the_maximiser() -> None:
     assert proportions([0.6, 0.2], temperature=0.5) == pytest.approx([0.9, 0.1])
     assert proportions([0.2, 0.6, 0.6], temperature=0) == [0, 1, 0]
     assert proportions([0.0, 0.0]) == [0.5, 0.5], "the floor leaves no reward of zero"
-
-
-def test_lengths_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 rewards need 2 step and 3 end"):
-        balance_loss([0.5, 0.5], [-1, -1], [-1, -1])
 
 
 @dataclass

@@ -71,6 +71,41 @@ def test_the_label_of_a_rollout_is_how_it_ended() -> None:
         assert ending_of(given) is ending
 
 
+def test_the_objective_labels_every_place_of_a_rollout_with_its_ending_and_weighs_rollouts_alike() -> None:
+    torch = pytest.importorskip("torch")
+    from footfall.train.objectives import make_objective, token_value_loss
+
+    objective = make_objective("token-value", {})
+    assert (objective.classes, objective.good) == (("incorrect", "correct", "incomplete"), ("correct",))
+    assert [objective.target(label) for label in (0.0, 1.0, 0.5)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="says no ending"):
+        objective.target(0.3)
+    logits = torch.randn(3, 4, 3, generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[True] * 4, [False, False, True, True], [False, True, False, False]])
+    targets = torch.tensor([[1.0] * 4, [0.0] * 4, [2.0] * 4])
+    given = objective.loss(logits, targets, mask)
+    assert given.item() == pytest.approx(token_value_loss(logits, torch.tensor([1, 0, 2]), mask).item())
+    assert objective.items(mask).item() == 3
+
+
+def test_guided_decoding_with_models_is_greedy_where_the_writer_is_sure_enough() -> None:
+    pytest.importorskip("torch")
+    from footfall.policy.embedded import EMBEDDED, embedded
+    from footfall.policy.protocol import draw_traces
+    from footfall.reward.prm import PRM
+    from footfall.search.vgs import guided_solution
+
+    policy, prm = embedded(), PRM.from_backbone(EMBEDDED, seed=1)
+    world = ArithmeticWorld(min_ops=1, max_ops=1)
+    top = world.prefix(world.problems(1)[0])
+    ((greedy,),) = draw_traces(policy, [top], 1, SamplingParams(temperature=0.0, max_tokens=60))
+    alone = guided_solution(policy, prm, top, threshold=0.0, max_tokens=60)
+    assert (alone.text.strip(), alone.answer, alone.correct) == (greedy.text.strip(), greedy.answer, greedy.correct)
+    assert guided_solution(policy, prm, top, threshold=1.0, m=1, max_tokens=60).text == alone.text
+    guided = guided_solution(policy, prm, top, threshold=0.9, max_tokens=60)
+    assert guided.text != alone.text, "an untrained head chooses other words where the writer is unsure of them"
+
+
 @pytest.mark.long
 def test_blocks_of_one_step_prune_early_what_whole_solutions_cannot() -> None:
     blocks, whole = ValueGuided(4, 4, block=10, length=40), ValueGuided(4, 4, block=40, length=40)

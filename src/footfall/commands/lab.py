@@ -37,6 +37,7 @@ from footfall.lab.runner import (
     quick_folder,
     record_run,
     rows_of,
+    single_figures,
     spread,
     units_of,
     update,
@@ -254,6 +255,9 @@ def _finish(config: RunConfig, ledger: Path | None, entry: Entry, run: Run, outc
     finding = finish(run, entry, {seed: outcomes[seed] for seed in sorted(outcomes)}, config.quick)
     if not config.json:
         _show_finding(finding)
+    if single := single_figures(entry, list(finding.outcomes.values())):
+        told = f"{len(single)} claims by one figure a seed have no interval after one seed; --seeds 2 at least"
+        note(f"{entry.recipe.name}: {told}")
     if ledger is not None:
         note(f"{entry.recipe.name}: {record_run(ledger, entry, finding.outcomes, run.folder.parent)}")
     return finding

@@ -56,7 +56,7 @@ from footfall.lab.ledger import (
     statistics_hash,
     status_of_code,
 )  # fmt: skip
-from footfall.lab.recipe import Entry, Outcome, Trial, load_measure
+from footfall.lab.recipe import Claim, Entry, Outcome, Trial, load_measure
 from footfall.store import Run, worker_processes, write_json
 from footfall.terminal import Progress
 from footfall.types import Cost, content_key
@@ -160,14 +160,25 @@ def finish(run: Run, entry: Entry, outcomes: Mapping[int, Outcome], quick: bool)
 
 
 def rows_of(entry: Entry, outcomes: Sequence[Outcome]) -> list[Row]:
-    """A row a claim, from the outcomes of seeds in their order, or from stored figures."""
+    """A row a claim, from the outcomes of seeds in their order, or from stored figures.
+
+    A claim by one figure a seed has none after one seed: one number has no interval.
+    """
+    without = single_figures(entry, outcomes)
     made = [
         row_of(entry.recipe, claim, outcomes, version_of(entry.path))
         if claim.tier == "lab"
         else stated(entry, claim, None)
         for claim in entry.recipe.claims
+        if claim not in without
     ]
     return [row for row in made if row is not None]
+
+
+def single_figures(entry: Entry, outcomes: Sequence[Outcome]) -> list[Claim]:
+    """The claims that one seed gave one figure of: they need another seed."""
+    lab = [claim for claim in entry.recipe.claims if claim.tier == "lab"]
+    return [claim for claim in lab if len(outcomes) == 1 and len(outcomes[0].differences(claim)) == 1]
 
 
 def spread(
@@ -293,6 +304,8 @@ def record_run(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], runs
         return f"hashes of {len(seeds)} seeds recorded; the rows are what this code gives and stay"
     if len(seeds) < max(wanted, before):
         return f"not recorded: new rows need {max(wanted, before)} seeds, {len(seeds)} are measured"
+    if single_figures(entry, list(outcomes.values())):
+        return "not recorded: one seed with one figure has no interval, two are needed"
     _replace_rows(ledger, entry, outcomes, quick, records)
     return f"rows of {len(seeds)} seeds recorded"
 

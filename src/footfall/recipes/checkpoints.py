@@ -7,8 +7,9 @@ returns plausible numbers. Public ports do this, each seen in the wild:
     swapped       1 − value: index 0 taken for the good class
     blank lines   steps joined by a blank line where the model was trained on single newlines
 
-What differs: a lab-scale PRM instead of published ones; all four readings are of the same weights, at the threshold 0.5. In
-this vocabulary no token spans a step's end, so text that is joined before it is cut into tokens does no harm by itself.
+What differs: a lab-scale PRM instead of published ones; all four readings are of the same weights, each at the threshold that
+is best on other problems. In this vocabulary no token spans a step's end, so text that is joined before it is cut into tokens
+does no harm by itself.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import Said, figures, step_cases
+from footfall.lab.shared.cases import Said, first_error_f1
 from footfall.lab.shared.prms import judged_pool, pool, prm, spent
 from footfall.render import Reading
 from footfall.reward.judge import PRMJudge
@@ -38,7 +38,7 @@ RECIPE = Recipe(
             "A PRM that is read one token too early finds fewer first errors.",
             metric="F1 of the first error",
             direction="lower", baseline="right reading", method="one token too early",
-            threshold="0.5, so that a wrong reading is not mended by another cut",
+            beside=("right reading at 0.5", "one token too early at 0.5"), threshold="other data",
             stand_in="There is no paper; published scores of the checkpoints need their weights, so a lab-scale PRM "
             "is read wrongly.",
         ),
@@ -46,13 +46,13 @@ RECIPE = Recipe(
             "A PRM whose good and bad class are swapped finds fewer first errors.",
             metric="F1 of the first error",
             direction="lower", baseline="right reading", method="classes swapped",
-            threshold="0.5, so that a wrong reading is not mended by another cut",
+            beside=("right reading at 0.5", "classes swapped at 0.5"), threshold="other data",
         ),
         Claim(
             "A PRM that is given another separator than it was trained on finds fewer first errors.",
             metric="F1 of the first error",
             direction="lower", baseline="right reading", method="blank lines between steps",
-            threshold="0.5, so that a wrong reading is not mended by another cut",
+            beside=("right reading at 0.5", "blank lines between steps at 0.5"), threshold="other data",
         ),
     ),
 )  # fmt: skip
@@ -88,7 +88,7 @@ def measure(trial: Trial) -> Outcome:
             [Trajectory(t.id, t.problem, tuple(Step(s.text) for s in t.steps), separator="\n\n") for t in traces]
         ),
     }
-    cases = step_cases(traces)
-    arms = {name: figures(processbench.measure, cases, judged)["world"]["f1"] for name, judged in said.items()}
+    arms = {name: first_error_f1(traces, judged) for name, judged in said.items()}
+    arms |= {f"{name} at 0.5": first_error_f1(traces, judged, 0.5) for name, judged in said.items()}
     costs = [judgement.cost for name, judged in said.items() if judged is not right for judgement in judged]
     return Outcome(arms, spent(trial, "truth") + Cost.total(costs))

@@ -34,9 +34,12 @@ RECIPE = Recipe(
             "A PRM on outcome labels with a buffer finds first errors better than one on Monte Carlo step labels.",
             metric="F1 of the first error",
             direction="higher", baseline="Monte Carlo step labels", method="buffer loss",
-            caveat="The PRM that is beaten has hard labels (any success in 8 rollouts); one on soft labels is not "
-            "trained.",
             threshold="other data",
+        ),
+        Claim(
+            "It finds them better than one on soft Monte Carlo labels too.",
+            metric="F1 of the first error",
+            direction="higher", baseline="soft Monte Carlo labels", method="buffer loss", threshold="other data",
         ),
         Claim(
             "On outcome labels alone, a PRM with a buffer class finds first errors better than a plain one.",
@@ -57,6 +60,7 @@ def measure(trial: Trial) -> Outcome:
         "plain loss": prms.arm(trial, rows, "bce", threshold=0.5),
         "buffer loss": prms.arm(trial, rows, "buffer"),
         "Monte Carlo step labels": prms.arm(trial, list(map(Judged, traces, rates)), "bce", threshold=0.0),
+        "soft Monte Carlo labels": prms.arm(trial, list(map(Judged, traces, rates)), "soft-bce"),
     }
     arms: dict[str, float] = {name: first_error_f1(pool, arm.said) for name, arm in trained.items()}
     for name, arm in trained.items():

@@ -9,8 +9,8 @@ The sign of the value is the label; a step that the tool refutes although its va
 What differs: the tool checks the equations of a step by exact arithmetic and no language model reads its output, so a true
 equation that should not have been written passes. The tree is that of the given traces, every node with the same number of
 rollouts, and both methods get the same ones. Labels are compared with the truth on the steps up to the first error; the
-last step is left out. Two comparisons are on the steps that are kept, for both methods; as the dropped ones are mostly errors
-that the tool found, a third is on all steps, with the dropped ones called wrong.
+last step is left out. A dropped step counts as called wrong, for it is one that the tool refutes: what the tool found is part
+of the method. The steps that are kept are compared by themselves too, for both methods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ RECIPE = Recipe(
             "Verdicts of a tool fused with outcomes give better labels than outcomes of the same rollouts alone.",
             metric="share of steps labelled as the truth has it, 8 rollouts a step",
             direction="higher", baseline="Monte Carlo", method="grounded",
-            caveat="What the tool refutes is dropped before the labels are scored, so its own finds do not count.",
             stand_in="The paper's figure is ProcessBench F1 of a PRM trained on the labels; here the labels are "
             "compared with the truth.",
         ),
@@ -43,12 +42,11 @@ RECIPE = Recipe(
             "The first error is called wrong more often.",
             metric="share of first errors labelled wrong, 8 rollouts a step",
             direction="higher", baseline="Monte Carlo, first errors", method="grounded, first errors",
-            caveat="What the tool refutes is dropped before the labels are scored, so its own finds do not count.",
         ),
         Claim(
-            "With nothing dropped, and what the tool refutes called wrong, the labels are better too.",
-            metric="share of steps labelled as the truth has it, 8 rollouts a step, nothing dropped",
-            direction="higher", baseline="Monte Carlo, nothing dropped", method="grounded, nothing dropped",
+            "The labels that are kept for training are better too.",
+            metric="share of kept steps labelled as the truth has it, 8 rollouts a step",
+            direction="higher", baseline="Monte Carlo, kept", method="grounded, kept",
         ),
     ),
 )  # fmt: skip
@@ -68,13 +66,12 @@ def measure(trial: Trial) -> Outcome:
             label, estimate = own.values[k], other.values[k]
             if estimate is None:
                 continue
-            arms["grounded, nothing dropped"].append(float(bool(label) == (k != error)))
-            arms["Monte Carlo, nothing dropped"].append(float((estimate >= 0.5) == (k != error)))
-            if label is None:
-                continue
-            arms["grounded"].append(float((label >= 0.5) == (k != error)))
-            arms["Monte Carlo"].append(float((estimate >= 0.5) == (k != error)))
-            if k == error:
-                arms["grounded, first errors"].append(arms["grounded"][-1])
-                arms["Monte Carlo, first errors"].append(arms["Monte Carlo"][-1])
+            hit = {
+                "grounded": float(bool(label) == (k != error)),
+                "Monte Carlo": float((estimate >= 0.5) == (k != error)),
+            }
+            for name, figure in hit.items():
+                parts = ("", ", first errors") if k == error else ("",)
+                for part in parts if label is None else (*parts, ", kept"):
+                    arms[f"{name}{part}"].append(figure)
     return Outcome(arms, Cost.total(said.cost for said in (*fused, *plain)))

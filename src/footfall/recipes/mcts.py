@@ -7,8 +7,8 @@ Paths go down a tree of steps and back their value up; at a node p the next chil
 The study finds MCTS ahead of other tree searches but not of best-of-N, since it leans more on values that are not reliable.
 The judge-free variant is rStar's (Qi et al., 2408.06195): UCT over actions, an answer's value is its own confidence.
 
-What differs: the writer is scripted and gets a step wrong one time in three; judges are scripted too. The unreliable one errs
-at one step in five; the reliable one knows the exact value of every prefix. Tokens are equal problem by problem, and are
+What differs: the writer is scripted and gets a step wrong one time in three. The unreliable judge is a PRM trained on Monte
+Carlo labels; the reliable one knows the exact value of every prefix. Tokens are equal problem by problem, and are
 those that the policy writes and those that the judge reads: a judge keeps what it has read, so every new step is read once,
 or (one claim) re-reads the whole trace at every judgement. Best-of-N and the majority vote take 8 solutions, and what that
 cost is the hard budget of MCTS and of rStar. The other tree search is DVTS, N = 8, and what it cost is MCTS's budget against
@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.searches import WRITER, flipped, priced, problems, right, tokens
+from footfall.lab.shared import prms
+from footfall.lab.shared.searches import WRITER, priced, problems, right, tokens
 from footfall.policy.protocol import SamplingParams
 from footfall.search import DVTS, MCTS, BestOf, Budget, Method, RStar, Searcher
 from footfall.types import Cost, Judge
@@ -34,18 +35,17 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="Scripted policy that gets a step wrong one time in three, scripted judges of known quality; the tokens of 8 "
-    "solutions, written by the policy and read by the judge; 40 problems a seed.",
+    scale="Scripted policy that gets a step wrong one time in three; a PRM of 1.1M parameters on 600 traces, or exact values; "
+    "the tokens of 8 solutions, written by the policy and read by the judge; 40 problems a seed.",
     claims=(
         Claim(
-            "With an unreliable judge MCTS has no lead over best-of-N at equal tokens.",
-            metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
+            "With a trained PRM MCTS has no lead over best-of-N at equal tokens.",
+            metric="accuracy with a trained PRM; tokens written and read, every new step once",
             direction="higher", baseline="MCTS", method="best-of-N", margin=-0.02, beside=("MCTS, UCT", "single sample"),
-            stand_in="The study's judges are trained PRMs; here it is the truth of the steps with independent errors.",
         ),
         Claim(
-            "MCTS beats another tree search with the same unreliable judge at equal tokens.",
-            metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
+            "MCTS beats another tree search with the same PRM at equal tokens.",
+            metric="accuracy with a trained PRM; tokens written and read, every new step once",
             direction="higher", baseline="DVTS", method="MCTS, tokens of DVTS",
         ),
         Claim(
@@ -59,8 +59,8 @@ RECIPE = Recipe(
             direction="higher", baseline="best-of-N, exact, re-reading", method="MCTS, exact, re-reading",
         ),
         Claim(
-            "Backing values up helps when the judge is unreliable.",
-            metric="accuracy, judge errs at one step in five; tokens written and read, every new step once",
+            "Backing values up helps with a trained PRM.",
+            metric="accuracy with a trained PRM; tokens written and read, every new step once",
             direction="higher", baseline="MCTS, no backup", method="MCTS",
         ),
         Claim(
@@ -71,11 +71,11 @@ RECIPE = Recipe(
     ),
 )  # fmt: skip
 N = 8
-VOTED = MCTS(4 * N, 4, aggregation="mean", rule="weighted")
+VOTED = MCTS(4 * N, 4, aggregation="last", rule="weighted")
 
 
 def measure(trial: Trial) -> Outcome:
-    """MCTS and its variants against votes and trees of the same tokens, with a noisy and an exact judge."""
+    """MCTS and its variants against votes and trees of the same tokens, with a trained PRM and exact values."""
     given = problems(trial, trial.size(40, 3))
     arms: dict[str, list[float]] = {}
     costs: list[Cost] = []
@@ -95,15 +95,15 @@ def measure(trial: Trial) -> Outcome:
         costs.extend(result.cost for result in results)
         return arms[f"tokens, {arm}"]
 
-    noisy, exact = flipped(trial, 0.2), ExactValueJudge(WRITER)
+    prm, exact = prms.judge(trial, "monte-carlo"), ExactValueJudge(WRITER)
     run("single sample", BestOf(1, "majority"), None)
     run("rStar", RStar(4 * N, 2), None, run("majority vote", BestOf(N, "majority"), None))
-    spent = run("best-of-N", BestOf(N, "weighted", "mean"), noisy)
-    run("MCTS", VOTED, noisy, spent)
-    run("MCTS, no backup", replace(VOTED, backup=False), noisy, spent)
-    run("MCTS, UCT", replace(VOTED, selection="uct"), noisy, spent)
-    run("MCTS, tokens of DVTS", VOTED, noisy, run("DVTS", DVTS(N, 4, "mean", "weighted"), noisy))
+    spent = run("best-of-N", BestOf(N, "weighted", "last"), prm)
+    run("MCTS", VOTED, prm, spent)
+    run("MCTS, no backup", replace(VOTED, backup=False), prm, spent)
+    run("MCTS, UCT", replace(VOTED, selection="uct"), prm, spent)
+    run("MCTS, tokens of DVTS", VOTED, prm, run("DVTS", DVTS(N, 4, "last", "weighted"), prm))
     for reading, reread in {"": False, ", re-reading": True}.items():
         most = run(f"best-of-N, exact{reading}", BestOf(N, "best"), exact, reread=reread)
         run(f"MCTS, exact{reading}", MCTS(4 * N, 4), exact, most, reread)
-    return Outcome(arms, Cost.total(costs))
+    return Outcome(arms, prms.spent(trial, "monte-carlo", used_pool="no") + Cost.total(costs))

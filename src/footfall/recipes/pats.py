@@ -4,8 +4,9 @@ Each step is the best of 8, 4 or 2 candidates by a PRM; how good it is, r, sets 
 
     r >= .85  one mode simpler;   r < .75  complex;   else the mode stays;   r < .4  refused once and redone in complex mode
 
-What differs: the writer is scripted and the PRM is the truth with errors at one step in five, so r is 0 or 1 and the band
-between .75 and .85 is empty. Tokens are those of all candidates, as in the paper. "Keeps the accuracy" is read as two points.
+What differs: the writer is scripted, and the PRM is the truth of the steps, blurred by a normal error on the scale of logits:
+of right steps 59% have r >= .85, 12% lie between .75 and .85 and 10% below .4, of wrong ones 2% have r >= .85. Tokens
+are those of all candidates, as in the paper. "Keeps the accuracy" is read as two points.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.policy.protocol import SamplingParams
 from footfall.search import PATS, Searcher
-from footfall.simulate import Noisy
+from footfall.simulate import Blurred
 from footfall.types import Cost
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
@@ -24,14 +25,13 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="60 held-out problems a seed; scripted policy, PRM of known error rates.",
+    scale="60 held-out problems a seed; scripted policy, graded PRM of known quality.",
     claims=(
         Claim(
             "Switching keeps the accuracy of the complex mode.",
             metric="accuracy",
             direction="higher", baseline="all complex", method="PATS", margin=-0.02,
-            stand_in="The paper's judge is a trained PRM with graded values; here it is the truth with known error "
-            "rates, 0 or 1.",
+            stand_in="The paper's judge is a trained PRM; here it is the truth of the steps, blurred to graded values.",
         ),
         Claim(
             "Switching the mode per step beats staying in the simple one.",
@@ -67,7 +67,7 @@ METHODS = {
 def measure(trial: Trial) -> Outcome:
     """Accuracy and tokens of each way to set the number of candidates."""
     problems = ArithmeticWorld().problems(trial.size(60, 4), trial.seed, split="test")
-    prm = Noisy(TruthJudge(), 0.2, 0.2, seed=trial.seed)
+    prm = Blurred(TruthJudge(), seed=trial.seed)
     params = SamplingParams(temperature=0.6, seed=trial.seed, max_tokens=64)
     arms: dict[str, list[float]] = {}
     costs: list[Cost] = []

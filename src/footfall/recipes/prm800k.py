@@ -15,8 +15,8 @@ to their first error, and the selecting PRM had one solution a problem; uniform 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import credits, response_cases
-from footfall.lab.shared.prms import judged_pool, params, pool, spent, train, training_traces
+from footfall.lab.shared.cases import best_of_n
+from footfall.lab.shared.prms import POOL, judged_pool, params, pool, spent, train, training_traces
 from footfall.label.selection import pick_by_problem
 from footfall.policy.protocol import draw_traces
 from footfall.reward.judge import step_head
@@ -33,8 +33,8 @@ RECIPE = Recipe(
     year=2023,
     stage="train",
     world="arithmetic",
-    scale="Models of 1.1M parameters on 600 traces (selection: on 200 of 640); a seed has 8 solutions of each of 100 "
-    "held-out problems.",
+    scale="Models of 1.1M parameters on 600 traces; a seed has 8 solutions of each of 300 held-out problems (selection: models "
+    "on 200 of 640 traces, 100 problems).",
     claims=(
         Claim(
             "Process supervision beats outcome supervision at choosing a solution.",
@@ -53,15 +53,17 @@ RECIPE = Recipe(
         ),
     ),
 )  # fmt: skip
+WIDE = 300
 
 
 def measure(trial: Trial) -> Outcome:
     """PRM against ORM on the same pool, and PRMs on labels of picked and of random solutions."""
+    wide, process = pool(trial, WIDE), judged_pool(trial, "truth", WIDE)
+    outcome = judged_pool(trial, "outcome", WIDE)
+    arms = {"PRM, product": best_of_n(wide, process, "prod"), "PRM, minimum": best_of_n(wide, process, "min")}
+    arms["ORM"] = best_of_n(wide, outcome, "last")
+    arms["single sample"] = [float(bool(trace.correct)) for trace in wide[::POOL]]
     solutions = pool(trial)
-    cases, truth = response_cases(solutions), judged_pool(trial, "truth")
-    arms = {"PRM, product": credits(cases, truth, "prod"), "PRM, minimum": credits(cases, truth, "min")}
-    arms["ORM"] = credits(cases, judged_pool(trial, "outcome"), "last")
-    arms["single sample"] = [float(bool(solutions[i].correct)) for i in range(0, len(solutions), 8)]
     each, k = trial.size(16, 3), trial.size(5, 2)
     prefixes = [ArithmeticWorld().prefix(p) for p in ArithmeticWorld().problems(trial.size(40, 2), trial.seed)]
     drawn = draw_traces(ArithmeticPolicy(), prefixes, each, params(trial))
@@ -72,11 +74,13 @@ def measure(trial: Trial) -> Outcome:
         "uniform selection": [trace for row in drawn for trace in row[:k]],
         "active selection": pick_by_problem(candidates, [aggregate(said.values, "prod") for said in read], k),
     }
-    costs = [spent(trial, "truth", "outcome"), small.cost, *(t.cost for t in candidates), *(j.cost for j in read)]
+    costs = [spent(trial, "truth", "outcome", used_pool="no"), small.cost]
+    costs += [trace.cost for trace in (*wide, *solutions, *candidates)]
+    costs += [said.cost for said in (*process, *outcome, *read)]
     for arm, picked in picks.items():
         model = _taught(trial, arm.partition(" ")[0], picked)
         said = step_head(model.folder, device="cpu").judge(solutions)
-        arms[arm] = credits(cases, said, "prod")
+        arms[arm] = best_of_n(solutions, said, "prod")
         costs += [model.cost, *(judgement.cost for judgement in said)]
     return Outcome(arms, Cost.total(costs))
 

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms, searches
-from footfall.metrics.steps import first_error_f1
+from footfall.lab.shared.cases import first_error_f1
 from footfall.policy.protocol import SamplingParams
 from footfall.search import SelfCheck, aggregate, choose, majority
 from footfall.search.self_prm import flawless, passing_vote
-from footfall.types import Cost, Judgement, Trajectory
-from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from footfall.types import Cost, Trajectory
+from footfall.worlds import ArithmeticPolicy
 
 RECIPE = Recipe(
     name="self-prm",
@@ -38,7 +38,7 @@ RECIPE = Recipe(
             "The policy finds first errors as well as a dedicated PRM.",
             metric="first-error F1", direction="higher", baseline="F1, PRM", method="F1, policy",
             margin=-0.03,
-            threshold="0.5, the policy says right or wrong; not tuned for the PRM",
+            threshold="other data",
             stand_in="The paper's policy is trained by RL and asked to judge; here it is scripted and judges a step "
             "by doing it again.",
         ),
@@ -95,19 +95,14 @@ def measure(trial: Trial) -> Outcome:
     passed = [(t, single[i // K] < 0.5) for i, (t, j) in enumerate(zip(flat, checks, strict=True)) if flawless(j)]
     cost = Cost.total(r.cost for r in samples) + Cost.total(j.cost for j in (*checks, *said))
     figures = {
-        "F1, policy": _f1(flat, checks),
-        "F1, PRM": _f1(flat, said),
+        "F1, policy": first_error_f1(flat, checks),
+        "F1, PRM": first_error_f1(flat, said),
         "precision, easy problems": _precision([t for t, hard in passed if not hard]),
         "precision, hard problems": _precision([t for t, hard in passed if hard]),
     }
     oracle = [float(any(t.correct for t in row)) for row in traces]
     used = prms.spent(trial, "monte-carlo", used_pool="no")
     return Outcome({**arms, **figures, "single sample": single, "oracle": oracle}, cost + used)
-
-
-def _f1(traces: Sequence[Trajectory], said: Sequence[Judgement]) -> float:
-    labels = [ArithmeticWorld().first_error(trace) for trace in traces]
-    return float(first_error_f1(labels, [j.first_below(0.5) for j in said]).f1)
 
 
 def _precision(passed: Sequence[Trajectory]) -> float:

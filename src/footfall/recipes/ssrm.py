@@ -4,18 +4,18 @@ Train on the few labelled rows, label the others by the model itself, keep what 
 
     kept_t = {x : max(p, 1 − p) > τ for every p that the label rests on},   π_{t+1} ← labelled ∪ kept_t
 
-What differs: the paper's units are pairs of answers; here they are traces, each labelled up to its first predicted error
-and kept if the PRM is sure of every step up to there. τ = 0.8 and two rounds, each from the backbone again. The labelled
-rows alone are too few to train on for the same number of epochs, so they are given as many updates as the last round had.
+What differs: the paper's units are pairs of answers; here they are traces, each labelled up to its first predicted error and
+kept if the PRM is sure of every step up to there. τ = 0.8 and two rounds, each from the backbone again. The labelled rows
+alone are too few to train on for the same number of epochs, so they are given as many updates as the last round had. Batches
+have 4 traces, so that the first model has 60 updates. Each model is read at the threshold that is best on other problems.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from footfall.benchmarks import processbench
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import figures, step_cases
+from footfall.lab.shared.cases import first_error_f1
 from footfall.lab.shared.prms import pool, spent, train, training_traces
 from footfall.policy.embedded import EMBEDDED
 from footfall.reward.judge import step_head
@@ -39,14 +39,14 @@ RECIPE = Recipe(
             "Self-training on unlabelled traces beats the labelled ones alone at equal label cost.",
             metric="F1 of the first error",
             direction="higher", baseline="labelled only", method="self-trained",
-            beside=("first model", "all labelled"),
-            threshold="0.5, not tuned",
+            beside=("first model", "all labelled", "labelled only at 0.5", "self-trained at 0.5"),
+            threshold="other data",
         ),
         Claim(
             "A self-trained model comes close to one for which everything was labelled.",
             metric="F1 of the first error",
             direction="higher", baseline="all labelled", method="self-trained", margin=-0.05,
-            threshold="0.5, not tuned",
+            threshold="other data",
         ),
     ),
 )  # fmt: skip
@@ -56,18 +56,18 @@ def measure(trial: Trial) -> Outcome:
     """First-error F1 after the first and the last round, beside few labels and all of them."""
     traces, few = training_traces(trial)[: trial.size(300, 10)], trial.size(60, 6)
     rows = [Judged(t, until_first_error(j)) for t, j in zip(traces, TruthJudge().judge(traces), strict=True)]
-    config = TrainConfig(lr=3e-4, epochs=trial.size(3, 1), eval_share=0.0, seed=trial.seed, device="cpu")
+    config = TrainConfig(lr=3e-4, epochs=trial.size(4, 1), batch_size=4, eval_share=0.0, seed=trial.seed, device="cpu")
     loop = self_train_prm(
         rows[:few], traces[few:], EMBEDDED, config, trial.folder / "loop", confidence=0.8, rounds=trial.size(2, 1)
     )
     longer = replace(config, epochs=config.epochs * round((few + loop.kept[-1]) / few))
     alone = train(trial, "ssrm-few", rows[:few], longer)
     whole = train(trial, "ssrm-all", rows, config)
-    cases = step_cases(pool(trial)[:: trial.size(2, 6)])
-    costs, arms = [spent(trial, used_pool="sampled"), loop.cost, alone.cost, whole.cost], {}
+    solutions = pool(trial)[:: trial.size(2, 1)]
+    costs, arms = [spent(trial, used_pool="sampled"), loop.cost, alone.cost, whole.cost], dict[str, float]()
     folders = (loop.folders[0], loop.folder, alone.folder, whole.folder)
     for arm, folder in zip(("first model", "self-trained", "labelled only", "all labelled"), folders, strict=True):
-        said = step_head(folder, device="cpu").judge([case.trajectory for case in cases])
-        arms[arm] = figures(processbench.measure, cases, said)["world"]["f1"]
+        said = step_head(folder, device="cpu").judge(solutions)
+        arms |= {arm: first_error_f1(solutions, said), f"{arm} at 0.5": first_error_f1(solutions, said, 0.5)}
         costs += [judgement.cost for judgement in said]
     return Outcome(arms, Cost.total(costs))

@@ -5,8 +5,8 @@ policy proposes, alike ones counted once, one is drawn:
 
     P(a | s) = r_a^(1/T) / Σ_b r_b^(1/T)
 
-T = 1 is in proportion to reward, T = 0 the maximiser. n solutions are drawn side by side, each with draws of its own. How far
-any policy is from sampling in proportion is told by the sub-trajectory balance of its own probabilities.
+T = 1 is in proportion to reward, T = 0 the maximiser. n solutions are drawn side by side, each with draws of its own. A policy
+that is tuned to sample so by itself: `footfall.train.gflownet`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
@@ -33,36 +32,6 @@ def proportions(rewards: Sequence[float], temperature: float = 1.0, floor: float
     logs = [math.log(max(reward, floor)) / temperature for reward in rewards]
     weights = [math.exp(log - max(logs)) for log in logs]
     return [weight / math.fsum(weights) for weight in weights]
-
-
-def balance_gaps(
-    rewards: Sequence[float], steps: Sequence[float], ends: Sequence[float], floor: float = 1e-6
-) -> dict[tuple[int, int], float]:
-    """δ_ij for all 0 <= i < j <= n of a solution of n steps; all are 0 for who samples in proportion to R.
-
-    δ_ij = ln R(s_i) + Σ_{t=i+1..j} ln π(step_t | s_{t-1}) + ln π(end | s_j) − ln R(s_j) − ln π(end | s_i)
-
-    `rewards` r_j and log-probabilities `steps` are the n steps', log-probabilities `ends` the n + 1 states'.
-    """
-    n = len(rewards)
-    if len(steps) != n or len(ends) != n + 1:
-        raise ValueError(
-            f"{n} rewards need {n} step and {n + 1} end log-probabilities, not {len(steps)} and {len(ends)}"
-        )
-    flow = list(accumulate((math.log(max(reward, floor)) for reward in rewards), initial=0.0))
-    path = list(accumulate(steps, initial=0.0))
-    return {
-        (i, j): flow[i] + path[j] - path[i] + ends[j] - flow[j] - ends[i] for i in range(n) for j in range(i + 1, n + 1)
-    }
-
-
-def balance_loss(
-    rewards: Sequence[float], steps: Sequence[float], ends: Sequence[float], decay: float = 1.0, floor: float = 1e-6
-) -> float:
-    """Σ_ij λ^(j−i) δ_ij² / Σ_ij λ^(j−i): the loss that trains a GFlowNet, 0 at the target."""
-    gaps = balance_gaps(rewards, steps, ends, floor)
-    weights = {(i, j): decay ** (j - i) for i, j in gaps}
-    return math.fsum(weights[at] * gap**2 for at, gap in gaps.items()) / math.fsum(weights.values())
 
 
 @register("searcher", "gflownet", Declared(study=(search_row(18, budgets=(1, 4, 16), m=4),), smoke={"n": 2, "m": 2}))

@@ -15,20 +15,27 @@ writer is unsure.
     PRM value of prefix + token;   else a
 
 τ = 0 and M = 1 are both greedy decoding. `next_tokens` and `score` are plain functions of token ids, so that any model can
-be put in their place; τ is that of the segmenter (`footfall.segment.confidence_threshold`).
+be put in their place (`guided_solution` takes a policy and a PRM of this process); τ is that of the segmenter
+(`footfall.segment.confidence_threshold`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from footfall.answers import grade
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register, search_row
 from footfall.search.beam import best_indices
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Rule, check_rule
+from footfall.types import Step, Trajectory
+
+if TYPE_CHECKING:
+    from footfall.policy.torch_policy import TorchPolicy
+    from footfall.reward.prm import PRM
 
 
 def survivors(scores: Sequence[Sequence[float | None]], slots: int) -> list[int]:
@@ -160,3 +167,23 @@ def guided_decoding(
         if written[-1] in ends:
             break
     return tuple(written)
+
+
+def guided_solution(
+    policy: TorchPolicy, prm: PRM, prefix: Trajectory, threshold: float, m: int = 8, max_tokens: int = 1024
+) -> Trajectory:
+    """The prefix with what the policy writes greedily, guided by the PRM, as one step; graded. Both have one vocabulary."""
+    from footfall.render import Reading, encode
+
+    def likeliest(ids: Sequence[int]) -> list[tuple[int, float]]:
+        top = policy.engine.logits([tuple(ids)], [len(ids) - 1])[0, -1].float().softmax(dim=-1).topk(m)
+        return list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
+
+    def score(candidates: Sequence[Sequence[int]]) -> list[float]:
+        return [value for (value,) in prm.score([Reading(tuple(ids), (len(ids) - 1,)) for ids in candidates])]
+
+    prompt = encode(policy.tokenizer, prefix, policy.template).ids
+    ids = guided_decoding(prompt, likeliest, score, threshold, m, policy.engine.eos, max_tokens)
+    written = tuple(token for token in ids if token not in policy.engine.eos)
+    text = str(policy.tokenizer.decode(list(written), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    return grade(replace(prefix, steps=(*prefix.steps, Step(text, token_ids=written)), tokenizer=policy.vocabulary))

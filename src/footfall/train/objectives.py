@@ -403,6 +403,30 @@ def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
     )
 
 
+@register("objective", "token-value")
+def token_value() -> Objective:
+    """How a roll-out ended, learned at every labelled place of it (VGS): 1 correct, 0 incorrect, 0.5 incomplete.
+
+    With a step a token (`footfall.segment.tokens.recut`) every token is such a place; the roll-in has no labels.
+    """
+    index = {0.0: Ending.INCORRECT, 1.0: Ending.CORRECT, 0.5: Ending.INCOMPLETE}
+
+    def target(label: float) -> float:
+        if label not in index:
+            raise ValueError(f"label {label:g} says no ending; 1 is correct, 0 incorrect, 0.5 incomplete")
+        return float(index[label])
+
+    return Objective(
+        "token-value",
+        lambda logits, targets, mask: token_value_loss(logits, targets.masked_fill(~mask, 0).amax(dim=-1), mask),
+        target,
+        lambda label: label == 1,
+        classes=tuple(ending.name.lower() for ending in Ending),
+        good=(Ending.CORRECT.name.lower(),),
+        items=traces,
+    )
+
+
 @register("objective", "log-ratio")
 def log_ratio(beta: float = 0.05, base: str | None = None) -> Objective:
     """Cross-entropy of σ(β Σ log-ratios) with the outcome: trains implicit PRMs against `base`, by default where they begin.

@@ -1,22 +1,13 @@
 """Benchmark cases from world traces, figures of a benchmark's own `measure`, and what a PRM or labels are worth on a pool.
 
 On a pool of solutions a PRM is a chooser (`best_of_n`) and a finder of first errors (`first_error_f1`).
-
-Simulated reward models have a known error rate: the truth of a step or of an outcome, read through noise once or several times.
-
-    x = ±mu + √own z_model + √(1 − own) z_reading,    r = sigmoid(2 mu x),    mu = Φ⁻¹(1 − error)
-
-z_model is the same in all readings that one model makes of one place, z_reading is not: so the mean of many readings is better
-than one, but not right in the end.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
-from typing import Literal
+from statistics import fmean
 
 import numpy as np
 
@@ -25,14 +16,8 @@ from footfall.benchmarks.runner import Benchmark, Figures, Tuned, content_revisi
 from footfall.label.scan import label_noise
 from footfall.metrics.cases import Case, Measure
 from footfall.metrics.preferences import Credit, compare, response_score, tie_credit
-from footfall.search.votes import mean_of_readings
-from footfall.simulate import chance
 from footfall.types import Cost, Judge, Judged, Judgement, Trajectory, content_key
 from footfall.worlds import ArithmeticWorld, TruthJudge
-
-_NORMAL = NormalDist()
-_OUTCOME = -1
-"""The place of the outcome; steps are counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -77,44 +62,6 @@ class NoisyTruth:
         right = np.asarray(truth.values, dtype=np.float64)
         said = np.abs(right - (rng.random(len(right)) < self.error))
         return Judgement(trajectory.id, tuple(((said + rng.random(len(right))) / 2).tolist()), self.name)
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """A reward model that is wrong about a verdict with probability `error`."""
-
-    name: str
-    of: Literal["outcome", "process"]
-    readings: int = 1
-    error: float = 0.2
-    own: float = 0.5
-    """The share of the noise that is the model's own."""
-
-    def score(self, seed: int, trace: Trajectory, steps: Sequence[bool]) -> float:
-        """The mean over readings of r(outcome), or of the lowest r(step)."""
-        places = {_OUTCOME: bool(trace.correct)} if self.of == "outcome" else dict(enumerate(steps))
-        return mean_of_readings(
-            [min(self._read(seed, trace, at, j, truth) for at, truth in places.items()) for j in range(self.readings)]
-        )
-
-    def _read(self, seed: int, trace: Trajectory, at: int, reading: int, truth: bool) -> float:
-        mu = _NORMAL.inv_cdf(1 - self.error)
-        own, fresh = (_normal(seed, self.name, trace.key, at, kind) for kind in ("own", reading))
-        x = (mu if truth else -mu) + math.sqrt(self.own) * own + math.sqrt(1 - self.own) * fresh
-        return 1 / (1 + math.exp(-2 * mu * x))
-
-
-def _normal(*parts: object) -> float:
-    return _NORMAL.inv_cdf(min(max(chance(*parts), 1e-9), 1 - 1e-9))
-
-
-def simulated(readings: int, error: float) -> dict[str, Simulated]:
-    """Discriminative (one reading) and generative (several), of the outcome and of the process."""
-    models = (
-        Simulated("dORM", "outcome", 1, error), Simulated("dPRM", "process", 1, error),
-        Simulated("gORM", "outcome", readings, error), Simulated("gPRM", "process", readings, error),
-    )  # fmt: skip
-    return {model.name: model for model in models}
 
 
 def step_cases(traces: Sequence[Trajectory], split: Callable[[Trajectory], str] = lambda trace: "world") -> list[Case]:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from footfall.train.prm import TrainResult
 
 Labels = Literal["monte-carlo", "truth", "outcome"]
-POOL = 8
-"""Solutions of each test problem."""
+POOL, PROBLEMS = 8, 100
+"""Solutions of each test problem, and how many of those there are unless a recipe wants more."""
 
 
 def params(trial: Trial) -> SamplingParams:
@@ -50,10 +50,14 @@ def training_traces(trial: Trial) -> list[Trajectory]:
     return _kept(trial, "traces", "trajectory", lambda: _sampled(trial, problems, trial.size(4, 2)))
 
 
-def pool(trial: Trial) -> list[Trajectory]:
-    """8 graded solutions of each of 100 test problems (quick: 4), problem by problem."""
-    problems = _world(trial).problems(trial.size(100, 4), trial.seed, split="test")
-    return _kept(trial, "pool", "trajectory", lambda: _sampled(trial, problems, POOL))
+def pool(trial: Trial, problems: int = PROBLEMS) -> list[Trajectory]:
+    """8 graded solutions of each of so many test problems (quick: 4), problem by problem."""
+    given = _world(trial).problems(trial.size(problems, 4), trial.seed, split="test")
+    return _kept(trial, _sized("pool", problems), "trajectory", lambda: _sampled(trial, given, POOL))
+
+
+def _sized(name: str, problems: int) -> str:
+    return name if problems == PROBLEMS else f"{name}-{problems}"
 
 
 def _world(trial: Trial) -> ArithmeticWorld:
@@ -84,7 +88,12 @@ def _labels(trial: Trial, labels: Labels) -> list[Judgement]:
         return _kept(trial, "labels", "judgement", lambda: completer.judge(traces))
     if labels == "truth":
         return TruthJudge().judge(traces)
-    return [Judgement(t.id, (None,) * (len(t.steps) - 1) + (float(bool(t.correct)),), "outcome") for t in traces]
+    return list(map(outcome_label, traces))
+
+
+def outcome_label(trace: Trajectory) -> Judgement:
+    """Whether the answer is right, said of the last step alone."""
+    return Judgement(trace.id, (None,) * (len(trace.steps) - 1) + (float(bool(trace.correct)),), "outcome")
 
 
 def prm(trial: Trial, labels: Labels) -> TrainResult:
@@ -102,9 +111,15 @@ def train(
     from footfall.train.prm import train_prm
 
     folder = _place(trial, f"prm-{name}", config.to_dict(), data_key(rows), init.parent.name if init else None)
-    against = ArithmeticWorld().problems(trial.size(150, 12), trial.seed, split="test")
+    against = ArithmeticWorld().problems(trial.size(400, 12), trial.seed, split="test")
     with _held(folder):
         return train_prm(rows, init or EMBEDDED, config, folder, against=against)
+
+
+def train_alike(trial: Trial, name: str, rows: Sequence[Judged], objective: str, **options: Json) -> TrainResult:
+    """A model after as many updates, however many rows there are: they come around until 480 traces were seen."""
+    config = TrainConfig(objective, options, lr=3e-4, epochs=1, eval_share=0.0, seed=trial.seed, device="cpu")
+    return train(trial, name, [rows[k % len(rows)] for k in range(trial.size(480, 8))], config)
 
 
 def judge(trial: Trial, labels: Labels) -> PRMJudge:
@@ -123,9 +138,10 @@ def untrained(trial: Trial) -> PRMJudge:
     return PRMJudge(PRM.from_backbone(EMBEDDED, seed=trial.seed))
 
 
-def judged_pool(trial: Trial, labels: Labels) -> list[Judgement]:
+def judged_pool(trial: Trial, labels: Labels, problems: int = PROBLEMS) -> list[Judgement]:
     """What that model says of each solution of the pool."""
-    return _kept(trial, f"pool-{labels}", "judgement", lambda: judge(trial, labels).judge(pool(trial)))
+    name = _sized(f"pool-{labels}", problems)
+    return _kept(trial, name, "judgement", lambda: judge(trial, labels).judge(pool(trial, problems)))
 
 
 def spent(trial: Trial, *labels: Labels, used_pool: Literal["judged", "sampled", "no"] = "judged") -> Cost:
