@@ -336,6 +336,15 @@ def test_variants_are_told_apart_and_each_is_tested_alone() -> None:
 
 
 @needs_walls
+def test_a_variant_that_had_no_processor_is_tried_again_with_more_time() -> None:
+    """As on a busy machine: a program that waits takes no processor time either."""
+    changes = [(0, "import time; time.sleep(0.5)"), (0, "while True: pass"), (0, "import time; time.sleep(60)")]
+    results = Sandbox(QUICK).run_variants(["", "def f(n): return n"], changes, ["assert f(2) == 2"], seconds=0.2)
+    assert [result.status for result in results] == ["pass", "timeout", "timeout"]
+    assert results[2].detail == "not over after 1.6 s"
+
+
+@needs_walls
 def test_no_tests_give_no_results() -> None:
     assert Sandbox(QUICK).run_tests("x = 1", []) == []
 

@@ -30,6 +30,8 @@ from typing import Any, NoReturn
 LONGEST_DETAIL = 300
 LONGEST_LINE = 1024
 """Bytes of one line of the report."""
+_MORE_TIME = 8
+"""Times as long may a test of many programs take that had no processor at first."""
 _MODULES = {"np": "numpy", "pd": "pandas"}
 _HELPERS = {
     name: module
@@ -235,7 +237,10 @@ def main(payload: dict[str, Any]) -> None:
     _be_quiet()
     reference = _parsed(job["reference"])
     for number in range(len(payload["changes"])):
-        said = (_one(test, reference, number, to_host, report, payload["seconds"]) for test in job["tests"])
+        said = (
+            _one(test, reference, number, to_host, report, payload["seconds"], payload["first"])
+            for test in job["tests"]
+        )
         lines = [next((each for each in said if each[0] != "pass"), ("pass", ""))] if payload["first"] else said
         for status, detail in lines:
             os.write(report, _line(status, detail))
@@ -277,7 +282,7 @@ def _host(orders: socket.socket, lines: list[str], changes: list[tuple[int, str]
             _be_program(socket.socket(fileno=fds[0]), "\n".join([*lines[:at], changed, *lines[at + 1 :]]))
         os.close(fds[0])
         patience = 0.5 if orders.recv(16) == b"ended" else 0.0
-        orders.send(_end(pid, patience).encode())
+        orders.send("{} {:.3f}".format(*_end(pid, patience)).encode())
 
 
 def _be_program(connection: socket.socket, program: str) -> NoReturn:
@@ -292,11 +297,11 @@ def _be_program(connection: socket.socket, program: str) -> NoReturn:
     os._exit(0)
 
 
-def _end(pid: int, patience: float) -> str:
-    """How the process ended by itself within `patience`; else kill it and say nothing."""
+def _end(pid: int, patience: float) -> tuple[str, float]:
+    """How the process ended by itself within `patience`, else kill it and say nothing; and its seconds of processor time."""
     deadline = time.monotonic() + patience
     while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
+        done, status, used = os.wait4(pid, os.WNOHANG)
         if done or time.monotonic() >= deadline:
             break
         time.sleep(0.005)
@@ -304,15 +309,25 @@ def _end(pid: int, patience: float) -> str:
         os.killpg(pid, signal.SIGKILL)
     if not done:
         os.kill(pid, signal.SIGKILL)  # it may not have reached its own group yet
-        os.waitpid(pid, 0)
-        return "-"
+        used = os.wait4(pid, 0)[2]
     code = os.waitstatus_to_exitcode(status)
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    return how if done else "-", used.ru_utime + used.ru_stime
 
 
 def _one(
-    test: str, reference: ast.Module, number: int, to_host: socket.socket, report: int, seconds: float
+    test: str, reference: ast.Module, number: int, to_host: socket.socket, report: int, seconds: float, again: bool
 ) -> tuple[str, str]:
+    status, detail, used = _once(test, reference, number, to_host, report, seconds)
+    if again and status == "timeout" and used < seconds / 2:  # on a busy machine it had no processor; or it sleeps
+        status, detail, _ = _once(test, reference, number, to_host, report, _MORE_TIME * seconds)
+    return status, detail
+
+
+def _once(
+    test: str, reference: ast.Module, number: int, to_host: socket.socket, report: int, seconds: float
+) -> tuple[str, str, float]:
+    """What came of a test, and the processor time of program and test."""
     here, there = socket.socketpair()
     socket.send_fds(to_host, [str(number).encode()], [there.fileno()])
     there.close()
@@ -329,15 +344,15 @@ def _one(
     came, _, _ = select.select([reading], [], [], seconds)
     line = os.read(reading, 1 << 16) if came else b""
     os.close(reading)
-    own_end = _end(judge, 0.5 if came and not line else 0.0)
+    own_end, own_time = _end(judge, 0.5 if came and not line else 0.0)
     status, detail = json.loads(line) if line else ("timeout", f"not over after {seconds} s")
     if came and not line:
         status, detail = ("timeout" if own_end == "SIGXCPU" else "error"), f"the test's process ended: {own_end}"
     to_host.send(b"ended" if status == "ended" else b"stop")
-    how = to_host.recv(64).decode() or "-"
+    how, _, its_time = (to_host.recv(64).decode() or "- 0").rpartition(" ")
     if status == "ended":
-        return ("timeout" if how == "SIGXCPU" else "error"), f"the program ended: {how}"
-    return status, detail
+        status, detail = ("timeout" if how == "SIGXCPU" else "error"), f"the program ended: {how}"
+    return status, detail, own_time + float(its_time)
 
 
 def _judge(test: str, reference: ast.Module, connection: socket.socket) -> tuple[str, str]:

@@ -63,7 +63,9 @@ class Sandbox:
     ) -> list[TestResult]:
         """The tests against many programs, each the `lines` with one of them changed: the first test it fails, or a pass.
 
-        A test may take `seconds`, all together four times as long as one program; programs not reached by then are timeouts.
+        A test may take `seconds`, and eight times as long if it had no processor in that time: what a line is blamed for must
+        not depend on how busy the machine is. All together take four times as long as one program; what is not reached by then
+        is a timeout.
         """
         wide = replace(report_limits(self.limits, len(changes)), seconds=4 * self.limits.seconds)
         return self._tested(lines, changes, tests, "", wide, first=True, seconds=seconds)
