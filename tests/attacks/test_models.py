@@ -173,6 +173,17 @@ def test_a_damaged_prm_is_refused_in_one_line_or_scores_as_before(
     assert ended["refused"] > 5
 
 
+@pytest.mark.parametrize("family", [None, [], {}, 7, "x"])
+def test_a_family_that_is_no_name_or_of_nobody_is_refused_in_one_line(
+    family: object, prms: dict[str, Path], traces: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(prms["whole"], tmp_path / "strange")
+    config = json.loads((folder / "step_head.json").read_text())
+    (folder / "step_head.json").write_text(json.dumps({**config, "family": family}))
+    found = scores(folder, traces)
+    assert isinstance(found, str) and "strange/step_head.json: " in found and "family" in found
+
+
 def one_damaged_decoder(whole: Path, seed: int, folder: Path) -> str:
     """A GGUF file, or a file of a decoder's folder, damaged and loaded: how it ended."""
     if whole.is_dir():

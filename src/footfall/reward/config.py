@@ -163,4 +163,6 @@ def read_json(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not JSON ({error}); the save was probably interrupted") from error
     if not isinstance(parsed, dict):
         raise ValueError(f"{path}: expected an object, found {type(parsed).__name__}")
+    if not isinstance(family := parsed.get("family", ""), str):
+        raise ValueError(f"{path}: family: expected a name, found {type(family).__name__}")
     return parsed

@@ -73,7 +73,10 @@ def footfall() -> Family:
 
 
 def _open(seen: Evidence, family: Family, options: Options) -> Judge:
-    own: Family = create("family", read_json(seen.folder).get("family", FOOTFALL))
+    try:
+        own: Family = create("family", read_json(seen.folder).get("family", FOOTFALL))
+    except KeyError as error:
+        raise ValueError(f"{seen.folder / CONFIG_FILE}: {error.args[0]}") from error
     if own.objective is not None and own.open is not None:
         return own.open(seen, own, options)
     return options.judge(
