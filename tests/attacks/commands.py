@@ -35,6 +35,20 @@ DEMO += ["--epochs", "1", "--quality-traces", "4", "--max-tokens", "60", "--pict
 BEST = ["problems=2", "judges=exact", "methods=best-of-n"]
 STUDY = ["--option", "worlds=arithmetic", "seeds=1"]
 CREDIT = ["--option", "judges=exact", "seeds=1", "batches=2", "groups=2", "size=4", "workers=1", "docs=."]
+RL = [
+    "rl",
+    "--problems",
+    "world:arithmetic:24",
+    "--prompts",
+    "2",
+    "--group",
+    "2",
+    "--updates",
+    "3",
+    "--checkpoint-every",
+    "2",
+]
+RL += ["--measured", "4", "--max-tokens", "16", "--lr", "1e-3", "--device", "cpu", "--stop-hacked"]
 RECORD = ["lab", "run", "aurora", "--seeds", "1", "--record", "--ledger"]
 LEDGER = ["lab", "ledger", "--ledger", "ledger.json"]
 RECORDED, STALE = (
@@ -76,6 +90,7 @@ COMMANDS = {
     "train": Command([[*TRAIN, *RUN]]),
     "train, LoRA": Command([[*TRAIN, "--lora-rank", "2", *RUN]], ("peft",)),
     "train, merged": Command([[*TRAIN, "--lora-rank", "2", "--merge-lora", *RUN]], ("peft",)),
+    "rl": Command([[*RL, *RUN]], ("trl",)),
     "calibrate": Command([["calibrate", "--data", JUDGED, "--judge", "random", "--chunk", "5", *RUN]]),
     "score": Command([["score", TRACES, "--judge", "random", "--chunk", "4", "--to", "to.jsonl.gz", *RUN]]),
     "score, sandbox": Command([["score", CODE, "--judge", "formal", "--chunk", "2", *RUN]], ("z3", "sympy", "bwrap")),
@@ -167,7 +182,7 @@ def _other_ledgers(folder: Path) -> None:
 
 
 OUTCOMES = "_outcomes.json"
-TIMES = ("seconds", "tokens_per_second", "created")
+TIMES = ("seconds", "tokens_per_second", "created", "step_time", "shares")
 _NUMBER = re.compile(r"\d[\d,.]*|–")
 
 

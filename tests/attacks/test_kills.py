@@ -30,6 +30,7 @@ DEAR = (
     "lab run, recorded",
     "lab run, two processes",
     "bench search, two processes",
+    "rl",
     "train, merged",
 )
 """Left to the program itself: `python -m tests.attacks.kills`."""
