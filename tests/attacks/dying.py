@@ -252,7 +252,8 @@ def _stat(pid: int) -> tuple[int, int]:
 KEPT: set[int] = set()
 """Children of this process that are no part of a run."""
 _SLOW = ("footfall", "pyarrow", "numpy", "math_verify", "latex2sympy2_extended", "sympy", "z3", "torch", "transformers", "peft",
-         "accelerate", "tokenizers", "safetensors", "httpx", "httpcore", "anyio", "jinja2", "rich", "tyro", "trl", "datasets")  # fmt: skip
+         "accelerate", "tokenizers", "safetensors", "httpx", "httpcore", "anyio", "jinja2", "rich", "tyro", "trl",
+         "datasets")  # fmt: skip
 
 
 def load(modules: Sequence[str]) -> None:
