@@ -93,7 +93,13 @@ def train_policy(
         trainer = make_trainer(given, settings, kept, [saves, watch])
         watch.trainer = trainer
         with full_disk_told(folder), stopping_between_updates(saves):
-            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+            if last is not None and (begun >= settings.updates or (settings.stop_hacked and watch.hacked)):
+                # Killed after its last update; the trainer would make one more before it looks.
+                trainer._load_from_checkpoint(str(last))
+                trainer.state.global_step = begun
+                watch.on_train_begin(trainer.args, trainer.state, trainer.control)
+            else:
+                trainer.train(resume_from_checkpoint=None if last is None else str(last))
         made = folder / "model.partial"
         shutil.rmtree(made, ignore_errors=True)
         model: Any = trainer.accelerator.unwrap_model(trainer.model)
