@@ -32,6 +32,7 @@ from footfall.policy.torch_policy import TorchPolicy, next_tokens
 from footfall.render import encode
 from footfall.types import Trajectory
 from footfall.worlds import StepTruth
+from footfall.worlds.code.world import in_reference_names
 from footfall.worlds.multilingual import canonical, translate_problem
 from footfall.worlds.world import Split, Tier
 from scripts.train_lab_model import PLACES, TIERS, say
@@ -68,6 +69,8 @@ def checked(name: str, tier: Tier, trace: Trajectory) -> Checked:
     world = place.world(tier)
     if place.language != "en":
         trace = canonical(trace)
+    if name == "code":
+        trace = in_reference_names(trace)
     truths = tuple(world.check(trace))
     first = next((i for i, truth in enumerate(truths) if truth is not StepTruth.RIGHT), None)
     writer = place.policy.new_writer(trace.problem)
@@ -204,14 +207,17 @@ def main() -> None:
     )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--device", default=None)
+    parser.add_argument(
+        "--only", nargs="+", default=list(PLACES), help="these worlds; the figures of others in --to stay"
+    )
     args = parser.parse_args()
     policy, asked = (
         TorchPolicy.load(args.model, args.device, label="lab", template=each, cache_bytes=1 << 30)
         for each in (None, CHECKING)
     )
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = json.loads(args.to.read_text()) if args.to.exists() else {}
     with ProcessPoolExecutor(args.workers) as pool:
-        for name, place in PLACES.items():
+        for name, place in ((name, PLACES[name]) for name in args.only):
             n = args.problems if place.language == "en" else args.problems // 3
             for tier in list(TIERS)[: None if place.language == "en" else 1]:
                 facts[f"{name}/{tier}"] = measure(policy, asked, name, tier, n, pool)

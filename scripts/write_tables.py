@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from footfall.registry import parts
 from footfall.reward.family import Family, families
@@ -99,10 +100,37 @@ def coder_tables() -> str:
     return loop_measure.tables(found, shown=("all", "best-0", "clean", "clean-0"))
 
 
+def lab_model_table() -> str:
+    """What `python -m scripts.measure_lab_model` found of the lab's model, one row a world and tier."""
+    found = json.loads((DOCS / "lab_model.json").read_text(encoding="utf-8"))["measured"]
+    head = (
+        "| world | one sample right | asked to check | errors that are decisions | nats at decisions, step openings, others | "
+        "probe AUC, first errors | all steps |\n|---|---:|---:|---:|---:|---:|---:|\n"
+    )
+    return head + "".join(_lab_model_row(name, facts) for name, facts in found.items())
+
+
+def _lab_model_row(name: str, facts: dict[str, Any]) -> str:
+    nats = facts["entropy"] or {}
+    told = " · ".join(f"{nats[kind]:.2f}" for kind in ("decision", "opening", "other")) if nats else ""
+    share = None if facts["errors"] is None else 1 - facts["errors"].get("words", 0.0)
+    cells = (
+        facts["accuracy"],
+        facts["accuracy_checking"],
+        share,
+        told,
+        facts["probe_first_error"],
+        facts["probe_all_steps"],
+    )
+    shown = ("" if c is None else c if isinstance(c, str) else f"{c:.2f}" for c in cells)
+    return f"| {name} | {' | '.join(shown)} |\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
     "coder": coder_tables,
+    "lab-model": lab_model_table,
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _credit_block(name) for name in CREDIT.blocks},

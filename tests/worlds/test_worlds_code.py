@@ -20,6 +20,7 @@ from footfall.worlds.code.language import Line, read_line
 from footfall.worlds.code.run import ERROR, build, output
 from footfall.worlds.code.task import KINDS, task_of
 from footfall.worlds.code.templates import FAMILIES
+from footfall.worlds.code.world import in_reference_names
 from footfall.worlds.world import Split
 
 WORLD = CodeWorld()
@@ -297,3 +298,18 @@ def test_it_is_a_named_part_and_refuses_what_it_does_not_have() -> None:
         WORLD.check(WORLD.prefix(problem_of("def f(a):\n    import os", [[1]], "[1]")))
     with pytest.raises(ValueError, match="fails on test 1"):
         WORLD.check(WORLD.prefix(problem_of("def f(a):\n    return b", [[1]], "[1]")))
+
+
+def test_a_program_under_other_names_is_checked_in_the_names_of_the_reference() -> None:
+    """Names swapped with those of the reference too; an error stays one, and the answer's text is left alone."""
+    other = "def f(xs):\n    x = 0\n    for total in xs:\n        if total {} 3:\n            x += total\n    return x"
+    right, wrong = (trace(other.format(sign) + "\n# The answer is [9, 0, 7].") for sign in (">", "<"))
+    assert WORLD.graded(right).correct and W in WORLD.check(right)
+    assert WORLD.check(in_reference_names(right)) == [R] * 7
+    assert WORLD.first_error(in_reference_names(wrong)) == 3
+    assert in_reference_names(right).steps[-1].text == right.steps[-1].text
+
+
+def test_a_program_in_the_names_of_the_reference_stays_the_very_trace() -> None:
+    for _, written in WORLD.traces(CodePolicy(), 8, seed=4):
+        assert in_reference_names(written).text == written.text

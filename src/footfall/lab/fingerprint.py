@@ -40,7 +40,7 @@ _NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "c
 """What finds, runs, shows and stores, but decides no figure."""
 _SHARED = "footfall.lab.shared"
 """The one part of the lab that does: models and cases that several recipes use."""
-_ASSETS = {"footfall.policy.embedded": PACKAGE / "models" / "embedded"}
+_ASSETS = {f"footfall.policy.{name}": PACKAGE / "models" / name for name in ("embedded", "lab")}
 """Files that are not Python and belong to a module."""
 
 

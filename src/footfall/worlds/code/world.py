@@ -175,6 +175,33 @@ def _meaning(draft: Draft) -> str:
     return _WORD.sub(rename, "\n".join(draft.lines))
 
 
+def in_reference_names(trajectory: Trajectory) -> Trajectory:
+    """The trace with its variables called as in the reference: the first new name there is the first new name here, and so on.
+
+    A problem does not say what variables are called, and `CodeWorld.check` knows the reference's names alone.
+    """
+    lines = [line for step in trajectory.steps for line in step.text.split("\n") if read_line(line) is not None]
+    reference = cast("list[str]", trajectory.problem.meta["program"])
+    names = dict(zip(_names(lines), _names(reference), strict=False))
+    if all(name == new for name, new in names.items()):
+        return trajectory
+    steps = [
+        replace(
+            step, text=_WORD.sub(lambda match: names.get(match[0], match[0]), step.text), token_ids=None, logprobs=None
+        )
+        if stated_answer(step.text) is None
+        else replace(step, token_ids=None, logprobs=None)
+        for step in trajectory.steps
+    ]
+    return replace(trajectory, steps=tuple(steps), tokenizer=None)
+
+
+def _names(lines: Sequence[str]) -> list[str]:
+    """The names of a program in the order in which they come up."""
+    words = (word for line in lines for word in _WORD.findall(line))
+    return list(dict.fromkeys(word for word in words if word not in _KEPT and word[0] != "'"))
+
+
 def _outcome(task: Task, state: State, trajectory: Trajectory) -> bool | None:
     if not state.broken:
         return state.answer is not None and task.passes(state.program)
