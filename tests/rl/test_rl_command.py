@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("trl", reason="could not import 'trl'")
+
+import safetensors.torch
+import torch
 
 from footfall import cli
 from footfall.policy.embedded import EMBEDDED
@@ -36,6 +42,10 @@ def words(model: Path, out: Path, *more: str) -> list[str]:
 def events(out: Path, kind: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == kind]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(out / "model" / "model.safetensors")
 
 
 def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,6 +107,57 @@ def test_what_does_not_fit_is_one_line(
     assert cli.main(words(model, tmp_path / "run", *given)) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+LIVES = """
+import os, random, signal, sys, time
+from pathlib import Path
+import footfall.cli, footfall.rl.loop  # once, for all lives
+
+log, kills, words = Path(sys.argv[1]) / "log.jsonl", int(sys.argv[2]), sys.argv[3:]
+
+def lines():
+    return log.read_text().count(chr(10)) if log.exists() else 0
+
+def life():
+    child = os.fork()
+    if child:
+        return child
+    sys.stdout = open(os.devnull, "w")
+    os._exit(footfall.cli.main(words))
+
+rng, caught = random.Random(0), 0
+for _ in range(kills):
+    known, child = lines(), life()
+    # Until it has told something new, so that it gets on; then a random moment more.
+    while lines() < known + 3 and os.waitpid(child, os.WNOHANG)[0] == 0:
+        time.sleep(0.01)
+    time.sleep(rng.random() / 2)
+    if log.parent.joinpath("result.json").exists():
+        break
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    caught += 1
+code = os.waitstatus_to_exitcode(os.waitpid(life(), 0)[1])
+print(caught, code)
+"""
+"""A program that runs a command again and again, and kills it."""
+
+
+@pytest.mark.long
+def test_a_run_killed_ten_times_ends_with_the_same_weights(model: Path, tmp_path: Path) -> None:
+    """With a reward model that learns beside the policy."""
+    given = ("--updates", "24", "--credit", "prime", "--online-lr", "1e-3")
+    assert cli.main(words(model, tmp_path / "whole", *given)) == 0
+    out = tmp_path / "killed"
+    done = subprocess.run(
+        [sys.executable, "-c", LIVES, str(out), "10", *words(model, out, *given)], capture_output=True, text=True, timeout=900,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    caught, code = map(int, done.stdout.split())
+    assert code == 0 and caught >= 5, done.stderr
+    for name, weight in weights(tmp_path / "whole").items():
+        assert torch.equal(weight, weights(out)[name]), name
 
 
 def test_a_checkpoint_told_before_a_kill_is_told_once_on_the_page(tmp_path: Path) -> None:
