@@ -80,6 +80,7 @@ def test_a_run_that_was_killed_after_its_last_update_makes_no_other(
     assert {**json.loads(capsys.readouterr().out), "shares": 0} == {**told, "shares": 0}
     assert [row["update"] for row in events(out, "update")] == [1, 2, 3]
     assert weights.read_bytes() == before
+    assert not [*out.rglob("README.md")], "a card of TRL has its tags in another order in every process"
 
 
 def test_what_it_will_take_is_measured_and_nothing_is_left(

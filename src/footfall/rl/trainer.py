@@ -488,6 +488,9 @@ class CreditTrainer(GRPOTrainer):
             base: Any = super()
             return base.training_step(*given, **named)
 
+    def create_model_card(self, *given: Any, **more: Any) -> None:
+        """None in checkpoints: TRL's has its tags in another order in every process."""
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         if (
             self.online is not None and self.args.should_save
