@@ -22,6 +22,7 @@ REMEDIES = (
     (r"checkout", "no git checkout", "git clone, rather than an unpacked archive"),
     (r"figures are not compared", "figures recorded on other versions or processors", "footfall lab ledger --update"),
     (r"data|pools|ProcessBench|scores", "no public data", "put the datasets into ../shared/data"),
+    (r"no fish", "no fish shell", "apt-get install fish"),
 )  # fmt: skip
 """A reason as tests give it, its name here, and what to do about it."""
 
