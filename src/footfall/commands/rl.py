@@ -32,7 +32,7 @@ from footfall.registry import declared, no_hub_id, parts, serving, systems
 from footfall.reports.pages import write_page
 from footfall.reports.rl_page import Arm, rl_page
 from footfall.rl.groups import Credit
-from footfall.rl.settings import RlSettings
+from footfall.rl.settings import QUICK_ARMS, QUICK_HELD_OUT, QUICK_PROBLEMS, RlSettings
 from footfall.search.votes import Aggregation
 from footfall.store import Run, worker_processes
 from footfall.terminal import Progress
@@ -97,12 +97,11 @@ class RlConfig:
 
 
 _QUICK = RlConfig(
-    problems="world:arithmetic:2048", held_out="world:arithmetic:300:test", device="cpu",
+    problems=QUICK_PROBLEMS, held_out=QUICK_HELD_OUT, device="cpu",
     settings=RlSettings(updates=30, lr=3e-4, checkpoint_every=15, measured=300), sampling=SamplingOptions(max_tokens=160),
 )  # fmt: skip
 _ARMS: dict[str, dict[str, Any]] = {
-    "outcome": {"credit": "grpo"},
-    "process": {"credit": "capo", "judge": JudgeOptions("truth-arithmetic", ("consequent=1.0",))},
+    name: {"credit": arm.credit, "judge": JudgeOptions(arm.judge, arm.settings)} for name, arm in QUICK_ARMS.items()
 }
 
 
@@ -120,7 +119,8 @@ def main(config: RlConfig) -> int:
         emit(result, config.run.json, lambda console: facts(console, result))
         return 0
     _, result = _train(config, "rl")
-    emit(result, config.run.json, lambda console: _show(console, result))
+    problems = config.held_out or config.problems
+    emit(result, config.run.json, lambda console: _show(console, result, problems))
     return 0
 
 
@@ -321,7 +321,7 @@ def _percent(figure: Mapping[str, Any]) -> str:
     return f"{100 * figure['value']:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _show(console: Console, result: Mapping[str, Any]) -> None:
+def _show(console: Console, result: Mapping[str, Any], problems: str) -> None:
     facts(console, {
         "accuracy": f"{_percent(result['before'])} before, {_percent(result['after'])} after, one sample a held-out problem",
         "rollouts": f"{result['rollouts']:,} in {result['updates']} updates",
@@ -330,7 +330,7 @@ def _show(console: Console, result: Mapping[str, Any]) -> None:
         "signs": "; ".join(result["alarms"]) if not result["hacked"] else None,
         "model": result["model"], "page": result["page"],
     })  # fmt: skip
-    next_command(console, "search", "--policy", result["model"], "--problems", "world:arithmetic:100")
+    next_command(console, "search", "--policy", result["model"], "--problems", problems)
 
 
 def _show_quick(console: Console, result: Mapping[str, Any]) -> None:

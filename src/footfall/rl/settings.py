@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -57,3 +57,18 @@ class RlSettings:
     def rollouts(self) -> int:
         """Completions of the whole run."""
         return self.updates // self.iterations * self.prompts * self.group
+
+
+class QuickArm(NamedTuple):
+    """What one arm of `footfall rl --quick` is trained with."""
+
+    credit: str
+    judge: str | None = None
+    settings: tuple[str, ...] = ()
+
+
+QUICK_PROBLEMS, QUICK_HELD_OUT = "world:arithmetic:2048", "world:arithmetic:300:test"
+QUICK_ARMS = {
+    "outcome": QuickArm("grpo"),
+    "process": QuickArm("capo", "truth-arithmetic", ("consequent=1.0",)),
+}
