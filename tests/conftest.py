@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -35,6 +36,12 @@ def skips(reasons: Iterable[str]) -> list[str]:
         known = (f"{name}: {command}" for pattern, name, command in REMEDIES if re.search(pattern, said))
         found[next(known, said)] += 1
     return [f"{count:5d}  {cause}" for cause, count in found.most_common()]
+
+
+def pytest_configure() -> None:
+    """A shell that starts the suite in the background leaves Ctrl-C ignored; tests of it want Python's own way."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
