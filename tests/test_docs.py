@@ -226,6 +226,12 @@ def test_the_readme_and_the_tutorial_have_code_that_runs() -> None:
     assert {"README.md", "docs/tutorial.md", "docs/contributing.md"} <= {page_name(page) for page in RUNNABLE}
 
 
+def test_the_tutorial_shows_what_every_command_prints() -> None:
+    blocks = marked(ROOT / "docs" / "tutorial.md", full_size=True)
+    commands = [i for i, block in enumerate(blocks) if block.mark == "run" and not block.source.startswith("cat >")]
+    assert [blocks[i + 1].mark for i in commands] == ["prints at full size"] * len(commands) and len(commands) > 6
+
+
 def test_the_first_trace_of_the_readme_is_one(tmp_path: Path) -> None:
     (line,) = re.findall(r"^echo .* > mine\.jsonl$", text_of(ROOT / "README.md"), re.MULTILINE)
     subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)

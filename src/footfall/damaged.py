@@ -16,6 +16,13 @@ _LARGEST_TEXT = 1 << 28
 _OF_TOKENIZERS = (".json", ".model", ".txt", ".jinja", ".tiktoken")
 _MOST_GROWTH = 10_000
 _LONGEST_PADDING = 1 << 22
+_NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory", "not enough memory")
+"""What torch, its libraries and drivers say; they agree on no type of error."""
+
+
+def says_no_memory(said: str) -> bool:
+    """Whether a library's message is that memory did not suffice."""
+    return any(words in said.lower() for words in _NO_MEMORY)
 
 
 @contextmanager
@@ -40,7 +47,7 @@ def naming(source: str | Path) -> Iterator[None]:
             raise
         said = " ".join(str(error).split())
         ours = type(error).__module__.startswith("footfall.")
-        if ours or "out of memory" in said or "can't allocate" in said:
+        if ours or says_no_memory(said):
             raise
         if isinstance(error, ValueError):
             if str(source) in said:

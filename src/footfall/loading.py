@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as chatter
 
-from footfall.damaged import check_claims, check_sizes, check_tokenizer, naming
+from footfall.damaged import check_claims, check_sizes, check_tokenizer, naming, says_no_memory
 from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import is_gguf
 
@@ -53,9 +53,7 @@ def pick_dtype(device: torch.device) -> torch.dtype:
 
 def out_of_memory(error: RuntimeError) -> bool:
     """Whether a device had too little memory: torch's own error, or what a library or the driver says of it."""
-    said = str(error).lower()
-    words = ("out of memory", "alloc_failed", "can't allocate memory")
-    return isinstance(error, torch.cuda.OutOfMemoryError) or any(word in said for word in words)
+    return isinstance(error, torch.cuda.OutOfMemoryError) or says_no_memory(str(error))
 
 
 def give_memory_back() -> None:

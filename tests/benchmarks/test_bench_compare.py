@@ -153,6 +153,14 @@ def test_a_folder_without_figures_says_what_to_do(tmp_path: Path) -> None:
         read_kept(tmp_path)
 
 
+def test_the_page_says_how_many_cases_were_compared_and_that_they_are_the_same(tmp_path: Path) -> None:
+    runs = [kept(tmp_path, "r", RandomJudge(1)), kept(tmp_path, "o", Oracle(cases()))]
+    the_same = f"the same in every run ({runs[0].cases})"
+    assert f"{len(cases())}, {the_same}" in comparison_page(compare(runs))
+    earlier = [replace(run, count=0) for run in runs]
+    assert f">{the_same}" in comparison_page(compare(earlier))
+
+
 def test_the_page_shows_differences_and_survives_hostile_names(tmp_path: Path) -> None:
     evil = Scores("<script>alert(1)</script>", {(None, c.trajectory.id): (0.0, 0.0) for c in cases()})
     found = compare([kept(tmp_path, "r", RandomJudge(1)), kept(tmp_path, "e", evil)])

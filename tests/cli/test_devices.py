@@ -10,7 +10,8 @@ import torch
 
 from footfall import cli
 from footfall.commands import score, train
-from footfall.loading import pick_device
+from footfall.damaged import naming
+from footfall.loading import out_of_memory, pick_device
 
 TRACE = '{"problem": "2 + 3 = ?", "steps": ["2 + 3 = 5"]}\n'
 
@@ -69,6 +70,11 @@ def test_a_number_beyond_the_last_gpu_is_told_how_many_there_are(monkeypatch: py
             ["score", "x"],
             RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
         ),
+        (
+            score,
+            ["score", "x"],
+            RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
+        ),
         (score, ["score", "x"], MemoryError("Unable to allocate 7 TiB")),
     ],
 )
@@ -88,6 +94,12 @@ def test_no_memory_is_one_line_with_what_needs_less(
     monkeypatch.setenv("FOOTFALL_DEBUG", "1")
     with pytest.raises(type(error)):
         cli.main(words)
+
+
+def test_what_torch_itself_says_here_is_no_memory_and_no_damaged_file() -> None:
+    with pytest.raises(RuntimeError) as refused, naming("a-model"):
+        torch.empty(1 << 47)
+    assert out_of_memory(refused.value)
 
 
 def test_another_error_of_torch_is_seen_whole(monkeypatch: pytest.MonkeyPatch) -> None:

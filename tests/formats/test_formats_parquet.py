@@ -61,6 +61,15 @@ def test_a_file_without_a_column_is_refused_by_its_name(tmp_path: Path) -> None:
     assert caught.value.field == "answer"
 
 
+def test_memory_that_does_not_suffice_is_not_laid_on_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr("footfall.formats.columns.to_array", refused)
+    with pytest.raises(MemoryError, match="malloc"):
+        formats.write_parquet(tmp_path / "problems.parquet", [PROBLEM], "problem")
+
+
 def test_a_null_where_none_may_be_is_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "problems.parquet"
     formats.write_parquet(path, [PROBLEM], "problem")

@@ -70,12 +70,44 @@ def measure(trial):
 """
 
 
+GIVEN: dict[str, Any] = {
+    "name": "toy", "claim": "A beats B on GSM8K.", "world": "GSM8K test", "effect": 0.04, "ci95": [0.01, 0.07], "seeds": 2,
+    "means": {"B": 0.6, "A": 0.64}, "scale": "A model of 1.5B.", "command": "python -m scripts.loop evaluate",
+}  # fmt: skip
+
+
+def test_a_run_shows_its_own_means_beside_its_own_effects_and_says_which_figures_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.py").write_text(RECIPE)
+    (tmp_path / "real.json").write_text(json.dumps([GIVEN]))
+    monkeypatch.setattr("footfall.commands.lab.find", lambda name: find(name, tmp_path))
+    assert main(["lab", "run", "toy", "--seeds", "2"]) == 0
+    lab, real = capsys.readouterr().out.split("toy: A beats B on GSM8K.")
+    assert "0.6667" in lab and "stored" not in lab
+    assert "0.6667" not in real and "not measured by this run. A model of 1.5B. Means: B 0.6, A 0.64." in real
+
+
+def test_stored_figures_that_decide_nothing_ask_for_no_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.py").write_text(
+        RECIPE.replace('"B": [0.0, 1.0, 0.0]', '"B": [0.0, 0.0, 0.0]').replace("1.0, 0.0]", "1.0, 1.0]")
+    )
+    (tmp_path / "real.json").write_text(json.dumps([{**GIVEN, "ci95": [-0.01, 0.09]}]))
+    monkeypatch.setattr("footfall.commands.lab.find", lambda name: find(name, tmp_path))
+    assert main(["lab", "run", "toy", "--json"]) == 0
+    assert [(row["verdict"], row["seeds"]) for row in json.loads(capsys.readouterr().out)] == [
+        ("holds", 5),
+        ("undecided", 2),
+    ]
+
+
 def test_a_claim_at_real_scale_gets_its_verdict_from_stored_figures_and_no_code_makes_it_stale(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(RECIPE)
-    given: dict[str, Any] = {
-        "name": "toy", "claim": "A beats B on GSM8K.", "world": "GSM8K test", "effect": 0.04, "ci95": [0.01, 0.07], "seeds": 2,
-        "means": {"B": 0.6, "A": 0.64}, "scale": "A model of 1.5B.", "command": "python -m scripts.loop evaluate",
-    }  # fmt: skip
+    given = GIVEN
     (entry,), ledger, stored = catalogue(tmp_path), tmp_path / "ledger.json", tmp_path / "real.json"
     record_run(ledger, entry, run_recipe(entry, range(5), tmp_path / "runs" / "toy").outcomes, tmp_path / "runs")
     assert [row["tier"] for row in read_ledger(ledger)] == ["lab"]  # nothing is stored yet

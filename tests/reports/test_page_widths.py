@@ -27,7 +27,7 @@ from tests.benchmarks.test_bench_compare import SMALL
 from tests.cli.test_search_explain import searched as found_by_beams
 from tests.reports.test_bench_page import changed, view
 from tests.reports.test_report_page import REPORT
-from tests.reports.test_run_pages import held_out, labelled, result, row, searched, trained
+from tests.reports.test_run_pages import held_out, labelled, learned, result, row, searched, trained
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (1300, 760, 420)
@@ -71,6 +71,7 @@ def pages(folder: Path) -> dict[str, str]:
         "label": labelled([row(i, 0.1 * i, None, right=i > 3, text=LONG) for i in range(8)]),
         "search": searched([result(i, [0.2, 0.8], [i > 2, i > 4], text=LONG) for i in range(8)], 0.5),
         "train": trained([held_out(i, (0.9, 0.2), (1.0, 0.0), text=LONG) for i in range(6)]),
+        "rl": learned([0.02 * k for k in range(21)], text=LONG, alarms=2, judge=LONG),
         "tree": tree_page(found_by_beams(), {"run": LONG}),
         **{
             study.name: study.page(study.read(json.loads((DOCS / f"{study.docs}.json").read_text())))

@@ -11,6 +11,7 @@ import pytest
 
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named
+from footfall.reports.rl_page import Arm, rl_page
 from footfall.reports.search_page import search_page
 from footfall.reports.traces import MOST_STEPS, extremes, mean_value, scale_of
 from footfall.reports.train_page import train_page
@@ -106,6 +107,39 @@ def trained(
 def held_out(i: int, values: tuple[float, ...], labels: tuple[float | None, ...], text: str = "step") -> Judged:
     good = tuple(None if label is None else float(label > 0.5) for label in labels)
     return row(i, *values, text=text, aspects={"label": labels, "good": good})
+
+
+def learned(accuracy: list[float], text: str = "step", alarms: int = 0, **config: Any) -> str:
+    """A run of rl with a checkpoint for each accuracy, ten updates apart."""
+    stops = [10 * k for k in range(len(accuracy))]
+    alarm = {"name": text, "update": stops[-1], "why": f"it pays for 100% of traces: {text}"}
+    checkpoints = [
+        {"update": at, "right": round(40 * share), "rollouts": 40, "kl": 0.01 * at, "paid": {text: 0.5}, "hacked": False,
+         "alarms": [alarm] * alarms, "figures": {"proxy": share, "repetition": 0.0, "with_steps": None}}
+        for at, share in zip(stops, accuracy, strict=True)
+    ]  # fmt: skip
+    token = {"problem": "p", "text": text, "correct": True, "reward": 1.0, "left": None}
+    rows = [{**token, "tokens": [text] * 40, "advantages": [0.05 * k - 1 for k in range(40)]}]
+    updates = [{"update": at, "reward": 0.5, "mean_length": 40.0} for at in range(1, stops[-1] + 1)]
+    arm = Arm("rl", updates, checkpoints, [{"update": at, "rows": rows} for at in stops[1:]])
+    return rl_page([arm], {"model": text, "problems": text, "credit": "pure", **config})
+
+
+def test_a_page_of_rl_says_whether_accuracy_changed_and_who_judged() -> None:
+    assert "Accuracy of one sample went from 25.0% to 50.0%" in words(parsed(learned([0.25, 0.5])))
+    stayed = words(parsed(learned([0.25, 0.5, 0.25], alarms=1, judge="runs/prm")))
+    assert "Accuracy of one sample stayed at 25.0%" in stayed
+    assert "judge runs/prm" in stayed and "no (1 sign)" in stayed
+
+
+def test_a_page_of_rl_tells_the_monitors_at_some_of_many_checkpoints_the_first_and_the_last_among_them() -> None:
+    def columns(page: str) -> list[str]:
+        return [words(node) for node in parsed(page).iter("th") if words(node).startswith("update ")]
+
+    assert columns(learned([0.5] * 3)) == ["update 0", "update 10", "update 20"]
+    many = learned([0.5] * 101)
+    assert len(columns(many)) < 10 and columns(many)[0] == "update 0" and columns(many)[-1] == "update 1000"
+    assert "of 101 checkpoints; log.jsonl has all" in words(parsed(many))
 
 
 def test_a_page_of_labels_has_rates_with_intervals_and_says_why_steps_have_none() -> None:

@@ -52,6 +52,8 @@ class Kept:
     """The judge as the user typed it; runs of earlier versions did not keep it."""
     data: str = ""
     """The data likewise."""
+    count: int = 0
+    """Of the cases; 0 in runs of earlier versions."""
 
 
 class Difference(NamedTuple):
@@ -105,6 +107,7 @@ def write_kept(path: Path, measured: Measured, given: str = "", data: str = "") 
     facts |= {
         "threshold": report.threshold,
         "cases": case_hash(measured.cases),
+        "count": len(measured.cases),
         "names": names,
         "given": given,
         "data": data,

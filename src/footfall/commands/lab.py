@@ -187,7 +187,10 @@ def _measure_all(
             if len(found[name]) < count:
                 continue
             now = rows_of(by_name[name], [found[name][seed] for seed in sorted(found[name])])
-            if count == counts[-1] or all(row["verdict"] != "undecided" for row in now):
+            open_ = [
+                row for row in now if row["verdict"] == "undecided" and row["tier"] == "lab"
+            ]  # seeds decide no other
+            if count == counts[-1] or not open_:
                 rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
     for name, part in found.items():
         if part and ledger is not None and name not in failed:
@@ -346,10 +349,10 @@ def _show_finding(finding: Finding) -> None:
     console = _console()
     for row in finding.rows:
         console.print(f"{row['name']}: {row['claim']}", style="bold")
+        arms = {arm: f"{finding.means[arm]:.4f}" for arm in (row["baseline"], row["method"])}
         facts(console, {
             "metric": f"{row['metric']} ({row['direction']} is better)",
-            row["baseline"]: f"{finding.means[row['baseline']]:.4f}",
-            row["method"]: f"{finding.means[row['method']]:.4f}",
+            **(arms if row["tier"] == "lab" else {"stored": f"not measured by this run. {row['scale']}"}),
             "effect": f"{effect_text(row)}, {row['seeds']} seeds; {row['smallest_effect']:g} would matter",
             "verdict": "; ".join([row["verdict"], *row["notes"]]),
         })  # fmt: skip

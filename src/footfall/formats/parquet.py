@@ -54,6 +54,8 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Any], kind: str, 
         metadata |= {_KEY: key.encode()} if key else {}
         schema = pa.schema(list(arrow_type(shape)), metadata=metadata)
         table = pa.Table.from_arrays([struct.field(i) for i in range(struct.type.num_fields)], schema=schema)
+    except MemoryError:  # Arrow's is one of its exceptions too; the rows are not to blame
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise FormatError(str(path), f"sound rows of kind {kind!r}", got=str(error)) from error
     written = io.BytesIO()

@@ -323,7 +323,7 @@ def comparison_page(comparison: Comparison) -> str:
         "figure": first.objective,
         "protocol": _one_protocol(comparison),
         "data": str(Named(first.data or first.revision, first.revision)),
-        "cases": first.cases,
+        "cases": f"{f'{first.count:,}, ' if first.count else ''}the same in every run ({first.cases})",
         "intervals": f"95% paired bootstrap, {first.resamples:,} resamples, seed {first.seed}",
     }
     figures, differences = comparison_tables(comparison)

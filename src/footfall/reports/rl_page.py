@@ -36,6 +36,8 @@ _MONITORS = {
 _SHADES = 5
 _TRACES_OF = 3
 """Checkpoints whose traces are shown: the first that have any, one in the middle, the last."""
+_MOST_COLUMNS = 7
+"""Checkpoints that a table on a desk has room for."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def rl_page(arms: Sequence[Arm], config: Mapping[str, Json]) -> str:
     facts = {
         "trained": str(config.get("model", "")), "problems": str(config.get("problems", "")),
         "credit": "; ".join(arm.name for arm in arms) if len(arms) > 1 else str(config.get("credit", "")),
+        **{name: str(config[name]) for name in ("judge", "filter") if config.get(name)},
         "updates": ", ".join(f"{len(arm.updates):,}" for arm in arms),
         "left their groups": ", ".join(f"{arm.left:,}" for arm in arms),
         "hacked": "; ".join(_verdict(arm) for arm in arms),
@@ -96,7 +99,8 @@ def rl_page(arms: Sequence[Arm], config: Mapping[str, Json]) -> str:
         Section("Is the reward being hacked?", _monitors(arms), "Figures of the held-out samples at every checkpoint."),
         *(_traces(arm) for arm in arms if arm.traces),
     ]  # fmt: skip
-    heading = f"Accuracy of one sample went from {first.y:.1%} to {best.y:.1%}"
+    before, after = f"{first.y:.1%}", f"{best.y:.1%}"
+    heading = f"Accuracy of one sample {f'stayed at {after}' if before == after else f'went from {before} to {after}'}"
     return report("Reinforcement learning", "Footfall rl", heading, facts, sections, numbers=numbers, config=config)
 
 
@@ -107,7 +111,8 @@ def _interval(point: Point) -> str:
 def _verdict(arm: Arm) -> str:
     row = arm.checkpoints[-1]
     said = "yes" if row["hacked"] else "no"
-    return f"{arm.name}: {said}" + (f" ({len(row['alarms'])} signs)" if row["alarms"] else "")
+    count = len(row["alarms"])
+    return f"{arm.name}: {said}" + (f" ({count} {'sign' if count == 1 else 'signs'})" if count else "")
 
 
 def _chart(title: str, lines: Sequence[tuple[str, Sequence[Point]]], form: Format, caption: str) -> Markup:
@@ -141,20 +146,19 @@ def _monitors(arms: Sequence[Arm]) -> list[Markup]:
     for arm in arms:
         said = [f"update {alarm['update']}, {alarm['name']}: {alarm['why']}" for alarm in arm.checkpoints[-1]["alarms"]]
         blocks.append(items(said) if said else Markup())
-        header = ["figure", *(f"update {row['update']}" for row in arm.checkpoints)]
+        count = len(arm.checkpoints)
+        some = [arm.checkpoints[i] for i in np.linspace(0, count - 1, min(count, _MOST_COLUMNS)).round().astype(int)]
+        header = ["figure", *(f"update {row['update']}" for row in some)]
         rows = []
         for key, words in _MONITORS.items():
-            values = [row["figures"].get(key) for row in arm.checkpoints]
+            values = [row["figures"].get(key) for row in some]
             if any(value is not None for value in values):
                 rows.append([words, *("–" if value is None else f"{value:.3f}" for value in values)])
-        exploits = sorted({name for row in arm.checkpoints for name in row["paid"]})
-        rows += [
-            [f"exploit pays: {name}", *(f"{row['paid'].get(name, 0):.2f}" for row in arm.checkpoints)]
-            for name in exploits
-        ]
-        blocks.append(
-            table(header, rows, caption=f"{arm.name}: monitors, and the share of traces for which an exploit pays")
-        )
+        exploits = sorted({name for row in some for name in row["paid"]})
+        rows += [[f"exploit pays: {name}", *(f"{row['paid'].get(name, 0):.2f}" for row in some)] for name in exploits]
+        caption = f"{arm.name}: monitors, and the share of traces for which an exploit pays"
+        caption += f", at {len(some)} of {count} checkpoints; log.jsonl has all" if len(some) < count else ""
+        blocks.append(table(header, rows, caption=caption))
     return [block for block in blocks if block]
 
 
