@@ -31,7 +31,8 @@ from footfall.policy.embedded import EMBEDDED
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.registry import create
 from footfall.render import prompt_ids, template_for
-from footfall.rl.trainer import CreditTrainer, Reward
+from footfall.rl.rewards import Reward
+from footfall.rl.trainer import CreditTrainer
 from footfall.types import Problem
 from footfall.worlds import ArithmeticWorld
 

@@ -309,12 +309,15 @@ def named(page: Path) -> Iterator[tuple[str, list[str]]]:
             yield f"footfall{found[1]}", found[2].split(".") if found[2] else []
 
 
+HOOKS = ("footfall.rl.verl",)
+
+
 def is_there(module: str, names: list[str]) -> bool:
     """Whether the names lead somewhere in the module; a field of a class without a default is known by its annotation."""
     try:
         thing = pkgutil.resolve_name(module)
-    except (ImportError, AttributeError):
-        return False
+    except (ImportError, AttributeError):  # a hook for another library can only be imported beside it
+        return module in HOOKS and not names and importlib.util.find_spec(module) is not None
     for name in names:
         if hasattr(thing, name):
             thing = getattr(thing, name)

@@ -34,7 +34,7 @@ LIGHT = (
     "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
-HEAVY = ("footfall.rl.loop", "footfall.rl.online", "footfall.rl.trainer")
+HEAVY = ("footfall.rl.loop", "footfall.rl.online", "footfall.rl.trainer", "footfall.rl.verl")
 """What trains, in a room whose rules are light: only a run that has begun imports it."""
 
 

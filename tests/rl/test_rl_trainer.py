@@ -25,7 +25,8 @@ from footfall.registry import create
 from footfall.rl.groups import Credit, Floats, Group
 from footfall.rl.groups import Rollout as Numbers
 from footfall.rl.probes import probes
-from footfall.rl.trainer import CreditTrainer, Reward
+from footfall.rl.rewards import Reward
+from footfall.rl.trainer import CreditTrainer
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
 

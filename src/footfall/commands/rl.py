@@ -208,7 +208,7 @@ def _setting(config: RlConfig) -> Setting:
     from footfall.loading import load_model, pick_device
     from footfall.policy.embedded import EMBEDDED
     from footfall.rl.loop import Setting
-    from footfall.rl.trainer import Reward
+    from footfall.rl.rewards import Reward
 
     if why := no_hub_id(config.model):
         raise ValueError(f"--model {why}")

@@ -28,8 +28,9 @@ from footfall.render import Template, prompt_ids
 from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
 from footfall.rl.online import Sequences, scored
 from footfall.rl.probes import pays
+from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
-from footfall.rl.trainer import CreditTrainer, Reward, Rolled, Writer
+from footfall.rl.trainer import CreditTrainer, Rolled, Writer
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.types import Judge, Judgement, Problem
 

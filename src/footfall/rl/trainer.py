@@ -34,23 +34,22 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from footfall.answers import grade
-from footfall.judging import as_trained, forget, traits
+from footfall.judging import forget
 from footfall.loading import pack
 from footfall.policy.decoding import Request
 from footfall.policy.protocol import Policy, Run, SamplingParams, sample_runs, sample_seed
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids, template_for
-from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, credited, rollout
+from footfall.rl.groups import Floats, Group, Rollout, credited
 from footfall.rl.monitors import Logged
 from footfall.rl.online import OnlineReward, Sequences, scored
-from footfall.search.votes import aggregate
-from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, content_key, failures_of
+from footfall.rl.rewards import Reward
+from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 Writer: TypeAlias = Literal["engine", "trl"] | Policy
 _PASS_TOKENS, _WASTE = 16384, 0.1
 """Tokens in one pass of the model that is trained, and the share of padding among them."""
-_UNASKED = Unjudged(Reason.NOT_ASKED, "the run asks no judge")
 
 
 class Written(NamedTuple):
@@ -58,71 +57,6 @@ class Written(NamedTuple):
 
     ids: list[int]
     failure: str | None = None
-
-
-@dataclass(frozen=True)
-class Reward:
-    """What is trained on: who judges steps, what a whole completion is worth, and how both become advantages."""
-
-    credit: Credit
-    judge: Judge | None = None
-    """None: outcomes alone, which is the right or wrong of the answer."""
-    keep: Filter | None = None
-    outcome: str = "answer"
-    """R: by the reference answer, or the judge's step values aggregated (min, mean, last, …)."""
-    aggregate: str = "min"
-    """The proxy that a run logs and monitors watch: step values aggregated so, where the credit reads them; else R."""
-    after_error: float | None = 0.0
-    """The value of steps behind a first error, of judges that stop there. None: such rollouts leave their groups."""
-
-    def __post_init__(self) -> None:
-        if self.judge is None and (self.by_steps or self.outcome != "answer"):
-            raise ValueError("the credit reads a judge's values: name a judge")
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the credit reads what the judge says of steps."""
-        return bool({"rewards", "start", "token_scores"} & set(self.credit.needs))
-
-    def judged(self, traces: Sequence[Trajectory]) -> list[Judgement]:
-        """One judgement a trace, all in one batch; without a judge, none has a value."""
-        if self.judge is None:
-            nothing = [(None,) * len(trace.steps) for trace in traces]
-            return [
-                Judgement(trace.id, values, "none", failures=failures_of([_UNASKED] * len(values)))
-                for trace, values in zip(traces, nothing, strict=True)
-            ]
-        said = self.judge.judge(as_trained(traits(self.judge).separators, traces))
-        return [each.check(trace) for each, trace in zip(said, traces, strict=True)]
-
-    def outcome_of(self, trace: Trajectory, said: Judgement) -> float | None:
-        """R."""
-        if self.outcome == "answer":
-            return None if trace.correct is None else float(trace.correct)
-        return aggregate(said.values, self.outcome)
-
-    def proxy(self, rolled: Rollout) -> float | None:
-        """What the run says it is paid for the whole completion."""
-        if not self.by_steps:
-            return rolled.outcome
-        return None if rolled.rewards is None else aggregate(rolled.rewards.tolist(), self.aggregate)
-
-    def score(self, traces: Sequence[Trajectory]) -> list[float | None]:
-        """The proxy of any traces: what probes for exploits are paid."""
-        graded = [grade(replace(trace, answer=None)) for trace in traces]  # an exploit states its own answer or none
-        said = self.judged(graded)
-        return [self.proxy(self.rollout(trace, each)) for trace, each in zip(graded, said, strict=True)]
-
-    def rollout(self, trace: Trajectory, said: Judgement, **known: Any) -> Rollout:
-        """The numbers of a trace; one without any token counts as one, so that it can be looked at."""
-        if not trace.steps:
-            known.setdefault("tail", 1)
-        if scores := [value for row in said.token_values for value in row]:
-            known["token_scores"] = scores + scores[-1:] * known.get(
-                "tail", 0
-            )  # the end adds nothing to the last prefix
-        given = None if self.judge is None else said
-        return rollout(trace, given, self.outcome_of(trace, said), after_error=self.after_error, **known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +248,7 @@ class CreditTrainer(GRPOTrainer):
             raise ValueError(f"update {step}: {error}") from error
         found = []
         for trace, each, ids in zip(traces, said, completions, strict=True):
-            inside = sum(len(part.token_ids or ()) for s in trace.steps for part in s.parts)
-            made = self.paid.rollout(trace, each, ids=list(ids), tail=len(ids) - inside)
+            made = self.paid.of_ids(trace, each, ids)
             if made.outcome is not None and not math.isfinite(made.outcome):
                 raise ValueError(f"update {step}, trace {trace.id!r}: its outcome is {made.outcome}")
             found.append(Rolled(trace, each, tuple(ids), made, self.paid.proxy(made)))

@@ -1,0 +1,180 @@
+"""What a completion is paid, for any trainer: who judges it, what the whole is worth, and both in one row of numbers.
+
+A trainer that hands a credit nothing but (batch, time) rewards, as verl does, gets all of it in the row (`row_of`):
+
+    step rewards   r_k on the last token of step k, as they are, so that other estimators can use them too
+    R and V_0      on the first tokens that end no step, times 2^-90: no sum over the row sees them
+
+A reward of 0 at a step's end and an R of 0 are marks that are smaller still. `advantages_of` reads rows again, gathers groups,
+and returns what `credited` gives for the rollouts that the rows were made of, in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from footfall.answers import grade
+from footfall.judging import as_trained, traits
+from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, at_ends, credited, padded, rollout
+from footfall.search.votes import aggregate
+from footfall.types import Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
+
+Row: TypeAlias = npt.NDArray[np.float32]
+CARRIED = frozenset({"outcome", "rewards", "start"})
+"""What a credit may need of a row."""
+_SCALE, _STEP, _LEAST = 2.0**-90, 2.0**-60, 2.0**-28
+"""What R and V_0 are multiplied by; the least step reward, and the least |R|, that is told from 0."""
+_END, _ZERO, _UNKNOWN, _UNJUDGED = (2.0**-k for k in (120, 121, 122, 123))
+"""A step's end with the reward 0; R or V_0 is 0; it is not known; the steps have no rewards and R stands on the last token."""
+_UNASKED = Unjudged(Reason.NOT_ASKED, "the run asks no judge")
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What is trained on: who judges steps, what a whole completion is worth, and how both become advantages."""
+
+    credit: Credit
+    judge: Judge | None = None
+    """None: outcomes alone, which is the right or wrong of the answer."""
+    keep: Filter | None = None
+    outcome: str = "answer"
+    """R: by the reference answer, or the judge's step values aggregated (min, mean, last, …)."""
+    aggregate: str = "min"
+    """The proxy that a run logs and monitors watch: step values aggregated so, where the credit reads them; else R."""
+    after_error: float | None = 0.0
+    """The value of steps behind a first error, of judges that stop there. None: such rollouts leave their groups."""
+
+    def __post_init__(self) -> None:
+        if self.judge is None and (self.by_steps or self.outcome != "answer"):
+            raise ValueError("the credit reads a judge's values: name a judge")
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the credit reads what the judge says of steps."""
+        return bool({"rewards", "start", "token_scores"} & set(self.credit.needs))
+
+    def judged(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+        """One judgement a trace, all in one batch; without a judge, none has a value."""
+        if self.judge is None:
+            nothing = [(None,) * len(trace.steps) for trace in traces]
+            return [
+                Judgement(trace.id, values, "none", failures=failures_of([_UNASKED] * len(values)))
+                for trace, values in zip(traces, nothing, strict=True)
+            ]
+        said = self.judge.judge(as_trained(traits(self.judge).separators, traces))
+        return [each.check(trace) for each, trace in zip(said, traces, strict=True)]
+
+    def outcome_of(self, trace: Trajectory, said: Judgement) -> float | None:
+        """R."""
+        if self.outcome == "answer":
+            return None if trace.correct is None else float(trace.correct)
+        return aggregate(said.values, self.outcome)
+
+    def proxy(self, rolled: Rollout) -> float | None:
+        """What the run says it is paid for the whole completion."""
+        if not self.by_steps:
+            return rolled.outcome
+        return None if rolled.rewards is None else aggregate(rolled.rewards.tolist(), self.aggregate)
+
+    def score(self, traces: Sequence[Trajectory]) -> list[float | None]:
+        """The proxy of any traces: what probes for exploits are paid."""
+        graded = [grade(replace(trace, answer=None)) for trace in traces]  # an exploit states its own answer or none
+        said = self.judged(graded)
+        return [self.proxy(self.rollout(trace, each)) for trace, each in zip(graded, said, strict=True)]
+
+    def rollout(self, trace: Trajectory, said: Judgement, **known: Any) -> Rollout:
+        """The numbers of a trace; one without any token counts as one, so that it can be looked at."""
+        if not trace.steps:
+            known.setdefault("tail", 1)
+        if scores := [value for row in said.token_values for value in row]:
+            known["token_scores"] = scores + scores[-1:] * known.get(
+                "tail", 0
+            )  # the end adds nothing to the last prefix
+        given = None if self.judge is None else said
+        return rollout(trace, given, self.outcome_of(trace, said), after_error=self.after_error, **known)
+
+    def of_ids(self, trace: Trajectory, said: Judgement, ids: Sequence[int]) -> Rollout:
+        """The numbers of a trace that was made of a sampler's ids; those behind its steps are the end token and the like."""
+        inside = sum(len(part.token_ids or ()) for step in trace.steps for part in step.parts)
+        return self.rollout(trace, said, ids=list(ids), tail=len(ids) - inside)
+
+
+def row_of(rolled: Rollout, needs: Sequence[str] = ("outcome", "rewards")) -> Row:
+    """A rollout's rewards by token. `start` is told only to a credit that needs it.
+
+    Where steps take up all tokens there is no room for R: such a rollout (cut off, every step one token) has no rewards.
+    """
+    facts = [rolled.outcome, *([rolled.start] if "start" in needs else [])]
+    if rolled.rewards is not None and rolled.lengths.all() and rolled.tokens - rolled.steps >= len(facts):
+        ends = np.cumsum(rolled.lengths) - 1
+        row = at_ends(np.where(np.abs(rolled.rewards) < _STEP, _END, rolled.rewards), rolled.lengths)
+        row[np.delete(np.arange(rolled.tokens), ends)[: len(facts)]] = [_fact(each) for each in facts]
+    else:
+        row = np.zeros(rolled.tokens)
+        row[0] = _UNJUDGED
+        row[-1] = _UNKNOWN if rolled.outcome is None else rolled.outcome
+    return row.astype(np.float32)
+
+
+def _fact(value: float | None) -> float:
+    if value is None:
+        return _UNKNOWN
+    if not abs(value) < 1 / _LEAST:
+        raise ValueError(
+            f"an outcome of {value} does not fit into a row of rewards: scale it to less than {1 / _LEAST:g}"
+        )
+    return _ZERO if abs(value) < _LEAST else value * _SCALE
+
+
+def rollout_of(row: npt.ArrayLike, own: npt.ArrayLike) -> Rollout:
+    """The rollout of a row (padded on the right) with `own` true at tokens that the policy wrote.
+
+    Of a row that was not made here the sum is R, as where a trainer puts an outcome on the last token.
+    """
+    values, mask = np.asarray(row, np.float64), np.asarray(own, bool)
+    length = int(np.flatnonzero(mask | (values != 0))[-1:].sum()) + 1
+    values, mask, size = values[:length], mask[:length], np.abs(values[:length])
+    ends = (size >= _STEP) | (size == _END)
+    facts = [None if x == _UNKNOWN else 0.0 if x == _ZERO else float(x) / _SCALE
+             for x in values[(size > 0) & ~ends & (size != _UNJUDGED)]]  # fmt: skip
+    if _UNJUDGED in size or not facts or not ends.any():
+        R = None if _UNKNOWN in size else float(values[size >= _STEP].sum())
+        why = Unjudged(Reason.FAILED_CALL, "the judge gave its steps no rewards")
+        return Rollout(np.array([length]), R, mask=mask, failure=why if _UNJUDGED in size else None)
+    at = np.flatnonzero(ends)
+    lengths = np.diff(at, prepend=-1)
+    lengths[-1] += length - 1 - at[-1]
+    rewards = np.where(size[at] == _END, 0.0, values[at])
+    return Rollout(lengths, facts[0], rewards, facts[1] if len(facts) > 1 else None, mask)
+
+
+def advantages_of(
+    rows: npt.ArrayLike, own: npt.ArrayLike, index: Sequence[Hashable], credit: Credit, keep: Filter | None = None
+) -> tuple[Floats, dict[int, Unjudged]]:
+    """(B, T) advantages of (B, T) rows, and which rows left their groups. Completions with the same `index` are a group.
+
+    What left has advantages of 0. A group that the filter chose twice has its advantages twice.
+    """
+    if lacking := set(credit.needs) - CARRIED:
+        raise ValueError(f"rewards by token cannot tell a credit the {' and '.join(sorted(lacking))} that it needs")
+    given = np.asarray(rows, np.float64)
+    rolled = [rollout_of(row, mask) for row, mask in zip(given, np.asarray(own, bool), strict=True)]
+    if "rewards" in credit.needs and all(each.rewards is None and each.failure is None for each in rolled):
+        raise ValueError("the credit reads rewards of steps and no row has any: let rows be made by `row_of`")
+    members: dict[Hashable, list[int]] = {}
+    for i, name in enumerate(index):
+        members.setdefault(name, []).append(i)
+    groups = [Group(tuple(rolled[i] for i in group), str(name)) for name, group in members.items()]
+    found = [np.zeros(each.tokens) for each in rolled]
+    left: dict[int, Unjudged] = {}
+    places = list(members.values())
+    for at, said in credited(groups, credit, keep):
+        left |= {places[at][n]: why for n, why in said.left.items()}
+        for i, advantages, weights in zip(places[at], said.advantages, said.weights, strict=True):
+            found[i] = found[i] + advantages * weights
+    return padded(found, given.shape[1]), left
