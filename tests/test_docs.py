@@ -94,6 +94,8 @@ def test_blocks_marked_runnable_run(page: Path, tmp_path: Path, monkeypatch: pyt
     for block, printed in run_blocks(page, marked(page), monkeypatch):
         if block.mark == "prints":
             assert printed.strip() == block.source.strip(), f"{page_name(page)}, line {block.line}"
+        elif block.mark == "prints at full size":
+            assert not names_of_facts(block.source) - names_of_facts(printed), f"{page_name(page)}, line {block.line}"
 
 
 @pytest.mark.long
@@ -105,6 +107,11 @@ def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path, monkeypatch: py
         if block.mark != "run":
             wrong += [f"{page_name(page)}, line {block.line}: {each}" for each in differences(block.source, printed)]
     assert not wrong, "\n".join(wrong)
+
+
+def names_of_facts(output: str) -> set[str]:
+    """What stands in front of a command's facts, `judge` of `judge      runs/prm`: no size of a run changes it."""
+    return set(re.findall(r"^([a-z][a-z ]*?)  ", output, re.MULTILINE))
 
 
 def run_blocks(page: Path, blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Block, str]]:
