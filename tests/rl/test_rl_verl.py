@@ -286,3 +286,41 @@ def test_an_error_of_the_judge_costs_who_asked_and_no_one_else(hook: Any) -> Non
     bad, *good = asyncio.run(ask())
     assert isinstance(bad, ValueError) and [each.values for each in good] == [(0.5,)] * 2
     assert not desk.waiting and not desk.said and sorted(batches[-1])[-1] == "b"
+
+
+def test_the_trainer_of_verl_stores_these_rewards_and_credits_them(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As verl's default trainer does it: stored by its worker, gathered ragged, padded; no reward worker is asked."""
+    tq = pytest.importorskip("verl.trainer.ppo.v1.agent_loop_tq", reason="no verl", exc_type=ImportError)
+    import torch
+    from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+
+    stored: list[Any] = []
+
+    async def put(fields: Any, **_: Any) -> None:
+        stored.append(fields)
+
+    monkeypatch.setattr(tq.tq, "async_kv_batch_put", put)
+    worker = object.__new__(tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class)  # the class that is the actor
+    worker.reward_loop_worker_handles, worker.distillation_enabled = ["must not be asked"], False
+    worker._compute_multi_modal_inputs = lambda *_: {}
+    worker._compute_position_ids = lambda ids, *_: torch.arange(ids.shape[1])[None]
+    (group,) = drawn(5, groups=1)
+
+    async def store() -> None:
+        for i, each in enumerate(group.rollouts):
+            mask = each.mask.astype(int).tolist()
+            output = AgentLoopOutput(
+                prompt_ids=[1], response_ids=[7] * each.tokens, response_mask=mask, metrics=AgentLoopMetrics(),
+                reward_score=0.0, extra_fields={"reward_extra_info": {}},
+            )  # fmt: skip
+            paid = hook.Paid(output, row_of(each).tolist())
+            await worker._agent_loop_postprocess(paid, False, uid="u", session_id=i, global_steps=1)
+
+    asyncio.run(store())
+    rows, own = (
+        torch.nested.as_nested_tensor([each[name][0] for each in stored], layout=torch.jagged).to_padded_tensor(0)
+        for name in ("rm_scores", "response_mask")
+    )
+    found = in_verl("pure", rows, own, ["u"] * len(stored))["advantages"]
+    expected = wanted([group], create("credit", "pure"), range(len(stored)), rows.shape[1])
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
