@@ -81,7 +81,7 @@ def _causes(shown: Sequence[Line]) -> str:
     left = sum(row["tier"] == "lab" and row["seeds"] < BUDGET for row in open_)
     cramped, spent = sum(_has_no_room(row) for row in open_), len(open_) - left - real
     return (
-        f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all, {real} are of real models; "
+        f"{len(open_)} undecided: {left} have seeds left to run, {spent} had all, {real} of real models; "
         f"{cramped} have an arm without room."
     )
 
@@ -163,7 +163,8 @@ def effect_text(row: Row) -> str:
 def scale_text(row: Row) -> str:
     """At which scale, in a few words: `lab, 5 seeds`, and whether an arm had no room."""
     room = sorted({note.partition(":")[0] for note in row["notes"] if note.startswith(ROOM)})
-    return ", ".join([row["tier"], f"{row['seeds']} seeds", *room])
+    seeds = "1 seed" if row["seeds"] == 1 else f"{row['seeds']} seeds"
+    return ", ".join([row["tier"], seeds, *room])
 
 
 def remarks_on(row: Row) -> list[str]:
