@@ -252,7 +252,7 @@ def test_a_wheel_has_the_ledger_and_the_documentation_of_its_checkout(tmp_path: 
         [sys.executable, "-m", "footfall.cli", "lab", "ledger", "--json"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, check=True, capture_output=True, timeout=300,
     )  # fmt: skip
-    claims = [(r["name"], r["claim"], r.get("effect"), r["status"]) for r in json.loads(shown.stdout)]
+    claims = [(r["name"], r["claim"], r.get("effect"), r.get("status", "current")) for r in json.loads(shown.stdout)]
     assert claims == [
         (line.entry.recipe.name, line.claim.claim, line.row and line.row["effect"], line.status)
         for line in lines(catalogue(), read_ledger(ledger), read_outcomes(ledger))
