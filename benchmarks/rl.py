@@ -2,10 +2,17 @@
 
     python -m benchmarks.rl                                              # the embedded model on this CPU
     python -m benchmarks.rl --model Qwen/Qwen2.5-0.5B-Instruct --prompts 16 --tokens 512      # on a CUDA machine
+    python -m benchmarks.rl --shape qwen2-0.5b --prompts 16 --tokens 256        # the same without a file: random weights
 
 Steps of all kinds take turns, so that a busy machine is busy for all of them; weights stay as they are, so that completions are
-of one length. A step is writing, judging, the forward and the backward pass. The prompts' ids are Footfall's for both.
-`process` pays steps by a judge beside the outcome. The matrix rate is that of a large product on the same device.
+of one length. A step is writing, judging, the forward and the backward pass. The prompts' ids are Footfall's for both; both
+train on the same number of completions, each whole, in one update; stock pads them to the longest prompt and completion.
+`process` pays steps by a judge beside the outcome; `--judge same` is a PRM of the policy's own size. On the CPU seconds are CPU
+seconds of the process, which do not count what others do there; `by_the_clock` has the ratios of wall-clock seconds. The matrix
+rate is that of a large product on the same device.
+
+Random weights never end a completion, so all have --tokens tokens; one id in 24 ends a step, and the judge is a PRM of the same
+shape, with random weights too.
 """
 
 from __future__ import annotations
@@ -17,10 +24,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -30,11 +43,43 @@ from footfall.loading import load_model, quiet
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.registry import create
-from footfall.render import prompt_ids, template_for
+from footfall.render import Template, prompt_ids, template_for
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.rl.rewards import Reward
 from footfall.rl.trainer import CreditTrainer
-from footfall.types import Problem
+from footfall.types import Judge, Problem
 from footfall.worlds import ArithmeticWorld
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2-0.5b": {
+        "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+        "num_attention_heads": 14, "num_key_value_heads": 2,
+    },
+    "narrow": {
+        "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    },
+}  # fmt: skip
+
+
+def shaped(shape: str, folder: Path, device: str) -> PRMJudge:
+    """A model with random weights goes into the folder, with a tokenizer of as many ids; the judge is one of its shape."""
+    torch.manual_seed(0)
+    config = Qwen2Config(**SHAPES[shape], max_position_embeddings=4096, tie_word_embeddings=True, eos_token_id=0)
+    letters = sorted(ByteLevel.alphabet())
+    words = [f"w{i}" + ("\u010a\u010a" if i % 24 == 23 else "\u0120") for i in range(config.vocab_size - len(letters))]
+    plain = Tokenizer(BPE({word: i for i, word in enumerate(words + letters)}, []))
+    plain.pre_tokenizer, plain.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
+    wrap: Any = PreTrainedTokenizerFast
+    tokenizer = wrap(tokenizer_object=plain, eos_token=words[0], pad_token=words[0])
+    build: Any = Qwen2ForCausalLM
+    with torch.device(device):
+        model = build(config)
+    model.to(torch.float32 if device == "cpu" else torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    prm = PRM.from_backbone(model.train(False), tokenizer, template=Template("plain", prompt_end="\n\n"), seed=1).eval()
+    return PRMJudge(prm.to(device), cache_tokens=0, compile=False)
 
 
 class Stock(GRPOTrainer):
@@ -54,6 +99,17 @@ class Stock(GRPOTrainer):
 
 
 def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
+    if given.shape is not None:
+        given.model = f"{folder}/{given.shape}"
+        judge: Judge = shaped(given.shape, Path(given.model), given.device)
+    elif given.judge == "same":
+        backbone, tokenizer = load_model(given.model, given.device, torch.float32)
+        prm = PRM.from_backbone(backbone.train(False), tokenizer, seed=1).eval()
+        judge = PRMJudge(
+            prm, cache_tokens=1 << 16 if given.device == "cpu" else 0, compile=False
+        )  # as `footfall rl` does
+    else:
+        judge = make_judge(given.judge, {}, {"device": given.device})
     problems = ArithmeticWorld().problems(max(given.prompts, 64))
     separator = "\n" if given.model == str(EMBEDDED) else "\n\n"
 
@@ -79,7 +135,6 @@ def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
     rows = Dataset.from_list([{"prompt": problem.text, "problem": i} for i, problem in enumerate(problems)])
     stock: Any = Stock(model=model, reward_funcs=outcome, args=args, train_dataset=rows, processing_class=tokenizer)
     stock.problems = problems
-    judge = make_judge(given.judge, {}, {"device": given.device})
     rewards = {
         "outcome": Reward(create("credit", "grpo")),
         "process": Reward(create("credit", "capo"), judge),
@@ -95,31 +150,32 @@ def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 
 def step(trainer: Any, rows: Sequence[dict[str, Any]], at: int) -> dict[str, float]:
-    """One step; seconds of its parts, and the tokens of the completions."""
+    """One step; seconds of its parts (writing includes judging), the share of judging, and the tokens of the completions."""
     trainer.state.global_step = at
-    before = dict(getattr(trainer, "seconds", {}))
+    before, clock = dict(getattr(trainer, "seconds", {})), time.perf_counter()
     begun = _now()
     batch = trainer._generate_and_score_completions([dict(row) for row in rows])
     written = _now()
     torch.autograd.backward([trainer.compute_loss(trainer.model, batch)])
-    ended = _now()
+    ended, clock = _now(), time.perf_counter() - clock
     trainer.model.zero_grad(set_to_none=True)
     found = {
         "step": ended - begun,
         "training": ended - written,
         "writing": written - begun,
+        "clock": clock,
         "tokens": float(batch["completion_mask"].sum()),
         "trained": float(batch["prompt_mask"].sum() + batch["completion_mask"].sum()),
     }
-    for name in ("writing", "judging"):
-        if name in getattr(trainer, "seconds", {}):
-            found[name] = trainer.seconds[name] - before.get(name, 0.0)
+    if hasattr(trainer, "seconds"):
+        found["judging"] = (trainer.seconds["judging"] - before.get("judging", 0.0)) / clock
     return found
 
 
 def _now() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if not torch.cuda.is_available():
+        return time.process_time()
+    torch.cuda.synchronize()
     return time.perf_counter()
 
 
@@ -138,7 +194,10 @@ def matrix_rate(device: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=str(EMBEDDED))
-    parser.add_argument("--judge", default="truth-arithmetic", help="of the process reward: a PRM's folder, or a name")
+    parser.add_argument("--shape", choices=list(SHAPES), help="random weights of this shape instead of a model")
+    parser.add_argument(
+        "--judge", default="truth-arithmetic", help="of the process reward: a PRM's folder, a name, or same"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
@@ -151,8 +210,8 @@ def main() -> None:
         for at in range(given.rounds + 1):
             first = at * given.prompts % 32
             rows = [{"prompt": "", "problem": first + i // given.group} for i in range(given.prompts * given.group)]
-            for name, trainer in made.items():
-                taken = step(trainer, rows, at)
+            for name in [*made][at % 3 :] + [*made][: at % 3]:  # nobody always comes after the same one
+                taken = step(made[name], rows, at)
                 if at:  # the first is for warming up
                     found[name].append(taken)
     middle = {
@@ -173,7 +232,8 @@ def main() -> None:
         "faster_than_stock": round(ratio("stock", "outcome", "step"), 2),
         "faster_writing": round(ratio("stock", "outcome", "writing"), 2),
         "process_over_outcome": round(ratio("process", "outcome", "step"), 3),
-        "judging_share": round(statistics.median(p["judging"] / p["step"] for p in found["process"]), 4),
+        "by_the_clock": [round(ratio(*pair, "clock"), 3) for pair in (("stock", "outcome"), ("process", "outcome"))],
+        "judging_share": round(middle["process"]["judging"], 4),
         "tokens_trained_per_second": round(rate),
         "share_of_matrix_rate": round(6 * weights * rate / matrix_rate(given.device), 3),
     }  # fmt: skip

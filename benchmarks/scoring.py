@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaModel, Qwen2Config, Qwen2Model
 
 from footfall.render import Reading
+from footfall.reward.heads import Layers
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.prm import PRM
 from footfall.reward.readout import Readout
@@ -59,7 +60,7 @@ class ShapedModel(PRM):
         last = nn.Linear(width, 2)
         with torch.no_grad():
             last.weight.mul_(20.0)  # so that values spread over [0, 1] and a gap between two ways would show
-        self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), last).to(device)
+        self.head = Layers([nn.Linear(width, width), last]).to(device)
         self.readout = Readout("good", ("bad", "good"), ("good",))
         self.pad_id = 0
         self.vocabulary: int = given["vocab_size"]

@@ -26,6 +26,7 @@ from transformers import TrainerCallback
 from benchmarks.scoring import SHAPES, ShapedModel, matmul_rate, some_readings
 from footfall.loading import quiet
 from footfall.reward.backbone import add_lora, half_precision_adapters
+from footfall.reward.heads import Linear
 from footfall.reward.packed import packing
 from footfall.reward.readout import Readout
 from footfall.train.config import TrainConfig
@@ -44,7 +45,7 @@ class TrainedModel(ShapedModel):
 
     def __init__(self, shape: str, device: torch.device, rank: int | None) -> None:
         super().__init__(shape, device)
-        self.head = torch.nn.Linear(SHAPES[shape][2]["hidden_size"], 1).to(device)
+        self.head = Linear(SHAPES[shape][2]["hidden_size"], 1).to(device)
         self.readout = Readout()
         self.backbone = self.backbone.float() if rank is None else add_lora(self.backbone, rank, 2 * rank, 0)
 

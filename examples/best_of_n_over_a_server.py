@@ -31,14 +31,17 @@ def main(words: list[str] | None = None) -> int:
     policy = http_policy(given.url, model=given.model)
     method = BestOf(given.n, rule="best", aggregation="min")
     searcher = Searcher(policy, footfall.load(given.judge), method, params=SamplingParams(max_tokens=512))
-    for result in searcher.solve(PROBLEMS):
-        right = (
-            "not checked" if result.chosen is None else {True: "right", False: "wrong"}.get(bool(result.chosen.correct))
-        )
+    results = searcher.solve(PROBLEMS)
+    for result in results:
+        if result.failure is not None:
+            sys.stdout.write(f"{result.problem.id}: failed: {result.failure}\n")
+            continue
+        correct = None if result.chosen is None else result.chosen.correct
+        right = {True: "right", False: "wrong", None: "not checked"}[correct]
         scores = ", ".join("–" if score is None else f"{score:.2f}" for score in result.scores)
         tokens = result.policy_cost.generated_tokens
         sys.stdout.write(f"{result.problem.id}: {result.answer} ({right}); scores {scores}; {tokens} tokens\n")
-    return 0
+    return int(all(result.failure is not None for result in results))
 
 
 if __name__ == "__main__":

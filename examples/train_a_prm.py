@@ -43,9 +43,12 @@ def main(words: list[str] | None = None) -> int:
     if not given.file.exists():
         write_labels(given.file, given.traces)
     rows = formats.read(given.file)
-    config = TrainConfig(epochs=given.epochs, lr=1e-3, eval_share=0.2, device="cpu")
+    config = TrainConfig(epochs=given.epochs, eval_share=0.2, device="cpu")
     trained = train_prm(rows, EMBEDDED, config, given.out)
     sys.stdout.write(", ".join(f"{name} {value:.3f}" for name, value in trained.metrics.items()) + "\n")
+    if (found := trained.first_error) is not None:
+        beside = ", ".join(f"{name} {f1:.3f}" for name, f1 in found.sanity.items())
+        sys.stdout.write(f"first-error F1 {found.f1:.3f}; judges that know nothing: {beside}\n")
     judge = footfall.load(trained.folder)
     (said,) = judge.judge([rows[0].trajectory])
     for step, value in zip(rows[0].trajectory.steps, said.values, strict=True):

@@ -1,7 +1,7 @@
 """The whole loop on a real model: sample, label, train PRMs, score benchmarks and pools, compare, search.
 
     prepare   problems, rows with human and distilled labels, and a held-out part of them; no model is needed
-    sample    solutions to the problems of --sets, --n each
+    sample    solutions to the problems of --sets, --n each; with --more, beside those that are there
     label     steps of these solutions, by --method: monte-carlo, omegaprm, consensus-filter (the policy as its own critic), …
     train     a PRM called --name on --rows: labels (monte-carlo, …), outcome (of the samples), and sources (prm800k mr-ben
               eic-math gold injected distilled); with --budget, labels that cost so many generated tokens
@@ -24,10 +24,11 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -37,8 +38,9 @@ import torch
 
 from footfall.benchmarks.runner import Benchmark
 from footfall.cli import main as footfall
+from footfall.damaged import naming
 from footfall.drive.rollouts import RolloutCache
-from footfall.formats import read_parquet, read_problems, write_parquet
+from footfall.formats import atomic_write, read_parquet, read_problems, write_parquet
 from footfall.loading import load_model
 from footfall.metrics.intervals import bootstrap_mean
 from footfall.policy.protocol import SamplingParams
@@ -49,6 +51,7 @@ from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
 from footfall.reward.shipped import CODER, export_adapter, export_difference, finish_export, load_shipped, sketch
 from footfall.search import Searcher
+from footfall.terminal import visible
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Cost, Judge, Judged, Trajectory
 from scripts import loop_data as data
@@ -96,14 +99,20 @@ def command(*words: str) -> None:
 
 def sample(args: argparse.Namespace) -> None:
     for name in args.sets:
-        lines = (args.out / "problems" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[: args.problems]
-        run = args.out / f"sample-{name}.run"
-        problems = args.out / f"sample-{name}.jsonl"
-        problems.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        found = args.out / "problems" / f"{name}.jsonl"
+        with naming(found):
+            lines = found.read_text(encoding="utf-8").splitlines()[args.skip :]
+        mark = f"-{args.skip}-{args.seed}" if args.more else ""
+        run = args.out / f"sample-{name}{mark}.run"
+        problems = args.out / f"sample-{name}{mark}.jsonl"
+        problems.write_text("\n".join(lines[: args.problems]) + "\n", encoding="utf-8")
         own = ["--problems", str(problems), "--n", str(args.n), "--chunk", str(args.chunk), "--out", str(run)]
         command("sample", *own, *drawing(args))
-        traces: list[Trajectory] = read_parquet(run / "trajectories.parquet", "trajectory")
-        write_parquet(args.out / f"sample-{name}.parquet", list(map(without_logprobs, traces)), "trajectory")
+        drawn: list[Trajectory] = read_parquet(run / "trajectories.parquet", "trajectory")
+        file, traces = args.out / f"sample-{name}.parquet", list(map(without_logprobs, drawn))
+        if args.more:
+            traces = data.together(read_parquet(file, "trajectory"), traces, f"seed {args.seed}")
+        write_parquet(file, traces, "trajectory")
 
 
 def without_logprobs(trace: Trajectory) -> Trajectory:
@@ -115,7 +124,7 @@ def label(args: argparse.Namespace) -> None:
     for name in args.sets:
         traces: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
         distinct = {trace.key: trace for trace in traces if "finish" not in trace.meta}
-        chosen = spread(list(distinct.values()))[: args.traces]
+        chosen = data.spread(list(distinct.values()))[: args.traces]
         given, run = args.out / f"to-label-{name}.parquet", args.out / f"label-{args.method}-{name}.run"
         write_parquet(given, chosen, "trajectory")
         own = ["--method", args.method, "--data", str(given), "--store", "none", "--chunk", str(args.chunk)]
@@ -124,16 +133,6 @@ def label(args: argparse.Namespace) -> None:
         rows: list[Judged] = read_parquet(run / "judged.parquet", "judged")
         small = [row._replace(trajectory=without_logprobs(row.trajectory)) for row in rows]
         write_parquet(args.out / f"label-{args.method}-{name}.parquet", small, "judged")
-
-
-def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:
-    """One of each problem first, then a second one of each, and so on."""
-    seen: Counter[str] = Counter()
-    places = []
-    for k, trace in enumerate(traces):
-        places.append((seen[trace.problem.id], k))
-        seen[trace.problem.id] += 1
-    return [traces[k] for _, k in sorted(places)]
 
 
 def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
@@ -170,7 +169,7 @@ def labels_of(out: Path, name: str) -> list[list[Judged]]:
         return list(map(data.entropy_regularised, labels_of(out, "monte-carlo")))
     if name == "outcome":
         sampled = [read_parquet(file, "trajectory") for file in sorted(out.glob("sample-*-train.parquet"))]
-        return [data.outcome_rows(spread(traces)) for traces in sampled]
+        return [data.outcome_rows(data.spread(traces)) for traces in sampled]
     methods = name.split("+")
     by_method = [
         {f.stem.removeprefix(f"label-{m}-"): f for f in sorted(out.glob(f"label-{m}-*.parquet"))} for m in methods
@@ -200,7 +199,7 @@ def as_text(row: Judged) -> Judged:
 
 
 def train(args: argparse.Namespace) -> None:
-    texts = json.loads((args.out / "evaluation.json").read_text(encoding="utf-8"))
+    texts = data.kept(args.out / "evaluation.json", **dict.fromkeys(data.EVALUATED, list))
     (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
     held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
     data.refuse_measured(rows, texts, args.against)
@@ -255,8 +254,10 @@ def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
 
 
 def score(args: argparse.Namespace) -> None:
-    facts = json.loads((args.out / f"prm-{args.name}" / "facts.json").read_text(encoding="utf-8"))
-    seen: dict[str, list[str]] = facts.get("seen", {})
+    source = args.out / f"prm-{args.name}" / "facts.json"
+    facts = data.kept(source, against=list)
+    with naming(source):
+        seen = {name: list(ids) for name, ids in facts.get("seen", {}).items()}
     trained_on = [name for name in args.on if name not in facts["against"] and name not in seen]
     if trained_on:
         raise SystemExit(f"{args.name} may have seen problems of {trained_on[0]}: it is not measured there")
@@ -271,27 +272,28 @@ def score(args: argparse.Namespace) -> None:
             cases = benchmark.cases[:: args.every]
             split, traces = [case.split for case in cases], [case.trajectory for case in cases]
         else:
-            lines = (args.out / "problems" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[: args.problems]
-            wanted = {json.loads(line)["id"] for line in lines} - set(seen.get(name, ()))
+            ids = [problem.id for problem in read_problems(args.out / "problems" / f"{name}.jsonl")]
+            wanted = set(ids[: args.problems]) - set(seen.get(name, ()))
             pool: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
-            traces = [trace for trace in pool if trace.problem.id in wanted]
+            traces = data.first_of_each([trace for trace in pool if trace.problem.id in wanted], args.first)
             split = [name] * len(traces)
         said = judge.judge(traces)
         lines = [
             {"id": t.id, "split": part, "scores": [None if v is None else round(v, 6) for v in j.values]}
             for t, part, j in zip(traces, split, said, strict=True)
         ]
-        partial = file.with_suffix(".partial")
-        partial.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
-        partial.rename(file)
+        with atomic_write(file) as stream:
+            stream.write(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
         tokens = sum(j.cost.scored_tokens for j in said)
         tell(f"{name}: {len(said)} traces, {tokens} tokens, {time.monotonic() - started:.0f} s")
 
 
 def evaluate(args: argparse.Namespace) -> None:
     facts = loop_measure.evaluate(args.out, args.data, args.seed)
+    with naming(args.out):
+        tables = loop_measure.tables(facts)
     keep(args.out / "evaluate.json", facts)
-    (args.out / "evaluate.md").write_text(loop_measure.tables(facts), encoding="utf-8")
+    (args.out / "evaluate.md").write_text(tables, encoding="utf-8")
     sys.stdout.write(json.dumps(facts, indent=1) + "\n")
 
 
@@ -305,7 +307,7 @@ def search(args: argparse.Namespace) -> None:
     params = SamplingParams(0.8, max_tokens=args.max_tokens, seed=args.seed)
     for name in args.sets:
         file = args.out / f"search-{args.name}-{name}.json"
-        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        facts: dict[str, Any] = data.kept(file) if file.is_file() else {}
         problems = read_problems(args.out / "problems" / f"{name}.jsonl")[: args.problems]
         # Rollouts for the truth are others than those of the searches.
         cache = RolloutCache(policy, replace(params, seed=args.seed + 1_000_003))
@@ -338,8 +340,10 @@ def search(args: argparse.Namespace) -> None:
 
 
 def keep(file: Path, facts: Any) -> None:
+    """Written whole or not at all: a search that is stopped keeps what was there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with atomic_write(file) as stream:
+        stream.write((json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def tell(text: str) -> None:
@@ -353,8 +357,33 @@ STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
 }  # fmt: skip
 
 
+def number(low: float, high: float = 1_000_000, kind: type[float] = int) -> Callable[[str], float]:
+    """Reads an option's number, which lies within these bounds."""
+
+    def read(text: str) -> float:
+        with suppress(ValueError, OverflowError):
+            if low <= (value := kind(text)) <= high:
+                return value
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {kind.__name__} from {low:g} to {high:g}")
+
+    return read
+
+
+COUNT, SHARE, RATE = number(1), number(0, 1, float), number(0, 100, float)
+
+
+def source(text: str) -> str:
+    """The name of rows, perhaps with how many of them: NAME:COUNT."""
+    _, colon, count = text.partition(":")
+    if colon:
+        COUNT(count)
+    return text
+
+
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
+    )
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
@@ -362,56 +391,80 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--model", help="folder, hub id or GGUF file of the policy, which is also the PRMs' backbone")
     parser.add_argument("--device")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=number(0, 2**63 - 1), default=0)
     parser.add_argument("--sets", nargs="+", choices=data.FILES, default=["gsm8k-train", "math-train"])
-    parser.add_argument("--problems", type=int, help="of each set; default: all")
-    parser.add_argument("--n", type=int, default=4, help="solutions a problem; of a search, its width")
-    parser.add_argument("--max-tokens", type=int, default=768)
-    parser.add_argument("--chunk", type=int, default=512, help="problems or traces between two savings")
+    parser.add_argument("--problems", type=COUNT, help="of each set; default: all")
+    parser.add_argument(
+        "--skip", type=number(0), default=0, help="problems of each set that are left out, the first ones"
+    )
+    parser.add_argument("--more", action="store_true", help="put the samples beside those that are there")
+    parser.add_argument(
+        "--first", type=COUNT, help="candidates of each problem in a pool that are scored; default: all"
+    )
+    parser.add_argument("--n", type=COUNT, default=4, help="solutions a problem; of a search, its width")
+    parser.add_argument("--max-tokens", type=COUNT, default=768)
+    parser.add_argument("--chunk", type=COUNT, default=512, help="problems or traces between two savings")
     parser.add_argument("--method", default="monte-carlo")
-    parser.add_argument("--traces", type=int, help="of each set to label; default: all")
-    parser.add_argument("--rollouts", type=int, help="default: the method's own")
+    parser.add_argument("--traces", type=COUNT, help="of each set to label; default: all")
+    parser.add_argument("--rollouts", type=COUNT, help="default: the method's own")
     parser.add_argument("--name", default="prm")
     parser.add_argument(
-        "--rows", nargs="+", default=["monte-carlo"], help="NAME, or NAME:COUNT for so many of its rows"
+        "--rows", nargs="+", type=source, default=["monte-carlo"], help="NAME, or NAME:COUNT for so many of its rows"
     )
-    parser.add_argument("--budget", type=int, help="tokens that may have been generated for the labels of each method")
+    parser.add_argument(
+        "--budget", type=number(1, 10**15), help="tokens that may have been generated for the labels of each method"
+    )
     parser.add_argument("--against", nargs="+", choices=data.EVALUATED, default=list(data.EVALUATED))
     parser.add_argument("--hard", action="store_true", help="labels made hard: right above --hard-at")
-    parser.add_argument("--hard-at", type=float, default=0.0)
+    parser.add_argument("--hard-at", type=SHARE, default=0.0)
     parser.add_argument(
         "--full", action="store_true", help="train all linear layers; kept is the nearest adapter of --rank"
     )
-    parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--lr", type=float, help="default: 1e-4, or 2e-5 with --full")
-    parser.add_argument("--head-lr", type=float, default=5e-5)
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=16, help="traces a forward pass")
-    parser.add_argument("--accumulation", type=int, default=4)
-    parser.add_argument("--max-length", type=int, default=1024)
+    parser.add_argument("--rank", type=COUNT, default=16)
+    parser.add_argument("--lr", type=RATE, help="default: 1e-4, or 2e-5 with --full")
+    parser.add_argument("--head-lr", type=RATE, default=5e-5)
+    parser.add_argument("--epochs", type=COUNT, default=1)
+    parser.add_argument("--batch", type=COUNT, default=16, help="traces a forward pass")
+    parser.add_argument("--accumulation", type=COUNT, default=4)
+    parser.add_argument("--max-length", type=COUNT, default=1024)
     parser.add_argument("--checkpointing", action="store_true")
     parser.add_argument("--on", nargs="+", choices=data.EVALUATED, default=["processbench"])
-    parser.add_argument("--every", type=int, default=1, help="every so-manieth case of a benchmark")
+    parser.add_argument("--every", type=COUNT, default=1, help="every so-manieth case of a benchmark")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--methods", nargs="+", default=["majority", "best-of-n", "beam-search"])
     parser.add_argument(
-        "--truth", nargs="+", type=float, default=[], help="shares of the truth in the judge of a search"
+        "--truth", nargs="+", type=SHARE, default=[], help="shares of the truth in the judge of a search"
     )
-    parser.add_argument("--oracle", type=int, default=4, help="rollouts of each prefix that are its truth")
+    parser.add_argument("--oracle", type=COUNT, default=4, help="rollouts of each prefix that are its truth")
     parser.add_argument("--to", type=Path, default=CODER, help="folder that ships")
     parser.add_argument(
         "--hub", default="Qwen/Qwen2.5-Coder-1.5B-Instruct", help="hub id of the base, for who names none"
     )
-    parser.add_argument("--pools", type=int, default=20000, help="rows of the pools that a published PRM has scored")
-    parser.add_argument("--gsm8k", type=int, default=4000, help="rows from GSM8K, half of them with a wrong result")
-    parser.add_argument("--math", type=int, default=4000, help="rows from MATH, half of them with a wrong result")
-    return parser.parse_args(given)
+    parser.add_argument(
+        "--pools", type=number(0), default=20000, help="rows of the pools that a published PRM has scored"
+    )
+    parser.add_argument(
+        "--gsm8k", type=number(0), default=4000, help="rows from GSM8K, half of them with a wrong result"
+    )
+    parser.add_argument("--math", type=number(0), default=4000, help="rows from MATH, half of them with a wrong result")
+    args = parser.parse_args(given)
+    with_data = args.stage in ("prepare", "evaluate") or (args.stage == "score" and {*args.on} & {*data.STEPS})
+    with_model = args.stage in ("sample", "label", "train", "score", "search")
+    needs = {"--data": with_data and args.data is None, "--model": with_model and not args.model}
+    if missing := [option for option, is_missing in needs.items() if is_missing]:
+        parser.error(f"the stage {args.stage} needs {' and '.join(missing)}")
+    return args
 
 
 def main(given: Sequence[str] | None = None) -> None:
     args = arguments(given)
     torch.set_float32_matmul_precision("high")  # on CUDA: ten bits of mantissa in products, the rest in float32
-    STAGES[args.stage](args)
+    try:
+        STAGES[args.stage](args)
+    except (ValueError, OSError, KeyError, ImportError) as error:
+        if os.environ.get("FOOTFALL_DEBUG"):
+            raise
+        raise SystemExit(f"loop {args.stage}: {visible(' '.join(str(error).split())[:600])}") from error
 
 
 if __name__ == "__main__":

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
+from footfall.damaged import json_of, naming
 from footfall.formats import read_problems, write_parquet
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import EntropyRegularised
@@ -32,6 +35,28 @@ STEPS = ("processbench", "prmbench")
 EVALUATED = (*STEPS, "gsm8k-test", "math-500")
 VALIDATED = ("prm800k", "mr-ben", "distilled")
 """Sources whose held-out part chooses thresholds; the last one's only for who learns from the others of its rows."""
+
+
+def kept(file: Path, **fields: type) -> dict[str, Any]:
+    """What an earlier stage left in a file: an object, with these fields; an error names the file."""
+    with naming(file):
+        found = json_of(file)
+    wrong = [
+        name for name, kind in fields.items() if not isinstance(found, dict) or not isinstance(found.get(name), kind)
+    ]
+    if not isinstance(found, dict) or wrong:
+        raise ValueError(f"{file} is not what its stage wrote ({wrong[0] if wrong else 'no object'}); make it again")
+    return found
+
+
+def scores_of(file: Path) -> dict[tuple[str, str], Sequence[float | None]]:
+    """What the stage score left: the scores of each trace's steps, by split and trace."""
+    with naming(file):
+        found = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
+        for scores in found.values():
+            if not all(value is None or 0 <= value <= 1 for value in scores):
+                raise ValueError("a score is a number from 0 to 1, or null")
+    return found
 
 
 def problems_of(data: Path, name: str) -> list[Problem]:
@@ -127,6 +152,33 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
         "rows": {name: len(rows) for name, rows in kept.items()}, "held out": {name: len(rows) for name, rows in parts.items()},
         "dropped, measured on": dropped | beside, "dropped, held out": near,
     }  # fmt: skip
+
+
+def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:
+    """One of each problem first, then a second one of each, and so on."""
+    seen: Counter[str] = Counter()
+    places = []
+    for k, trace in enumerate(traces):
+        places.append((seen[trace.problem.id], k))
+        seen[trace.problem.id] += 1
+    return [traces[k] for _, k in sorted(places)]
+
+
+def together(there: Sequence[Trajectory], more: Sequence[Trajectory], mark: str) -> list[Trajectory]:
+    """The pool that is there, then the samples that it does not have yet, under ids that say how they were drawn."""
+    known = {trace.id for trace in there}
+    return [*there, *(t for trace in more if (t := replace(trace, id=f"{trace.id}, {mark}")).id not in known)]
+
+
+def first_of_each(pool: Sequence[Trajectory], count: int | None) -> list[Trajectory]:
+    """At most so many candidates of each problem."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for trace in pool:
+        seen[trace.problem.id] += 1
+        if count is None or seen[trace.problem.id] <= count:
+            kept.append(trace)
+    return kept
 
 
 def outcome_rows(traces: Iterable[Trajectory]) -> list[Judged]:

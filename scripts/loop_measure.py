@@ -8,7 +8,6 @@ cases of each split and over problems.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,8 @@ import numpy as np
 
 from footfall.benchmarks.processbench import SPLITS
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import read_parquet
+from footfall.damaged import naming
+from footfall.formats import read_parquet, read_problems
 from footfall.metrics.intervals import (
     RESAMPLES,
     Floats,
@@ -33,8 +33,7 @@ from footfall.metrics.steps import auc
 from footfall.registry import create
 from footfall.search.votes import aggregate, group, pass_at_k
 from footfall.types import Judgement, Trajectory
-from scripts.loop_data import EVALUATED, FILES, STEPS
-from scripts.smol_rows import read_lines
+from scripts.loop_data import EVALUATED, FILES, STEPS, kept, scores_of
 
 PUBLISHED = (
     "Skywork-1.5B", "Skywork-PRM-1.5B", "Math-Shepherd-7B", "Qwen2.5-Math-7B-PRM800K", "Qwen2.5-Math-PRM-7B",
@@ -46,6 +45,8 @@ TOGETHER = {"processbench": "mean", "prmbench": "overall"}
 FOLDS = ("min", "last")
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 """Of the truth, mixed into a PRM's scores of finished solutions."""
+VOTES = 16
+"""Candidates at which labels are compared."""
 DRAWN = 64
 """Subsets of N that a vote is averaged over."""
 
@@ -59,22 +60,18 @@ Figure = list["float | None"]
 def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
     """PRM -> set -> figures, of all scores in the folder."""
     files = sorted(out.glob("prm-*/facts.json"))
-    prms: dict[str, Facts] = {f.parent.name.removeprefix("prm-"): json.loads(f.read_text("utf-8")) for f in files}
-    found: dict[str, Any] = {
-        name: {
-            "threshold": facts["validation"]["threshold"],
-            "labels": facts["labels"],
-            "seed": facts["config"]["seed"],
-        }
-        for name, facts in prms.items()
-    }
+    fields = {"validation": dict, "labels": dict, "config": dict}
+    prms: dict[str, Facts] = {f.parent.name.removeprefix("prm-"): kept(f, **fields) for f in files}
+    found: dict[str, Any] = {}
+    for name, facts in prms.items():
+        with naming(out / f"prm-{name}" / "facts.json"):
+            threshold = float(facts["validation"]["threshold"])
+            found[name] = {"threshold": threshold, "labels": facts["labels"], "seed": facts["config"]["seed"]}
     for on in EVALUATED:
         there = {name: file for name in prms if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
         if not there:
             continue
-        scores = {
-            name: {(row["split"], row["id"]): row["scores"] for row in read_lines(file)} for name, file in there.items()
-        }
+        scores = {name: scores_of(file) for name, file in there.items()}
         # PRMs are measured in a pool on the problems that they have scores of: all, or those they have not seen.
         by_cases: dict[frozenset[tuple[str, str]], list[str]] = {}
         for name, given in scores.items():
@@ -84,10 +81,13 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
             pool = out / f"sample-{on}.parquet"
             measure = measured_steps(on, data, seed) if on in STEPS else measured_pools(pool, seed, traces)
             for name in names:
-                found[name][on] = measure(scores[name], prms[name])
+                with naming(there[name]):
+                    found[name][on] = measure(scores[name], prms[name])
     for name in prms:
         sets = [on for on in FILES if (out / f"search-{name}-{on}.json").is_file()]
-        found[name] |= {f"search, {on}": measured_searches(out, name, on, seed) for on in sets}
+        for on in sets:
+            with naming(out / f"search-{name}-{on}.json"):
+                found[name][f"search, {on}"] = measured_searches(out, name, on, seed)
     return found
 
 
@@ -231,14 +231,14 @@ def measured_searches(out: Path, name: str, on: str, seed: int) -> list[dict[str
 
     A pool of samples of the same problems gives these votes; without one, or past its size, only the search's figures stand.
     """
-    searched = json.loads((out / f"search-{name}-{on}.json").read_text("utf-8"))
-    lines = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()
+    searched = kept(out / f"search-{name}-{on}.json")
+    problems = read_problems(out / "problems" / f"{on}.jsonl")
     pool_file, score_file = out / f"sample-{on}.parquet", out / f"scores-{name}-{on}.jsonl.gz"
-    ids = [json.loads(line)["id"] for line in lines[: max(len(facts["right"]) for facts in searched.values())]]
+    ids = [problem.id for problem in problems[: max(len(facts["right"]) for facts in searched.values())]]
     pools = Pools(pool_file, seed, ids) if pool_file.is_file() else None
     weights = None
     if pools is not None and score_file.is_file():
-        scores = {(row["split"], row["id"]): row["scores"] for row in read_lines(score_file)}
+        scores = scores_of(score_file)
         if all((on, trace.id) in scores for pool in pools.traces for trace in pool):
             weights = pools.folded(scores, "last")
     found = []
@@ -291,7 +291,7 @@ def tables(found: Mapping[str, Any], shown: Collection[str] | None = None) -> st
 def label_table(found: Mapping[str, Any]) -> str:
     """What labels are worth: how many a PRM learned from, what was generated for them, and what it reaches."""
     pools = [on for on in EVALUATED if on not in STEPS and any(on in facts for facts in found.values())]
-    heads = [f"{on}: {rule} − majority" for on in pools for rule in ("best", "weighted")]
+    heads = [f"{on}: {rule} of {VOTES} − majority" for on in pools for rule in ("best", "weighted")]
     lines = [_line(["PRM", "labels", "traces", "steps", "generated tokens", "ProcessBench F1", *heads])]
     lines.append(_line(["---", "---", *["---:"] * (4 + len(heads))]))
     for name, facts in found.items():
@@ -302,7 +302,9 @@ def label_table(found: Mapping[str, Any]) -> str:
         for on in pools:
             given = facts.get(on)
             for rule in ("best of N, last", "weighted vote, last"):
-                cells.append("" if given is None else _shown(given["− majority"][rule][str(max(given["n"]))], "+"))
+                cells.append(
+                    "" if given is None else _shown(given["− majority"][rule][str(min(VOTES, max(given["n"])))], "+")
+                )
         lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from footfall.damaged import naming
 from footfall.reward.config import CONFIG_FILE, read_json
 from footfall.reward.prm import HEAD_FILE
 from footfall.reward.shipped import ADAPTER_CONFIG, ADAPTER_FILE
+from scripts.loop_data import kept
 from scripts.loop_measure import tables
 
 MOST_BYTES = 20_000_000
@@ -35,34 +37,38 @@ OWN = (
     "{}: the base's own solutions to GSM8K train and MATH train, labelled with its own completions",
     "MIT (problems)",
 )
+OTHERS = {"mr-ben": "MR-Ben", "eic-math": "EIC-Math"}
+"""Sources that are benchmarks of others."""
 LICENCE = "adapter and head: Apache-2.0, as the base; what they were trained on is named in the model card"
 LIMITS = """\
 - It reads English mathematics in steps with a blank line after each; other subjects, languages and programs were not measured.
 - A value is how likely a step is right as the labels saw it, not a calibrated probability: `footfall calibrate` makes it one.
 - Problems of ProcessBench, PRMBench, GSM8K test and MATH-500 were kept out of the training as far as the table above says;
-  of MR-Ben, EIC-Math and MATH's other test problems it has seen some: report no figure of it there.
+  of MATH's other test problems and of {seen} it has seen some: report no figure of it there.
 - On other numbers of the same base (full precision, another quantisation) values move a little; the canary allows 0.25."""
 
 
 def ship(out: Path, name: str, to: Path, hub: str) -> None:
     """Write the folder `to`; refused if the PRM was not measured, or is too large."""
     source = out / f"prm-{name}"
-    facts = json.loads((source / "facts.json").read_text(encoding="utf-8"))
-    evaluated = json.loads((out / "evaluate.json").read_text(encoding="utf-8")).get(name, {})
-    if "processbench" not in evaluated:
+    facts = kept(source / "facts.json", validation=dict, config=dict, labels=dict)
+    evaluated = kept(out / "evaluate.json").get(name, {})
+    if not isinstance(evaluated, dict) or "processbench" not in evaluated:
         raise SystemExit(f"{name} has no figures of ProcessBench: run the stages score and evaluate first")
     size = sum((source / file).stat().st_size for file in (ADAPTER_FILE, HEAD_FILE))
     if size > MOST_BYTES:
         raise SystemExit(f"{name} has {size:,} bytes, more than {MOST_BYTES:,}: train it with a smaller --rank")
+    config = read_json(source)
+    adapter = kept(source / ADAPTER_CONFIG, r=int) | {"base_model_name_or_path": hub}
+    with naming(source):
+        config |= {"backbone": hub, "training": config["training"] | {"licence": LICENCE}}
+        written = card(to.name, hub, facts, config, evaluated, size, adapter["r"])
     to.mkdir(parents=True, exist_ok=True)
     for file in (ADAPTER_FILE, HEAD_FILE):
         (to / file).write_bytes((source / file).read_bytes())
-    config = read_json(source)
-    adapter = json.loads((source / ADAPTER_CONFIG).read_text(encoding="utf-8")) | {"base_model_name_or_path": hub}
-    config |= {"backbone": hub, "training": config["training"] | {"licence": LICENCE}}
     for file, given in ((ADAPTER_CONFIG, adapter), (CONFIG_FILE, config)):
         (to / file).write_text(json.dumps(given, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
-    (to / "README.md").write_text(card(to.name, hub, facts, config, evaluated, size, adapter["r"]), encoding="utf-8")
+    (to / "README.md").write_text(written, encoding="utf-8")
 
 
 def card(
@@ -86,6 +92,11 @@ def card(
         f"Of {on} it has seen {len(ids):,} problems; its figures there are over the others.\n"
         for on, ids in facts.get("seen", {}).items()
     )  # fmt: skip
+    own = {label: _source(label)[1] for label in facts["labels"]}
+    unlicensed = ""
+    if "none stated" in own.values():
+        unlicensed = "Data without a stated licence were used to train, and are not passed on.\n"
+    others = ", ".join(name for label, name in OTHERS.items() if label in own)
     return f"""\
 ---
 license: apache-2.0
@@ -109,8 +120,7 @@ A process reward model: an adapter and a step head ({size / 1e6:.1f} MB) on {hub
 {data}
 
 Held against {", ".join(facts["against"])}: no training problem is one of theirs, or nearly (`footfall.train.find_overlaps`).
-{seen}Data without a stated licence were used to train, and are not passed on.
-
+{seen}{unlicensed}
 ## Training
 
 {way}, objective {settings["objective"]}, epochs: {settings["epochs"]}, learning rate {settings["lr"]:g}, seed
@@ -128,7 +138,7 @@ In percent, with 95% bootstrap intervals over cases and problems.
 {tables({name: evaluated})}
 ## Limits
 
-{LIMITS}
+{LIMITS.format(seen=others or "none")}
 
 ## Canary
 

@@ -1,10 +1,11 @@
 """Claims of the ledger at real scale, from what `scripts/loop.py` left: writes `src/footfall/recipes/real.json`.
 
-    python -m scripts.real_lines --out runs/loop --prm clean-0 [--prm clean-1 …]
+    python -m scripts.real_lines --out runs/loop --data shared/data --prm clean-0 [--prm clean-1 …]
 
-Votes are taken among the sixteen samples of each problem; a PRM's figures are means over the PRMs that are named, which are to
-differ in their seed alone. The interval is over problems, as the lab has it for one seed. A claim's words, arms and direction
-are the recipe's.
+A PRM's figures are means over seeds: over the PRMs that are named (votes, calibration), or over `mc-0`, `mc-1`, … of an arm.
+Choices are made among all samples of a problem, which both sides have scores of. The interval is over problems, as the lab
+has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold that is best on other rows.
+A line whose PRMs or searches are not there is left as it is. A claim's words, arms and direction are the recipe's.
 """
 
 from __future__ import annotations
@@ -12,52 +13,201 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from footfall.benchmarks.runner import Benchmark
 from footfall.lab.ledger import REAL, RealFigures
-from footfall.lab.recipe import RECIPES, find
+from footfall.lab.recipe import RECIPES, Claim, find
+from footfall.lab.shared.cases import Said
 from footfall.lab.verdicts import effect
-from footfall.metrics.intervals import Floats
+from footfall.metrics.intervals import RESAMPLES, Floats, Interval, case_weights, from_resamples
+from footfall.registry import create
+from footfall.reward.calibrated import fit
 from footfall.search.self_consistency import chance_of_lead
-from footfall.search.votes import group, majority, tally
-from scripts.loop_measure import Pools
+from footfall.search.votes import frequency, group, majority, tally
+from footfall.types import Judged, Judgement, Trajectory
+from scripts.loop_measure import Pools, Scores
 from scripts.smol_rows import read_lines
 
 SETS = {"gsm8k-test": "GSM8K test", "math-500": "MATH-500"}
+STEPS = "processbench"
 BATCH, CONFIDENCE = 4, 0.95
 POLICY = "Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M), temperature 0.8, at most 768 tokens"
+BACKBONE = "PRMs on the same backbone, LoRA of rank 8"
+FIRST_ERRORS = {
+    "consensus-filter": {"PRM on Monte Carlo": "mc", "PRM on filtered": "consensus"},
+    "omegaprm": {"PRM on Monte Carlo": "mc", "PRM on trees": "omega"},
+    "math-shepherd": {"PRM on hard labels": "hard", "PRM on soft labels": "mc"},
+}
+"""Recipe -> arm -> PRMs of these names, whatever their seed."""
+CHOICES: dict[str, dict[str, tuple[str, str]]] = {
+    "er-prm": {"soft Monte Carlo": ("mc", "min"), "entropy-regularised, η = 1": ("er", "min")},
+    "prm800k": {"ORM": ("outcome", "last"), "PRM, product": ("human", "prod")},
+    "math-shepherd": {"PRM on hard labels": ("hard", "min"), "PRM on soft labels": ("mc", "min")},
+}
+"""Recipe -> arm -> (PRMs, how the values of steps are folded): the best of all samples."""
+SEARCHES = {"beam-search": "beam-search", "dvts": "dvts"}
 
 
 class Arms(NamedTuple):
-    """Figures of arms, problem by problem, and what a reader must know of them."""
+    """Figures of arms, problem by problem or resample by resample, and what a reader must know of them."""
 
     values: Mapping[str, Floats]
     seeds: int
     scale: str
+    resampled: bool = False
+    """Entry 0 is the figure, the others are of resamples."""
+
+    def difference(self, claim: Claim) -> Interval:
+        """method − baseline."""
+        each = self.values[claim.method] - self.values[claim.baseline]
+        return from_resamples(each) if self.resampled else effect([each.tolist()])
+
+    def mean(self, arm: str) -> float:
+        """The figure of an arm."""
+        return float(self.values[arm][0] if self.resampled else np.mean(self.values[arm]))
 
 
-def votes(out: Path, on: str, prms: Sequence[str]) -> Arms:
-    """Majority, best-of-N and weighted vote, steps folded by their minimum, among all samples of a pool."""
-    pools = Pools(out / f"sample-{on}.parquet", seed=0)
-    n = pools.size
-    best, weighted = [], []
-    for name in prms:
-        rows = read_lines(out / f"scores-{name}-{on}.jsonl.gz")
-        folded = pools.folded({(row["split"], row["id"]): row["scores"] for row in rows}, "min")
-        best.append(pools.chosen(folded, n))
-        weighted.append(pools.voted(folded, n))
+def scores_of(out: Path, prm: str, on: str) -> Scores:
+    """What a PRM said of a set, step by step."""
+    return {(row["split"], row["id"]): row["scores"] for row in read_lines(out / f"scores-{prm}-{on}.jsonl.gz")}
+
+
+def seeds_of(out: Path, arm: str, on: str) -> list[str]:
+    """The PRMs of an arm, one a seed, that have scores of a set."""
+    names = (file.name.removeprefix("scores-").removesuffix(f"-{on}.jsonl.gz") for file in out.glob(f"scores-{arm}-*"))
+    return sorted(name for name in names if name.removeprefix(f"{arm}-").isdigit())
+
+
+def pools_of(out: Path, on: str, scores: Sequence[Scores] = ()) -> Pools:
+    """The samples of a set, of the problems that all of these scores are of."""
+    both = set.intersection(*(set(each) for each in scores)) if scores else None
+    return Pools(out / f"sample-{on}.parquet", seed=0, traces=None if both is None else {trace for _, trace in both})
+
+
+def about(pools: Pools) -> str:
+    """The policy and its samples."""
+    return f"{POLICY}; {pools.size} samples of each of {len(pools.traces):,} problems; {BACKBONE}."
+
+
+@lru_cache
+def votes(out: Path, on: str, prms: tuple[str, ...]) -> Arms:
+    """Majority, best-of-N, the weighted and the frequency vote, steps folded by their minimum, among all samples of a pool."""
+    scores = [scores_of(out, name, on) for name in prms]
+    pools = pools_of(out, on, scores)
+    n, folded = pools.size, [pools.folded(each, "min") for each in scores]
     values = {
         "majority vote": pools.majority(n),
-        "best-of-N": np.mean(best, axis=0),
-        "weighted vote": np.mean(weighted, axis=0),
+        "best-of-N": np.mean([pools.chosen(each, n) for each in folded], axis=0),
+        "weighted vote": np.mean([pools.voted(each, n) for each in folded], axis=0),
+        "frequency vote": np.mean([_frequent(pools, each) for each in folded], axis=0),
     }
-    scale = (
-        f"{POLICY}; {n} samples of each of {len(pools.traces):,} problems; PRMs on the same backbone, LoRA of rank 8."
-    )
-    return Arms(values, len(prms), scale)
+    return Arms(values, len(prms), about(pools))
+
+
+def _frequent(pools: Pools, folded: Sequence[Sequence[float | None]]) -> Floats:
+    """Whether the answer of the highest share of votes and reward is right, on each problem."""
+    found = []
+    for pool, row in zip(pools.traces, folded, strict=True):
+        winner = frequency([trace.answer for trace in pool], row, domain=pool[0].problem.domain).winner
+        found.append(float(winner is not None and bool(pool[winner].correct)))
+    return np.asarray(found)
+
+
+def calibrated(out: Path, on: str, prms: Sequence[str]) -> Arms:
+    """Brier score of a problem's value, the mean over the first steps of four samples, against the success rate of the others.
+
+    Each half of the problems is calibrated on the other half.
+    """
+    scores = [scores_of(out, name, on) for name in prms]
+    pools = pools_of(out, on, scores)
+    arms: dict[str, list[Floats]] = {"uncalibrated": [], "quantile regression": []}
+    for said in scores:
+        first = [[trace.prefix(1) for trace in pool[:BATCH]] for pool in pools.traces]
+        rates = np.asarray([fmean(right[BATCH:]) for right in pools.right])
+        values = {trace.id: Judgement(trace.id, (said[on, trace.id][0],), "PRM") for row in first for trace in row}
+        judge, mended = Said("PRM", values), np.zeros(len(first))
+        for half in (0, 1):
+            rows = [
+                Judged(trace, Judgement(trace.id, (rate,), "success"))
+                for row, rate in list(zip(first, rates.tolist(), strict=True))[1 - half :: 2] for trace in row
+            ]  # fmt: skip
+            fitted = fit(judge, rows, "quantile")
+            mended[half::2] = [_mean(fitted.judge(row)) for row in first[half::2]]
+        plain = np.asarray([_mean(judge.judge(row)) for row in first])
+        arms["uncalibrated"].append((plain - rates) ** 2)
+        arms["quantile regression"].append((mended - rates) ** 2)
+    return Arms({arm: np.mean(each, axis=0) for arm, each in arms.items()}, len(prms), about(pools))
+
+
+def _mean(said: Sequence[Judgement]) -> float:
+    return fmean(value for each in said for value in each.values if value is not None)
+
+
+def choices(out: Path, on: str, arms: Mapping[str, tuple[str, str]]) -> Arms | None:
+    """Whether the best of all samples is right, by PRMs of each arm; None where an arm has none."""
+    scores = {arm: [scores_of(out, name, on) for name in seeds_of(out, prm, on)] for arm, (prm, _) in arms.items()}
+    if not all(scores.values()):
+        return None
+    pools = pools_of(out, on, [each for given in scores.values() for each in given])
+    values = {
+        arm: np.mean([pools.chosen(pools.folded(each, fold), pools.size) for each in scores[arm]], axis=0)
+        for arm, (_, fold) in arms.items()
+    }
+    return Arms(values, min(map(len, scores.values())), about(pools))
+
+
+def first_errors(out: Path, data: Path, arms: Mapping[str, str]) -> Arms | None:
+    """Mean F1 on ProcessBench's splits by PRMs of each arm, each at its own threshold; None where an arm has none."""
+    prms = {arm: seeds_of(out, prm, STEPS) for arm, prm in arms.items()}
+    if not all(prms.values()):
+        return None
+    scores = {name: scores_of(out, name, STEPS) for names in prms.values() for name in names}
+    both = set.intersection(*(set(each) for each in scores.values()))
+    benchmark: Benchmark = create("benchmark", STEPS, data=data / STEPS)
+    cases = [case for case in benchmark.cases if (case.split, case.trajectory.id) in both]
+    weights_RN = case_weights([case.split for case in cases], 0, RESAMPLES)
+
+    def f1(name: str) -> Floats:
+        facts: dict[str, Any] = json.loads((out / f"prm-{name}" / "facts.json").read_text("utf-8"))
+        said = [Judgement(c.trajectory.id, tuple(scores[name][c.split, c.trajectory.id]), name) for c in cases]
+        found: Floats = benchmark.measure(cases, said, facts["validation"]["threshold"], weights_RN)["mean"]["f1"]
+        return found
+
+    values = {arm: np.mean([f1(name) for name in names], axis=0) for arm, names in prms.items()}
+    scale = f"{POLICY.partition(',')[0]}; {BACKBONE}; {len(cases):,} cases of ProcessBench, mean of its four splits."
+    return Arms(values, min(map(len, prms.values())), scale, resampled=True)
+
+
+def searched(out: Path, on: str, method: str) -> Arms | None:
+    """The largest search of a method on a set, and the weighted vote of as many samples as its tokens pay for, rounded up."""
+    for file in sorted(out.glob(f"search-*-{on}.json")):
+        prm = file.name.removeprefix("search-").removesuffix(f"-{on}.json")
+        found = {
+            k: v for k, v in json.loads(file.read_text("utf-8")).items() if k.split()[0] == method and "truth" not in k
+        }
+        if not found or not (out / f"scores-{prm}-{on}.jsonl.gz").is_file():
+            continue
+        facts = max(found.values(), key=lambda each: len(each["right"]))
+        lines_ = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()[: len(facts["right"])]
+        scores = scores_of(out, prm, on)
+        pools = Pools(out / f"sample-{on}.parquet", 0, [json.loads(line)["id"] for line in lines_])
+        n = int(np.ceil(facts["generated"] / pools.tokens))
+        if n > pools.size or any((on, trace.id) not in scores for pool in pools.traces for trace in pool):
+            continue
+        values = {
+            "search": np.asarray([float(mark) for mark in facts["right"]]),
+            "weighted vote of its tokens": pools.voted(pools.folded(scores, "last"), n),
+        }
+        called = next(name for name, each in found.items() if each is facts)
+        scale = f"{POLICY}; {called}, PRM {prm}: {facts['generated']:,.0f} tokens a problem, those of {n} samples."
+        return Arms(values, 1, scale)
+    return None
 
 
 def adaptive(out: Path, on: str) -> Arms:
@@ -65,10 +215,7 @@ def adaptive(out: Path, on: str) -> Arms:
     pools = Pools(out / f"sample-{on}.parquet", seed=0)
     n, right, tokens = pools.size, [], []
     for pool in pools.traces:
-        used = next(
-            (k for k in range(BATCH, n, BATCH) if sure_of_leader([t.answer for t in pool[:k]], pool[0].problem.domain)),
-            n,
-        )
+        used = _until_sure(pool, n)
         winner = majority([t.answer for t in pool[:used]], pool[0].problem.domain).winner
         right.append(float(winner is not None and bool(pool[winner].correct)))
         spent = [trace.cost.generated_tokens for trace in pool]
@@ -82,6 +229,11 @@ def adaptive(out: Path, on: str) -> Arms:
     )
 
 
+def _until_sure(pool: Sequence[Trajectory], n: int) -> int:
+    domain = pool[0].problem.domain
+    return next((k for k in range(BATCH, n, BATCH) if sure_of_leader([t.answer for t in pool[:k]], domain)), n)
+
+
 def sure_of_leader(answers: Sequence[str | None], domain: str) -> bool:
     """The stop of adaptive consistency."""
     groups = group(answers, domain)
@@ -93,30 +245,50 @@ def lines(name: str, on: str, arms: Arms, command: str) -> list[RealFigures]:
     """A line for each claim of a recipe at real scale that names this set."""
     found = []
     for claim in find(name).recipe.claims:
-        if claim.tier == "real" and SETS[on] in claim.claim:
-            found_effect = effect([(arms.values[claim.method] - arms.values[claim.baseline]).tolist()])
-            shown = (claim.baseline, claim.method, *claim.beside)
+        if claim.tier == "real" and claim.claim.endswith(f", on {on}.") and claim.method in arms.values:
+            each = arms.difference(claim)
             found.append(RealFigures(
-                name=name, claim=claim.claim, world=SETS[on], effect=round(found_effect.value, 6),
-                ci95=[round(found_effect.low, 6), round(found_effect.high, 6)], seeds=arms.seeds,
-                means={arm: round(float(np.mean(arms.values[arm])), 6) for arm in shown},
+                name=name, claim=claim.claim, world=on, effect=round(each.value, 6),
+                ci95=[round(each.low, 6), round(each.high, 6)], seeds=arms.seeds,
+                means={arm: round(arms.mean(arm), 6) for arm in (claim.baseline, claim.method, *claim.beside)},
                 scale=arms.scale, command=command,
             ))  # fmt: skip
+    return found
+
+
+def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[str, str, Callable[[], Arms | None]]]:
+    """Recipe, set as a claim names it, and what gives the arms."""
+    found: list[tuple[str, str, Callable[[], Arms | None]]] = []
+    for on, title in SETS.items():
+        found.append(("self-consistency", title, partial(adaptive, out, on)))
+        if prms:
+            found += [(name, title, partial(votes, out, on, tuple(prms))) for name in ("best-of-n", "unprm")]
+            found.append(("calibration-ias", title, partial(calibrated, out, on, prms)))
+        found += [(name, title, partial(choices, out, on, arms)) for name, arms in CHOICES.items()]
+        found += [(name, title, partial(searched, out, on, method)) for name, method in SEARCHES.items()]
+    if data is not None:
+        found += [(name, "ProcessBench", partial(first_errors, out, data, arms)) for name, arms in FIRST_ERRORS.items()]
     return found
 
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the folder of scripts/loop.py")
+    parser.add_argument(
+        "--data", type=Path, help="the folder that holds processbench; without it first errors are left out"
+    )
     parser.add_argument("--prm", action="append", default=[], help="a PRM whose scores of the pools are there")
     parser.add_argument("--to", type=Path, default=RECIPES / REAL)
     args = parser.parse_args(given)
-    command = " ".join(["python -m scripts.real_lines --out runs/loop", *(f"--prm {name}" for name in args.prm)])
-    measured: dict[str, Callable[[str], Arms]] = {"self-consistency": lambda on: adaptive(args.out, on)}
-    if args.prm:
-        measured["best-of-n"] = lambda on: votes(args.out, on, args.prm)
+    parts = ["python -m scripts.real_lines --out runs/loop", *(["--data shared/data"] if args.data else [])]
+    command = " ".join([*parts, *(f"--prm {name}" for name in args.prm)])
     kept = json.loads(args.to.read_text(encoding="utf-8")) if args.to.is_file() else []
-    made = [line for name, arms in measured.items() for on in SETS for line in lines(name, on, arms(on), command)]
+    made = [
+        line
+        for name, on, arms_of in measured(args.out, args.data, args.prm)
+        if (arms := arms_of()) is not None
+        for line in lines(name, on, arms, command)
+    ]
     new = {(line["name"], line["claim"]) for line in made}
     every = [line for line in kept if (line["name"], line["claim"]) not in new] + made
     every.sort(key=lambda line: (line["name"], line["claim"]))

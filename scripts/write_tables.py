@@ -97,7 +97,7 @@ def pool_tables() -> str:
 def coder_tables() -> str:
     """What `python -m scripts.loop evaluate` found of Qwen2.5-Coder-1.5B."""
     found = json.loads((DOCS / "coder_1_5b.json").read_text(encoding="utf-8"))
-    return loop_measure.tables(found, shown=("all", "best-0", "clean", "clean-0"))
+    return loop_measure.tables(found, shown=("final-0", "all", "best-0", "clean", "clean-0"))
 
 
 def lab_model_table() -> str:
@@ -126,11 +126,33 @@ def _lab_model_row(name: str, facts: dict[str, Any]) -> str:
     return f"| {name} | {' | '.join(shown)} |\n"
 
 
+def rl_rows() -> str:
+    """What the ledger says of policies that are tables, one row a claim; main claims in bold."""
+    rows = json.loads((DOCS / "ledger.json").read_text(encoding="utf-8"))
+    head = "| system | claim | baseline → method | effect | interval | verdict |\n|---|---|---|---:|---:|---|\n"
+    return head + "".join(_rl_row(row) for row in rows if row["world"] == "tables")
+
+
+def _rl_row(row: dict[str, Any]) -> str:
+    claim = f"**{row['claim']}**" if row["main"] else row["claim"]
+    low, high = row["ci95"]
+    means = " → ".join(_mean_of(row[arm], row["scale"]) for arm in ("baseline", "method"))
+    name = f"[{row['name']}](ledger.md#{row['name']})"
+    return f"| {name} | {claim} | {means} | {row['effect']:+.3f} | {low:+.3f} to {high:+.3f} | {row['verdict']} |\n"
+
+
+def _mean_of(arm: str, scale: str) -> str:
+    """The figure behind an arm's name in the scale of a row."""
+    found = re.search(rf"(?:Means: |, ){re.escape(arm)} (-?[0-9.]+[0-9](?:e-?[0-9]+)?|[0-9])", scale)
+    return found[1] if found else ""
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
     "coder": coder_tables,
     "lab-model": lab_model_table,
+    "rl-rows": rl_rows,
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _credit_block(name) for name in CREDIT.blocks},

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 REMEDIES = (
     (r"bubblewrap .* not on the PATH|no sandbox", "no sandbox", "apt-get install bubblewrap; `footfall info` says why"),
@@ -44,6 +45,9 @@ def pytest_configure() -> None:
     """A shell that starts the suite in the background leaves Ctrl-C ignored; tests of it want Python's own way."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # On a busy machine an example takes long by chance; no test here is one of time.
+    settings.register_profile("footfall", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("footfall")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -233,6 +233,14 @@ def test_the_readme_and_the_tutorial_have_code_that_runs() -> None:
     assert {"README.md", "docs/tutorial.md", "docs/contributing.md"} <= {page_name(page) for page in RUNNABLE}
 
 
+def test_the_readme_has_the_figure_of_the_model_card() -> None:
+    """The PRM that ships may be trained again; its card is written by the program that measures it."""
+    card = text_of(ROOT / "src/footfall/models/coder-1.5b/README.md")
+    (mean,) = re.findall(r"^\| coder-1\.5b \|(?: \d.*?\|){4} (\d+\.\d)", card, re.MULTILINE)
+    (shown,) = re.findall(r"`footfall/coder-1\.5b` .*?\(ProcessBench F1 (\d+\.\d);", text_of(ROOT / "README.md"))
+    assert shown == mean
+
+
 def test_the_tutorial_shows_what_every_command_prints() -> None:
     blocks = marked(ROOT / "docs" / "tutorial.md", full_size=True)
     commands = [i for i, block in enumerate(blocks) if block.mark == "run" and not block.source.startswith("cat >")]
@@ -264,7 +272,8 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
-    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+    named = set(re.findall(r'^<details [^>]*\bid="([^"]+)"', prose(page), re.MULTILINE))
+    return named | {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
 
 
 def command_lines(page: Path) -> Iterator[list[str]]:
@@ -431,6 +440,18 @@ def test_the_constraints_pin_every_requirement_and_no_build_of_torch() -> None:
     wanted = re.findall(r'^\s+"([\w-]+)>=', project, re.MULTILINE) + re.findall(r'= \["([\w-]+)>=', project)
     assert [name for name in wanted if name not in pins] == []
     assert not [version for version in pins.values() if "+" in version]
+
+
+def test_the_first_page_names_the_system_and_the_pythons_that_the_package_names() -> None:
+    project = text_of(ROOT / "pyproject.toml")
+    (system,) = re.findall(r'"Operating System :: [^"]*?(\w+)"', project)
+    pythons = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
+    assert f"Python {pythons[0]} to {pythons[-1]} on {system}" in text_of(ROOT / "docs" / "index.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_table_says_what_its_columns_are(page: Path) -> None:
+    assert re.findall(r"^\|(?: *\|)+ *\n\|[-| :]+$", text_of(page), re.MULTILINE) == []
 
 
 @pytest.mark.long

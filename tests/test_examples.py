@@ -22,14 +22,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def said_by(name: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def said_by(name: str, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, spec.name, module)
         spec.loader.exec_module(module)
-        assert module.main(list(words)) == 0
+        assert module.main(list(words)) == code
     return capsys.readouterr().out
 
 
@@ -54,7 +54,8 @@ def test_a_judge_of_ones_own_beats_those_that_know_nothing(capsys: pytest.Captur
 @pytest.mark.long
 def test_a_prm_is_trained_on_own_labels(capsys: pytest.CaptureFixture[str]) -> None:
     said = said_by("train_a_prm", capsys, "--traces", "40", "--epochs", "1")
-    assert "step_auc" in said and Path("runs/my-prm/model").is_dir()
+    assert "step_auc" in said and re.search(r"first-error F1 0\.\d+; judges that know nothing: \w+ 0\.", said)
+    assert Path("runs/my-prm/model").is_dir()
 
 
 def test_a_server_writes_and_a_judge_chooses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -65,6 +66,16 @@ def test_a_server_writes_and_a_judge_chooses(capsys: pytest.CaptureFixture[str],
     finally:
         server.stop()
     assert "pens: 12 (right); scores 0.93, 0.93" in said and "marbles: 12 (wrong)" in said
+
+
+def test_a_server_that_refuses_is_told_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    server = Server(tmp_path / "log.jsonl")
+    try:
+        server.behave(api_key="secret")
+        said = said_by("best_of_n_over_a_server", capsys, "--url", server.url, "--model", "toy", "--n", "2", code=1)
+    finally:
+        server.stop()
+    assert "pens: failed: " in said and "marbles: failed: " in said and "HTTP 401" in said
 
 
 def test_labels_of_ones_own_are_held_against_the_truth(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,9 @@
-"""A package of somebody else: its labeller, searcher and objective are known everywhere by entry points alone."""
+"""A package of somebody else: its labeller, searcher, objective and head are known everywhere by entry points alone."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -102,11 +103,43 @@ def toy_half(scale: float = 0.5) -> Objective:
         lambda label: label > 0.5,
     )
 '''
+HEAD = '''
+"""A head: one small class and the function that makes it."""
+
+from torch import nn
+
+from footfall.registry import register
+from footfall.reward.heads import Head
+
+
+class Bounded(Head):
+    """A linear layer whose logits stay within ± most."""
+
+    def __init__(self, width, outputs, most):
+        super().__init__()
+        self.most, self.layer = most, nn.Linear(width, outputs)
+
+    @property
+    def settings(self):
+        return {"name": "toy-bounded", "most": self.most}
+
+    def forward(self, states):
+        return self.most * self.layer(states).tanh()
+
+
+@register("head", "toy-bounded")
+def toy_bounded(width: int, outputs: int, seed: int = 0, most: float = 4.0) -> Bounded:
+    """Logits within bounds."""
+    head = Bounded(width, outputs, most)
+    nn.init.normal_(head.layer.weight, 0.0, 0.02)
+    return head
+'''
 POINTS = """[footfall.parts]
 labeller:toy-rates = toys.parts:ToyRates
 searcher:toy-first = toys.parts:ToyFirst
 searcher:toy-paths = toys.parts:ToyPaths
 objective:toy-half = toys.loss:toy_half
+head:toy-bounded = toys.head:toy_bounded
 """
 
 
@@ -114,7 +147,7 @@ objective:toy-half = toys.loss:toy_half
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as an installer leaves it: the package, and what it is called."""
     folder = tmp_path_factory.mktemp("site")
-    for name, text in {"__init__": "", "parts": MODULE, "loss": OBJECTIVE}.items():
+    for name, text in {"__init__": "", "parts": MODULE, "loss": OBJECTIVE, "head": HEAD}.items():
         file = folder / "toys" / f"{name}.py"
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -190,11 +223,27 @@ print(papers_page([], Path()))
 
 
 @pytest.mark.long
-def test_the_toy_objective_trains(site: Path, tmp_path: Path) -> None:
+def test_the_toy_objective_and_head_train_are_saved_loaded_and_score(site: Path, tmp_path: Path) -> None:
     written = ("--policy", "scripted-arithmetic")
     traces = told(site, tmp_path, "sample", "--problems", "world:arithmetic:8", "--n", "2", *written)["file"]
     rows = told(site, tmp_path, "label", "--data", traces, "--method", "truth-arithmetic")["file"]
-    words = ("train", "--data", rows, "--objective", "toy-half", "--set", "scale=0.25", "--epochs", "1")
-    trained = told(site, tmp_path, *words, "--device", "cpu")
+    words = (
+        "train",
+        "--data",
+        rows,
+        "--objective",
+        "toy-half",
+        "--set",
+        "scale=0.25",
+        "--head",
+        "toy-bounded,most=0.5",
+    )
+    trained = told(site, tmp_path, *words, "--epochs", "1", "--device", "cpu")
     stored = json.loads((Path(tmp_path, trained["model"]).parent / "config.json").read_text(encoding="utf-8"))
     assert stored["config"]["objective"] == "toy-half" and trained["updates"] > 0
+    model = json.loads((Path(tmp_path, trained["model"]) / "step_head.json").read_text(encoding="utf-8"))
+    assert model["head"] == {"name": "toy-bounded", "most": 0.5}
+    run(site, tmp_path, "-m", "footfall.cli", "score", traces, "--judge", trained["model"], "--to", "said.jsonl")
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text(encoding="utf-8").splitlines()]
+    values = [value for row in said for value in row["judgement"]["values"]]
+    assert values and all(1 / (1 + math.exp(0.5)) <= value <= 1 / (1 + math.exp(-0.5)) for value in values)

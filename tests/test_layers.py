@@ -18,7 +18,7 @@ ROOT = Path(footfall.__file__).parent
 LAYERS = (
     ("types", "notebook", "registry", "render", "hashing", "judging", "terminal", "damaged", "__init__"),
     ("segment", "answers", "formats", "store"),
-    ("gguf", "loading", "policy", "tools", "worlds"),
+    ("gguf", "loading", "policy", "scale", "tools", "worlds"),
     ("formal", "simulate", "drive"),
     ("label", "reward"),
     ("train", "search", "metrics", "rl"),
@@ -29,12 +29,21 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "notebook", "registry", "render", "hashing", "judging", "terminal", "damaged", "segment", "answers",
+    "types", "notebook", "registry", "render", "hashing", "judging", "terminal", "damaged", "segment", "answers", "scale",
     "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "rl", "benchmarks", "reports",
     "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
-HEAVY = ("footfall.rl.loop", "footfall.rl.online", "footfall.rl.trainer", "footfall.rl.verl")
+HEAVY = (
+    "footfall.lab.shared.table_pairs",
+    "footfall.rl.flow",
+    "footfall.rl.loop",
+    "footfall.rl.online",
+    "footfall.rl.parts",
+    "footfall.rl.shared_prompts",
+    "footfall.rl.trainer",
+    "footfall.rl.verl",
+)
 """What trains, in a room whose rules are light: only a run that has begun imports it."""
 
 

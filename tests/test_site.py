@@ -82,3 +82,40 @@ def test_no_page_of_the_site_is_cut(site: Path) -> None:
     assert len(told) == len(frames)
     assert not [place for place, width, needed, *_ in told if needed > width]
     assert not [(place, cut) for place, _, _, cut, _ in told if cut and place.endswith("-1300")]
+
+
+_CONTRAST = """<script>addEventListener("load", () => {
+  const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+  const linear = v => v <= 10.3 ? v / 3294 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
+  const over = ([r, g, b, a = 1], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
+  const ground = e => e ? over(numbers(getComputedStyle(e).backgroundColor), ground(e.parentElement)) : [255, 255, 255];
+  const pale = new Set();
+  for (const e of document.querySelectorAll(".md-header *, .md-nav *, .md-content :not(.headerlink), .md-footer *")) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || !e.getClientRects().length) continue;
+    const back = ground(e), [low, high] = [light(over(numbers(getComputedStyle(e).color), back)), light(back)].sort();
+    if (high / low < 4.5) pale.add(`${e.textContent.trim().slice(0, 40)}: ${(high / low).toFixed(2)}`);
+  }
+  parent.postMessage([location.hash.slice(1), document.querySelectorAll("a").length, 0, [...pale], []], "*");
+});</script></body>"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to colour pages")
+def test_all_text_of_the_site_stands_out_from_its_ground_in_light_and_dark(site: Path) -> None:
+    """By a contrast of 4.5, on a desk and a phone, links and code too; marks beside headings are seen only under the mouse."""
+    frames = []
+    for name in ("index", "rl", "first_hour", "training", "ledger"):
+        page = re.sub(r"<script.*?</script>", "", (site / f"{name}.html").read_text(encoding="utf-8"), flags=re.DOTALL)
+        for scheme in ("default", "slate"):
+            copy = page.replace('data-md-color-scheme="default"', f'data-md-color-scheme="{scheme}"')
+            copy = copy.replace("</body>", _CONTRAST)
+            (site / f"{name}.{scheme}.html").write_text(copy, encoding="utf-8")
+            frames += [
+                f'<iframe src="{name}.{scheme}.html#{name}-{scheme}-{w}" width="{w}" height="800"></iframe>'
+                for w in (1300, 420)
+            ]
+    (site / "colours.html").write_text(LISTENS + "".join(frames), encoding="utf-8")
+    told = seen(site / "colours.html")
+    assert len(told) == len(frames) and all(links > 20 for _, links, *_ in told)
+    assert not [(place, pale) for place, _, _, pale, _ in told if pale]

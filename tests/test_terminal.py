@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from footfall import cli
-from footfall.terminal import json_text, one_line, visible
+from footfall.terminal import json_parts, one_line, visible
 
 HOSTILE = {
     "escape": "\x1b[2J\x1b[31mred",
@@ -38,7 +38,7 @@ def test_plain_text_of_any_language_is_left_alone() -> None:
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), "\ud800"])
 def test_json_is_safe_and_still_says_the_same(text: str) -> None:
-    made = json_text({text: [text]})
+    made = "".join(json_parts({text: [text]}, safe=True))
     assert not FORBIDDEN & set(made) and json.loads(made) == {text: [text]}
     made.encode()
 

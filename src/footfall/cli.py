@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import logging
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import NamedTuple
 
 from footfall import __version__, registry
@@ -80,8 +82,15 @@ _NAMING_PARTS = (
 """Flags after which a part may be named by its file, mine.py:MyJudge."""
 
 
-_SECRETS = ((re.compile(r"//\S{1,999}@"), "//***@"), (re.compile(r"([?&][\w.-]+=)[^\s&'\"]+"), r"\1***"))
-"""What an address may hold and no message repeats: user and password before @, and what follows ?."""
+_RAY_ADDRESS = re.compile(r"auto|local|ray://.+|[^/\s]+:\d+")
+"""What may follow --ray; any other word is not its value."""
+_SECRETS = (
+    (re.compile(r"//\S{1,999}@|(?<=\w:)/\S{1,999}@"), "//***@"),
+    (re.compile(r"([?&][\w.-]+=)[^\s&'\"]+"), r"\1***"),
+    (re.compile(r"(api[-_]key\s*=)\s*[^\s,'\"]+"), r"\1***"),
+)
+"""What no message repeats: of an address user and password before @ (a path has one slash of two) and what follows ?, and a key
+among the words of a policy."""
 _MOST_WORDS = 300
 _LESS_MEMORY = (
     "free the device (`nvidia-smi` shows who holds it), name another --device, or take a smaller model; train with a lower "
@@ -95,6 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     2: the user has something to mend, said in one line on stderr.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if "LOCAL_RANK" in os.environ:  # of several processes each would repeat torch's advice
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if os.environ.get("WANDB_MODE") == "offline":
+        os.environ["WANDB_MODE"] = "dryrun"  # the same by its other name: of that one transformers tells on stdout
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
         return 0
@@ -117,14 +130,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, KeyError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        if "LOCAL_RANK" in os.environ and not _is_first_to_fail():
+            return 2
         if os.environ.get("FOOTFALL_DEBUG"):
             raise
-        if _out_of_memory(error):
+        if _out_of_memory(error) and not type(error).__module__.startswith("footfall."):
             return _fail(f"out of memory: {_one_line(error)[:_MOST_WORDS]}; {_LESS_MEMORY}")
-        if not _is_for_the_user(error):
+        if not _is_for_the_user(error) and not _in_file(error):
             raise
         return _fail(_in_file(error) + _one_line(error))
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError) as error:
         # Of this package it is a fault to be seen whole; in the user's own file it is told with its place.
         if os.environ.get("FOOTFALL_DEBUG") or not _in_file(error):
             raise
@@ -146,6 +161,7 @@ def _run(name: str, words: list[str]) -> int:
     from footfall.commands._config_file import with_file
     from footfall.commands._values import finite_fields
 
+    logging.setLogRecordFactory(_Record)
     kind = getattr(module, config_name)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     registry.name_files(_naming_parts(words))
@@ -160,6 +176,13 @@ def _run(name: str, words: list[str]) -> int:
     )
     finite_fields(asdict(config))
     return int(module.main(config))
+
+
+class _Record(logging.LogRecord):
+    """What a library logs may quote a file: no control character of it reaches the terminal."""
+
+    def getMessage(self) -> str:  # noqa: N802 - logging's own name
+        return visible(super().getMessage()[:_LONGEST])
 
 
 def _group(name: str, inner: Mapping[str, type], words: Sequence[str]) -> int:
@@ -182,11 +205,12 @@ def _group(name: str, inner: Mapping[str, type], words: Sequence[str]) -> int:
 
 
 def _gathered(words: list[str]) -> list[str]:
-    """`--set a=1 --set b=2` as `--set a=1 b=2`: of a flag given twice the parser would keep the last one only."""
+    """`--set a=1 --set b=2` as `--set a=1 b=2`: of a flag given twice the parser would keep the last one only. And `--ray`
+    without an address as `--ray local`."""
     kept: list[str] = []
     settings: dict[str, list[str]] = {}
     into: list[str] | None = None
-    for word in words:
+    for word, following in pairwise([*words, ""]):
         flag, equals, value = word.partition("=")
         if flag in _SETTINGS:
             into = settings.setdefault(flag, [])
@@ -195,7 +219,7 @@ def _gathered(words: list[str]) -> list[str]:
             into.append(word)
         else:
             into = None
-            kept.append(word)
+            kept += [word, "local"] if word == "--ray" and not _RAY_ADDRESS.fullmatch(following) else [word]
     return kept + [word for flag, values in settings.items() for word in (flag, *values)]
 
 
@@ -233,6 +257,13 @@ def _help() -> str:
             "",
         ]
     )
+
+
+def _is_first_to_fail() -> bool:
+    """Of several processes the first one tells its error."""
+    from footfall.scale.processes import is_first_to_fail
+
+    return is_first_to_fail()
 
 
 def _out_of_memory(error: Exception) -> bool:

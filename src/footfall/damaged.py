@@ -40,10 +40,8 @@ def naming(source: str | Path) -> Iterator[None]:
         raise OSError(f"{source}: {' '.join(str(error).split())}") from error  # of a library, in its own words
     except (ImportError, MemoryError):
         raise
-    except BaseException as error:
-        if (
-            not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime"
-        ):  # a panic of a library in Rust
+    except BaseException as error:  # a panic of a library in Rust is no Exception
+        if not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime":
             raise
         said = " ".join(str(error).split())
         ours = type(error).__module__.startswith("footfall.")
@@ -61,6 +59,14 @@ def text_of(path: Path) -> str:
     """The text of a file that comes with a model or a run: a plain file of a size that such files have."""
     _check_size(path)
     return path.read_text(encoding="utf-8")
+
+
+def json_of(path: Path) -> Any:
+    """What such a file holds."""
+    try:
+        return json.loads(text_of(path))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply") from error
 
 
 def check_claims(config: Any, tensors: int, size: int, source: str | Path) -> None:

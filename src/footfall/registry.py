@@ -132,6 +132,8 @@ ENTRY_POINT_GROUP = "footfall.parts"
 BY_FILE = {"policy": "sample", "labeller": "judge", "reward": "judge", "tree-labeller": "harvest", "searcher": "search",
            "objective": ""}  # fmt: skip
 """Kinds whose parts may be named by a file, with the method that a class of that kind has."""
+_CALLED_WITH = {"sample": ("prefixes", "n", "params", "first"), "judge": ("trajectories",),
+                "harvest": ("problems", "separator"), "search": ("state",)}  # fmt: skip
 _FILE_PART = re.compile(r"(?:^|[=,])([^=,]+\.py):([A-Za-z_]\w*)(?=,|$)")
 
 
@@ -200,7 +202,8 @@ class Declared:
     """What else there is of that name, for whoever asks for it as something that it is not."""
     paper: Paper | None = None
     needs: tuple[str, ...] = ()
-    """Of a credit or filter: the fields of a rollout that it reads as it is set by default, such as `outcome` and `rewards`."""
+    """Of a credit or filter: the fields of a rollout that it reads as it is set by default, such as `outcome` and `rewards`.
+    Of an objective: `outcomes`, if its labels say how a trace ended."""
     switches: tuple[str, ...] = ()
     """Parameters that take away protection. The operator alone sets them, by a flag or in Python: see `stored`. A literal."""
 
@@ -355,7 +358,21 @@ def _part_in_file(file: str, name: str) -> _FilePart:
         own = [each for each, value in vars(module).items() if callable(value) and value.__module__ == module_name]
         near = difflib.get_close_matches(name, own, n=1) or own
         raise ValueError(f"{file} has no class or function {name!r}; it has {', '.join(near) or 'none'}")
+    for method in _CALLED_WITH if inspect.isclass(factory) else ():
+        _check_method(file, factory, method)
     return _FilePart(factory, _kinds_of(factory), hashlib.sha256(source).hexdigest()[:16])
+
+
+def _check_method(file: str, kind: type, method: str) -> None:
+    """A method that cannot be called as it will be is an error before any work is done."""
+    own = inspect.getattr_static(kind, method, None)
+    if inspect.isfunction(own):
+        try:
+            inspect.signature(own).bind(None, *_CALLED_WITH[method])
+        except TypeError:
+            place = f"{file}, line {own.__code__.co_firstlineno}: {kind.__name__}.{method}"
+            wanted = f"it is called with ({', '.join(_CALLED_WITH[method])})"
+            raise ValueError(f"{place} takes {inspect.signature(own)}; {wanted}") from None
 
 
 def _kinds_of(factory: Any) -> tuple[str, ...]:

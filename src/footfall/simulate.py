@@ -119,6 +119,11 @@ def noisy(
 _NORMAL = NormalDist()
 
 
+def normal(*parts: object) -> float:
+    """A number of the standard normal distribution that is drawn by content."""
+    return _NORMAL.inv_cdf(min(max(chance(*parts), 1e-9), 1 - 1e-9))
+
+
 def blurred_value(value: float, shift: float, floor: float) -> float:
     """A value moved by `shift` on the scale of logits."""
     inside = min(max(value, floor), 1 - floor)
@@ -163,8 +168,7 @@ class Blurred:
     def _value(self, prefix: Trajectory) -> float:
         key = prefix.key
         if key not in self._said:
-            drawn = min(max(chance(self.seed, key, "blur"), 1e-9), 1 - 1e-9)
-            shift = self.sigma * _NORMAL.inv_cdf(drawn)
+            shift = self.sigma * normal(self.seed, key, "blur")
             self._said[key] = blurred_value(self.policy.value(prefix), shift, self.floor)
         return self._said[key]
 

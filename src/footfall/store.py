@@ -7,6 +7,9 @@
 
 Work is cut into fixed chunks. A chunk whose shard exists is read, not redone; one that does not is done whole. So a run
 that was killed twenty times gives the same bytes as one that was not, and repeats nothing that was finished.
+
+Chunks are done in this process, one after another, or by `Workers` elsewhere (`footfall.scale`), many at a time. Either way a
+`Task` does them, and this process alone writes: workers send back the bytes of shards.
 """
 
 from __future__ import annotations
@@ -18,28 +21,32 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from footfall import __version__
-from footfall.damaged import text_of
-from footfall.formats import DamagedError, atomic_write, read_parquet, set_aside, write_parquet
+from footfall.damaged import json_of
+from footfall.formats import DamagedError, atomic_write, parquet_bytes, read_parquet, set_aside, spool, write_parquet
 from footfall.formats.files import naming_file, sweep
 from footfall.judging import forget
-from footfall.terminal import Progress
-from footfall.types import Cost, Judged, Judgement, SearchResult, Trajectory, content_key
+from footfall.terminal import Progress, json_parts
+from footfall.types import Cost, Harvest, Judged, Judgement, SearchResult, Trajectory, content_key
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
-
-__all__ = ["Run", "RunError"]
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 _SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
+OWN_FILES = ("log.jsonl", "result.json", "config.json")
+"""What every run has beside its shards."""
 _VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
 
 
@@ -47,28 +54,137 @@ class RunError(RuntimeError):
     """A run directory cannot be used as asked; the message says why and what to do."""
 
 
+@dataclass(frozen=True)
+class Task:
+    """What is done with every chunk of a stage, in this process or in a worker."""
+
+    work: Callable[[Sequence[Any]], Sequence[Any]]
+    kind: str
+    """Of the rows that come of it."""
+    forgetful: Sequence[object] = ()
+    """Who drops its caches, with all that it is made of, before each chunk: a chunk must not depend on which chunks the
+    process did before it, or a run that was killed and resumed would not be the same to the bit."""
+    counts: Callable[[], Any] | None = None
+    """What its process has counted so far beside the rows, e.g. hits of a rollout store."""
+
+    def rows(self, items: Sequence[Any]) -> list[Any]:
+        """The results of one chunk."""
+        forget(*self.forgetful)
+        return list(self.work(items))
+
+    def shard(self, items: Sequence[Any], key: str) -> tuple[bytes, int]:
+        """The file that the results of one chunk are kept in, and how many there are."""
+        rows = self.rows(items)
+        return bytes(parquet_bytes(f"chunk {key}", rows, self.kind, key)), len(rows)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some items of a stage, by its place among the chunks and named by the content of all that decides the results."""
+
+    stage: str
+    index: int
+    name: str
+    items: Sequence[Any]
+    shared: frozenset[str] = frozenset()
+    """What it has in common with others, which must not be done at the same time: the earlier one's results count."""
+
+
+class Done(NamedTuple):
+    """A chunk that a worker has done."""
+
+    chunk: Chunk
+    shard: Any
+    """The bytes of the shard; of work that is no run's, what came of it."""
+    rows: int
+    seconds: float
+    worker: Mapping[str, Any]
+    """Where it was done, and the file with what the worker wrote to its standard error."""
+
+
+class Place(Protocol):
+    """Where a run directory lies that this machine has a copy of (`footfall.scale.objects`)."""
+
+    def take(self) -> None:
+        """Hold it, or say who does."""
+
+    def release(self) -> None:
+        """Let others hold it."""
+
+    def fetch(self) -> None:
+        """Make the copy what is there, but for shards."""
+
+    def fetch_file(self, path: Path) -> None:
+        """A file of the copy, if it lies there and the copy does not have it."""
+
+    def put(self, path: Path) -> None:
+        """A file of the copy, whole or not at all."""
+
+    def names(self) -> list[str]:
+        """Of all that lies there."""
+
+    def remove(self, name: str) -> None:
+        """One of them."""
+
+
+class Workers(Protocol):
+    """Processes that do the chunks of runs."""
+
+    def each(self, chunks: Iterator[Chunk], log: Callable[..., None]) -> Iterator[Done]:
+        """The chunks as they are done, in any order. `log` takes what happens to workers."""
+
+
 class Run:
     """One run directory, held by one process at a time. Use as a context manager."""
 
-    def __init__(self, folder: Path, command: str, config: Mapping[str, Any], fresh: bool = False) -> None:
-        self.folder, self.fresh = folder, fresh
+    def __init__(
+        self,
+        folder: Path,
+        command: str,
+        config: Mapping[str, Any],
+        fresh: bool = False,
+        workers: Workers | None = None,
+        place: Place | None = None,
+    ) -> None:
+        self.folder, self.fresh, self.workers, self.place = folder, fresh, workers, place
+        self.worked = 0
+        """Chunks that were done, not found."""
         folder.mkdir(parents=True, exist_ok=True)
         for name in (".lock", "config.json", "log.jsonl", "result.json"):
             if (folder / name).exists() and not (folder / name).is_file():
                 raise RunError(f"{folder / name} is no plain file but a folder, pipe or device; choose another --out")
         self._lock = self._take_lock()
         try:
-            if fresh:
-                _empty(folder)
-            self._claim({"command": command, "config": json.loads(json.dumps(config, default=str))})
-        except BaseException:
+            if place is not None:
+                place.take()
+            try:
+                self._open(command, config)
+            except BaseException:
+                if place is not None:
+                    place.release()
+                raise
+        except BaseException:  # Ctrl-C too: the folder must be free for the next start
             self._lock.close()
             raise
-        for place in (folder, *(inner for inner in folder.iterdir() if inner.is_dir())):
-            sweep(place)  # what a killed process was still writing
+        for each in (folder, *(inner for inner in folder.iterdir() if inner.is_dir())):
+            sweep(each)  # what a killed process was still writing
         self.cost = Cost()
         self._started = time.monotonic()
         self.log("start", versions=_versions())
+
+    def _open(self, command: str, config: Mapping[str, Any]) -> None:
+        """Begin the run here, or find the one that is."""
+        if self.place is not None:
+            self.place.fetch()
+            if self.fresh:
+                for name in self.place.names():
+                    if name in OWN_FILES or _SHARD.fullmatch(name.rpartition("/")[2]):
+                        self.place.remove(name)
+        if self.fresh:
+            _empty(self.folder)
+        self._claim({"command": command, "config": json.loads(json.dumps(config, default=str))})
+        if self.place is not None:
+            self.place.put(self.folder / "config.json")
 
     def __enter__(self) -> Run:
         return self
@@ -76,11 +192,21 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.log("stop", error=kind.__name__ if kind else None, seconds=round(time.monotonic() - self._started, 3))
-        except OSError:  # on a full disk; what stopped the run says more
+            if self.place is not None:
+                self._put_all(self.place)
+        except (OSError, RunError):  # a full disk, a store that does not answer; what stopped the run says more
             if kind is None:
                 raise
         finally:
+            if self.place is not None:
+                self.place.release()
             self._lock.close()
+
+    def _put_all(self, place: Place) -> None:
+        """What the command wrote beside the shards; result.json last."""
+        own = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
+        for path in sorted(own, key=lambda each: each.name == "result.json"):
+            place.put(path)
 
     def map(
         self,
@@ -94,41 +220,153 @@ class Run:
         per_item: int = 1,
         made_by: str = "",
         forgetful: Sequence[object] = (),
+        shared: Callable[[A], str] | None = None,
     ) -> list[B]:
         """`work` over the items, chunk by chunk, `per_item` results each; finished chunks are read from their shards.
 
-        `made_by` names whatever else decides the result (the policy, the judge): another name, another shard. Whoever is
-        `forgetful` drops its caches, with all that it is made of, before each chunk: a chunk must not depend on which
-        chunks this process did before it, or a run that was killed and resumed would not be the same to the bit.
+        `made_by` names whatever else decides the result (the policy, the judge): another name, another shard. Workers, if the
+        run has them, do the chunks by a task of their own. `shared` names what items of several chunks may have in common
+        that the work keeps elsewhere, e.g. the problem whose rollouts are stored: such chunks are done in their order.
         """
+        task = Task(work, kind, forgetful)
+        found = self.each(
+            stage, items, len(items), task, key=key, chunk=chunk, per_item=per_item, made_by=made_by, shared=shared
+        )
+        return [result for done in found for result in done]
+
+    def kept(
+        self, stage: str, items: Iterable[A], total: int, task: Task, per_item: int = 1, **how: Any
+    ) -> Sequence[Any]:
+        """What `each` gives, as one sequence: results of many stay in their shards, and are read as they are wanted."""
+        shards: list[Path] = []
+        found = self.each(stage, items, total, task, per_item=per_item, shards=shards, **how)
+        if total * per_item <= spool.IN_MEMORY:
+            return [result for done in found for result in done]
+        sizes = [len(done) for done in found]
+        return spool.Spool(task.kind, shards, sizes)
+
+    def each(
+        self,
+        stage: str,
+        items: Iterable[A],
+        total: int,
+        task: Task,
+        *,
+        key: Callable[[A], str],
+        chunk: int,
+        per_item: int | None = 1,
+        made_by: str = "",
+        shared: Callable[[A], str] | None = None,
+        shards: list[Path] | None = None,
+    ) -> Iterator[list[Any]]:
+        """The results of each chunk, in order, as `map` gives them all at once: neither all items nor all results need be in
+        memory. `total` is how many items there are; the files of the chunks are put into `shards`. `per_item` is `None` where
+        a chunk has one result for all its items."""
         if chunk < 1:
             raise ValueError(f"a chunk of {chunk} items: at least 1 is needed")
-        self.log("plan", stage=stage, items=len(items), chunks=-(-len(items) // chunk))
+
+        def expected(own: Chunk) -> int:
+            return 1 if per_item is None else len(own.items) * per_item
+
+        self.log("plan", stage=stage, items=total, chunks=-(-total // chunk))
         (self.folder / stage).mkdir(exist_ok=True)
-        results: list[B] = []
-        with Progress(stage, len(items)) as progress:
-            for index, start in enumerate(range(0, len(items), chunk)):
-                part = items[start : start + chunk]
+
+        def cut() -> Iterator[Chunk]:
+            rest = iter(items)
+            for index in range(-(-total // chunk)):
+                part = list(islice(rest, chunk))
                 name = content_key(stage, made_by, [key(item) for item in part])[:16]
-                shard = self.folder / stage / f"{index:05d}-{name}.parquet"
-                found = _finished(shard, kind, name, len(part) * per_item)
-                if found is not None:
-                    done = found
-                    progress.at_start += len(part)
-                else:
-                    begun = time.monotonic()
-                    forget(*forgetful)
-                    with progress.listening():
-                        done = list(work(part))
-                    if len(done) != len(part) * per_item:
-                        raise RunError(f"stage {stage!r}, chunk {index}: {len(done)} results for {len(part)} items")
-                    write_parquet(shard, done, kind, key=name)
-                    seconds = round(time.monotonic() - begun, 3)
-                    self.log("chunk", stage=stage, index=index, items=len(part), seconds=seconds)
+                made = Chunk(stage, index, name, part, frozenset(map(shared, part)) if shared else frozenset())
+                if shards is not None:
+                    shards.append(self._shard(made))
+                yield made
+
+        with Progress(stage, total) as progress:
+            if self.workers is None:
+                found = self._here(cut(), task, expected, progress)
+            else:
+                found = self._elsewhere(self.workers, cut(), task.kind, expected, progress)
+            for done in found:
                 self.cost += Cost.total(_cost_of(result) for result in done)
-                results.extend(done)
-                progress.advance(len(part))
-        return results
+                yield done
+
+    def _here(
+        self, chunks: Iterator[Chunk], task: Task, expected: Callable[[Chunk], int], progress: Progress
+    ) -> Iterator[list[Any]]:
+        """The rows of each chunk, in order, done in this process where they are not there."""
+        for chunk in chunks:
+            shard = self._shard(chunk)
+            done = self._found(shard, task.kind, chunk.name, expected(chunk))
+            if done is not None:
+                progress.at_start += len(chunk.items)
+            else:
+                begun = time.monotonic()
+                with progress.listening():
+                    done = task.rows(chunk.items)
+                self._check(chunk, len(done), expected(chunk))
+                write_parquet(shard, done, task.kind, key=chunk.name)
+                self._log_chunk(chunk, shard, time.monotonic() - begun)
+            yield done
+            progress.advance(len(chunk.items))
+
+    def _elsewhere(
+        self, workers: Workers, chunks: Iterator[Chunk], kind: str, expected: Callable[[Chunk], int], progress: Progress
+    ) -> Iterator[list[Any]]:
+        """The same by workers. Chunks end in any order; their rows wait on the disk for their turn, not in memory."""
+        waiting: deque[tuple[int, Path, str, int]] = deque()
+        ended: set[int] = set()
+
+        def missing() -> Iterator[Chunk]:
+            for chunk in chunks:
+                shard, rows = self._shard(chunk), expected(chunk)
+                waiting.append((chunk.index, shard, chunk.name, rows))
+                if self._found(shard, kind, chunk.name, rows) is None:
+                    yield chunk
+                else:
+                    ended.add(chunk.index)
+                    progress.at_start += len(chunk.items)
+                    progress.advance(len(chunk.items))
+
+        def in_turn() -> Iterator[list[Any]]:
+            while waiting and waiting[0][0] in ended:
+                index, shard, name, many = waiting.popleft()
+                ended.remove(index)
+                rows = _finished(shard, kind, name, many)
+                if rows is None:
+                    raise RunError(f"{shard} was written and is gone or damaged; run the same command again")
+                yield rows
+
+        for done in workers.each(missing(), self.log):
+            self._check(done.chunk, done.rows, expected(done.chunk))
+            shard = self._shard(done.chunk)
+            with atomic_write(shard) as stream:
+                stream.write(done.shard)
+            self._log_chunk(done.chunk, shard, done.seconds, worker=done.worker)
+            ended.add(done.chunk.index)
+            progress.advance(len(done.chunk.items))
+            yield from in_turn()
+        yield from in_turn()
+
+    def _shard(self, chunk: Chunk) -> Path:
+        return self.folder / chunk.stage / f"{chunk.index:05d}-{chunk.name}.parquet"
+
+    def _found(self, shard: Path, kind: str, name: str, rows: int) -> list[Any] | None:
+        """The rows of a finished chunk, fetched from where the run lies if it is there only."""
+        if self.place is not None:
+            self.place.fetch_file(shard)
+        return _finished(shard, kind, name, rows)
+
+    def _check(self, chunk: Chunk, rows: int, expected: int) -> None:
+        if rows != expected:
+            raise RunError(f"stage {chunk.stage!r}, chunk {chunk.index}: {rows} results for {len(chunk.items)} items")
+
+    def _log_chunk(self, chunk: Chunk, shard: Path, seconds: float, **more: Any) -> None:
+        """The chunk's shard is written: put it where the run lies, and note it."""
+        if self.place is not None:
+            self.place.put(shard)
+        self.worked += 1
+        facts = {"stage": chunk.stage, "index": chunk.index, "items": len(chunk.items), "seconds": round(seconds, 3)}
+        self.log("chunk", **facts, **more)
 
     def log(self, event: str, **facts: Any) -> None:
         """One line in log.jsonl."""
@@ -143,7 +381,8 @@ class Run:
 
     def seconds(self, stage: str | None = None) -> float:
         """Seconds spent on finished chunks (of one stage), by all processes that took part."""
-        seconds = [e.get("seconds") for e in self.logged("chunk") if stage in (None, e.get("stage"))]
+        chunks = (e for e in _events(self.folder / "log.jsonl") if e.get("event") == "chunk")
+        seconds = (e.get("seconds") for e in chunks if stage in (None, e.get("stage")))
         return float(sum(s for s in seconds if isinstance(s, int | float)))
 
     def finish(self, result: Mapping[str, Any]) -> Path:
@@ -192,13 +431,19 @@ def _finished(shard: Path, kind: str, key: str, rows: int) -> list[Any] | None:
     return found
 
 
-def worker_processes(workers: int) -> ProcessPoolExecutor:
-    """Processes that share the work of a run, and end with this one, also when it is killed."""
+def worker_processes(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> ProcessPoolExecutor:
+    """Processes that share the work of a run, and end with this one, also when it is killed; each begins by `begin(*given)`."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     # Not forked: a copy of a process that has threads may hang.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (begin, given))
+
+
+def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+    _end_with_parent()
+    if begin is not None:
+        begin(*given)
 
 
 def _end_with_parent() -> None:
@@ -214,15 +459,41 @@ def _end_with_parent() -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """JSON for people and programs, written atomically; NaN is an error."""
+    """JSON for people and programs, written atomically; NaN is an error. Of many rows few are in memory (`json_parts`)."""
     with atomic_write(path) as stream:
-        stream.write((json.dumps(value, indent=2, allow_nan=False, default=str) + "\n").encode())
+        for part in json_parts(value):
+            stream.write(part.encode())
+        stream.write(b"\n")
+
+
+def keep_json(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Write it with a checksum, for `kept_json`; the value as that will read it."""
+    as_read: dict[str, Any] = json.loads(json.dumps(value, default=str))
+    write_json(path, {"checksum": content_key(as_read), "kept": as_read})
+    return as_read
+
+
+def kept_json(path: Path) -> dict[str, Any] | None:
+    """What `keep_json` wrote there; None if there is nothing, or if it was damaged: then it is set aside."""
+    if not path.exists():
+        return None
+    found: Any = None
+    with suppress(ValueError, RecursionError):
+        found = json_of(path)
+    if isinstance(found, dict) and not found.keys() & {"checksum", "kept"}:  # of an earlier version
+        return found
+    if isinstance(found, dict) and isinstance(found.get("kept"), dict):
+        with suppress(ValueError):  # NaN
+            if found == {"checksum": content_key(found["kept"]), "kept": found["kept"]}:
+                return dict(found["kept"])
+    set_aside(path, DamagedError(str(path), "what was written there", got="another checksum, or no JSON"))
+    return None
 
 
 def _cost_of(result: object) -> Cost:
     if isinstance(result, Judged):
         return result.judgement.cost if result.judgement else Cost()
-    return result.cost if isinstance(result, Trajectory | Judgement | SearchResult) else Cost()
+    return result.cost if isinstance(result, Trajectory | Judgement | SearchResult | Harvest) else Cost()
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:
@@ -245,7 +516,7 @@ def _versions() -> dict[str, str]:
 def _identity(folder: Path) -> dict[str, Any] | None:
     """What config.json says, if a run wrote it (a model's folder has a file of that name too)."""
     try:
-        found = json.loads(text_of(folder / "config.json"))
+        found = json_of(folder / "config.json")
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None
@@ -258,7 +529,7 @@ def _empty(folder: Path) -> None:
     for shard in folder.glob("*/*.parquet"):
         if _SHARD.fullmatch(shard.name):
             shard.unlink()
-    for name in ("log.jsonl", "result.json", "config.json"):
+    for name in OWN_FILES:
         (folder / name).unlink(missing_ok=True)
 
 
@@ -270,12 +541,13 @@ def _torn_line_end(stream: IO[bytes]) -> bytes:
     return b"" if stream.read(1) == b"\n" else b"\n"
 
 
-def _events(log: Path) -> list[dict[str, Any]]:
+def _events(log: Path) -> Iterator[dict[str, Any]]:
     """The lines of a log, without those that a crash cut off or that are no event."""
-    found = []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            found.append(json.loads(line))
-        except (ValueError, RecursionError):
-            continue
-    return [event for event in found if isinstance(event, dict)]
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict):
+                yield event

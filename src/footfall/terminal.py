@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -142,7 +142,26 @@ def one_line(text: str, most: int) -> str:
     return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
 
 
-def json_text(value: Any) -> str:
-    """JSON that is as exact as any and safe to print: unsafe characters are written as their escapes."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+def json_parts(value: Mapping[str, Any], safe: bool = False) -> Iterator[str]:
+    """`json.dumps` with an indent of 2, part by part: a sequence that is no list, as of rows on the disk, one row at a time.
+
+    `safe`: to print. Text stands as it is, and unsafe characters as their escapes.
+    """
+
+    def text(held: Any, indent: str) -> str:
+        made = json.dumps(held, indent=2, ensure_ascii=not safe, allow_nan=False, default=str).replace("\n", indent)
+        return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", made) if safe else made
+
+    before = "{\n  "
+    for name, held in value.items():
+        yield before + text(name, "") + ": "
+        if isinstance(held, Sequence) and not isinstance(held, str | bytes | list | tuple):
+            mark = "[\n    "
+            for row in held:
+                yield mark + text(row, "\n    ")
+                mark = ",\n    "
+            yield "[]" if mark[0] == "[" else "\n  ]"
+        else:
+            yield text(held, "\n  ")
+        before = ",\n  "
+    yield "{}" if before[0] == "{" else "\n}"

@@ -222,8 +222,21 @@ def image_name(reference: str) -> str:
 
 def content_key(*parts: Any) -> str:
     """32 hex digits that name a JSON-like value by its content."""
-    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+    return hashlib.sha256(_canonical(parts)).hexdigest()[:32]
+
+
+def content_key_of(items: Iterable[Any]) -> str:
+    """`content_key` of the list of these, of which one at a time is in memory."""
+    digest, mark = hashlib.sha256(b"[["), b""
+    for item in items:
+        digest.update(mark + _canonical(item))
+        mark = b","
+    digest.update(b"]]")
+    return digest.hexdigest()[:32]
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 class Reason(str, Enum):
@@ -467,6 +480,35 @@ class Tree:
         steps = tuple(self.nodes[i].step for i in self.path(node))
         return Trajectory(
             f"{self.problem.id}#{node}", self.problem, steps, separator=self.separator, tokenizer=self.tokenizer
+        )
+
+
+class Barren(NamedTuple):
+    """A problem whose tree has no row, and why."""
+
+    problem: Problem
+    reason: str
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """The rows of trees, and what rows cannot tell: all that was asked for, and the problems that have no row at all."""
+
+    rows: list[Judged] = field(default_factory=list)
+    cost: Cost = field(default_factory=Cost)
+    """Of all trees, those without a row included."""
+    barren: tuple[Barren, ...] = ()
+    rollouts: int = 0
+    unfinished: int = 0
+    """So many of them were cut at max_tokens."""
+
+    def __add__(self, other: Harvest) -> Harvest:
+        return Harvest(
+            [*self.rows, *other.rows],
+            self.cost + other.cost,
+            self.barren + other.barren,
+            self.rollouts + other.rollouts,
+            self.unfinished + other.unfinished,
         )
 
 

@@ -35,6 +35,7 @@ DEMO += ["--epochs", "1", "--quality-traces", "4", "--max-tokens", "60", "--pict
 BEST = ["problems=2", "judges=exact", "methods=best-of-n"]
 STUDY = ["--option", "worlds=arithmetic", "seeds=1"]
 CREDIT = ["--option", "judges=exact", "seeds=1", "batches=2", "groups=2", "size=4", "workers=1", "docs=."]
+KINDS = ["--option", "labels=exact", "sizes=24", "seeds=1", "pool=4", "beam=1", "workers=1", "methods=soft-bce"]
 RL = [
     "rl",
     "--problems",
@@ -91,6 +92,7 @@ COMMANDS = {
     "train, LoRA": Command([[*TRAIN, "--lora-rank", "2", *RUN]], ("peft",)),
     "train, merged": Command([[*TRAIN, "--lora-rank", "2", "--merge-lora", *RUN]], ("peft",)),
     "rl": Command([[*RL, *RUN]], ("trl",)),
+    "rl, system": Command([[*RL, "--model", "DATA/chat", "--system", "Box it.", "--lora-rank", "2", *RUN]], ("trl", "peft")),
     "calibrate": Command([["calibrate", "--data", JUDGED, "--judge", "random", "--chunk", "5", *RUN]]),
     "score": Command([["score", TRACES, "--judge", "random", "--chunk", "4", "--to", "to.jsonl.gz", *RUN]]),
     "score, sandbox": Command([["score", CODE, "--judge", "formal", "--chunk", "2", *RUN]], ("z3", "sympy", "bwrap")),
@@ -107,6 +109,7 @@ COMMANDS = {
     "bench search": Command([["bench", "search", *STUDY, *BEST, "workers=1", *RUN]]),
     "bench search, two processes": Command([["bench", "search", *STUDY, *BEST, "workers=2", *RUN]]),
     "bench credit": Command([["bench", "credit", *CREDIT, *RUN]]),
+    "bench kinds": Command([["bench", "kinds", *KINDS, *RUN]]),
     "lab run": Command([["lab", "run", "symbolic-mc", "--quick", *RUN]]),
     "lab run, two processes": Command([["lab", "run", "symbolic-mc", "--quick", "--workers", "2", *RUN]]),
     "lab run, recorded": Command([[*RECORD, "ledger.json", *RUN]]),
@@ -154,6 +157,11 @@ def make_data(folder: Path, commands: Sequence[Command]) -> None:
         from tests.reward.tiny_models import backbone_folder
 
         backbone_folder(folder / "tiny")
+    if "chat" in needed and not (folder / "chat").exists():
+        from tests.reward.tiny_models import backbone_folder
+
+        template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
+        (backbone_folder(folder / "chat") / "chat_template.jinja").write_text(template)
     if "recorded" in needed:
         _other_ledgers(folder)
     problems = [{"problem": f"Problem {k}: what is 3 - 4? Box it.", "answer": "-1"} for k in range(4)]
@@ -182,14 +190,15 @@ def _other_ledgers(folder: Path) -> None:
 
 
 OUTCOMES = "_outcomes.json"
-TIMES = ("seconds", "tokens_per_second", "created", "step_time", "shares")
+TIMES = re.compile(r"(\w+_)?seconds|tokens_per_second|created|step_time|shares|checksum")
+"""And checksums of what holds such."""
 _NUMBER = re.compile(r"\d[\d,.]*|–")
 
 
 def without_times(value: Any) -> Any:
     """What a command reports, but for times."""
     if isinstance(value, dict):
-        return {key: without_times(inner) for key, inner in value.items() if key not in TIMES}
+        return {key: without_times(inner) for key, inner in value.items() if not TIMES.fullmatch(key)}
     return [without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -207,6 +216,11 @@ def _content(path: Path) -> Any:
         known = {row_hash(row) for row in json.loads(beside.read_text(encoding="utf-8"))} if beside.exists() else set()
         found = json.loads(path.read_text(encoding="utf-8"))
         return {name: {**kept, "rows": [one in known for one in kept["rows"]]} for name, kept in found.items()}
+    if path.name == "checksums.json":  # the Trainer's state holds seconds: are they those of the files beside them?
+        from footfall.train.checkpoints import checksum
+
+        sums = json.loads(path.read_text(encoding="utf-8"))
+        return {name: checksum(path.with_name(name)) == found for name, found in sums.items()}
     if path.suffix == ".json":
         return without_times(json.loads(path.read_text(encoding="utf-8")))
     if path.suffix in (".html", ".md"):

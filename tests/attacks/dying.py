@@ -27,7 +27,8 @@ BYTES = 256
 PAGE = 4096
 """Bytes by which a file system in memory gives space."""
 PATIENCE = 300.0
-"""Seconds that a run may take, and a process that it left behind; a run that takes longer is killed, and told as such."""
+"""Seconds that a run may take, and a process that it left behind; a run that takes longer is killed, and told as such. Of a run
+those are not counted in which no processor was free for it."""
 GRACE = 10.0
 """Seconds after which a process that a killed one had started counts as an orphan; while no processor was free for it, it could
 not have ended, and that is not counted."""
@@ -92,7 +93,12 @@ def run(lines: Sequence[Sequence[str]], folder: Path, disturbance: Disturbance =
 
 def _watch(pid: int, told: int, disturbance: Disturbance) -> tuple[Counts, bool]:
     """Kill from outside if that is asked for; the counts that were told at the end, and whether it came to none."""
-    late = not select.select([told], [], [], disturbance.at if disturbance.what == "after" else PATIENCE)[0]
+    if disturbance.what == "after":
+        late = not select.select([told], [], [], disturbance.at)[0]
+    else:
+        began, late = time.monotonic(), False
+        while not late and not select.select([told], [], [], 1.0)[0]:
+            late = time.monotonic() - began - waiting(pid) > PATIENCE
     if late:
         os.kill(pid, signal.SIGKILL)
     said = os.read(told, 64)

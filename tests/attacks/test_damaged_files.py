@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from footfall.drive.rollout_store import RolloutStore
 from footfall.formats import FormatError, parquet_kind, parquet_pages, read_parquet, write_parquet
 from footfall.formats.parquet import read_ids
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.store import Run
+from footfall.store import Run, keep_json, kept_json
 from footfall.types import Problem, Step, Trajectory
 
 
@@ -173,3 +175,40 @@ def test_a_damaged_shard_of_the_rollout_store_is_sampled_again(tmp_path: Path) -
         assert RolloutStore(tmp_path).get(book, "address", [0]) == {}
     RolloutStore(tmp_path).put(book, [("address", completion)])
     assert RolloutStore(tmp_path).get(book, "address", [0]) == {0: completion}
+
+
+def test_figures_that_a_study_kept_are_read_as_they_were_or_made_again(tmp_path: Path) -> None:
+    path, figures = tmp_path / "unit.json", {"arms": {"a": [0.25, 1]}, "cost": {"seconds": 2.5}}
+    assert keep_json(path, figures) == figures == kept_json(path)
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        path.write_bytes(flipped(whole, bit))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = kept_json(path)
+        assert found == figures or (
+            found is None and "unit.json.damaged" in str(told[-1].message) and not path.exists()
+        )
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b'{"kept": 3}', b'{"kept": {"a": NaN}, "checksum": ""}', b"[" * 100_000]
+)
+def test_what_is_no_figures_is_set_aside(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "unit.json"
+    path.write_bytes(damage)
+    with pytest.warns(UserWarning, match=r"unit.json.damaged; what it held is made again"):
+        assert kept_json(path) is None
+    assert not path.exists()
+
+
+def test_figures_of_an_earlier_version_are_still_read(tmp_path: Path) -> None:
+    (tmp_path / "unit.json").write_text('{"arms": {}}')
+    assert kept_json(tmp_path / "unit.json") == {"arms": {}}
+
+
+def test_a_pipe_is_no_parquet_file(tmp_path: Path) -> None:
+    """`footfall show` asks for the kind of the files in a run's folder."""
+    os.mkfifo(tmp_path / "rows.parquet")
+    with pytest.raises(FormatError, match="a folder, pipe or device"):
+        parquet_kind(tmp_path / "rows.parquet")

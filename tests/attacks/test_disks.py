@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from footfall.cli import main
+from footfall.formats.files import remove_folder
 from tests.attacks.commands import SAMPLE, left
 from tests.attacks.kills import told
 
@@ -95,3 +97,17 @@ def test_a_pipe_or_a_device_in_a_run_directory_is_not_waited_for(
         capsys.readouterr()
         assert run(tmp_path / "run") == 2
         assert str(path) in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is given the name of a file within an open folder, and so its error names that alone."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+
+    def refuse(name: str, *, dir_fd: int | None = None) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only file system") as refused:
+        remove_folder(tmp_path / "model")
+    assert refused.value.filename == str(tmp_path / "model")

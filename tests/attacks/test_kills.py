@@ -31,12 +31,25 @@ DEAR = (
     "lab run, two processes",
     "bench search, two processes",
     "rl",
+    "rl, system",
     "train, merged",
 )
 """Left to the program itself: `python -m tests.attacks.kills`."""
 FULL, READONLY = ["full", "--every", "40"], ["readonly", "--every", "1000000"]
 WRITE_NOTHING = {"list", "show", "completion", "info"}
-CHANGE_NO_FILE = {"config", "runs", "scores", "skip_bad", "json", "allow_constant", "estimate", "quick", "all", "check"}
+CHANGE_NO_FILE = {
+    "config",
+    "accelerate",
+    "runs",
+    "scores",
+    "skip_bad",
+    "json",
+    "allow_constant",
+    "estimate",
+    "quick",
+    "all",
+    "check",
+}
 """Paths that are read only, and switches for reading, measuring and showing."""
 
 

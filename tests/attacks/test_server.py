@@ -242,6 +242,22 @@ def test_a_secret_in_an_address_is_never_repeated(
     assert not list(tmp_path.rglob("config.json"))
 
 
+@pytest.mark.parametrize("spelled", ["api_key", "api-key"])
+def test_a_key_among_a_policys_words_is_neither_stored_nor_repeated(
+    spelled: str, process: LoopbackProcess, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    process.behave(solve=True)
+    words = ["sample", "--problems", "world:arithmetic:1", "--n", "1", "--out", str(tmp_path / "run")]
+    named = f"http,model=m,url={process.url}/v1,{spelled}=hunter2"
+    for more in ([], ["--seed", "1"], ["--top-p", "7"]):
+        cli.main([*words, "--policy", named, *more])
+    assert cli.main([*words, "--policy", f"htp,{spelled}=hunter2"]) == 2
+    said = capsys.readouterr()
+    assert "hunter2" not in said.out + said.err
+    assert (tmp_path / "run").exists()
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]
+
+
 @pytest.mark.parametrize(
     "url", ["http://", "http://..../", "http://xn--/", "http://a:99999999/", "http://a/v1\0", "http://" + "a" * 70_000]
 )

@@ -57,3 +57,20 @@ def test_a_template_that_ends_is_rendered_as_before_and_a_debugger_stays(few_lin
         assert sys.gettrace() is debugger
     finally:
         sys.settrace(before)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ 1 // 0 }}",
+        "{% if %}",
+        "{{ raise_exception('no system messages') }}",
+        "{{ messages[9].content }}",
+        "{{ nothing }}",
+    ],
+)
+def test_what_a_template_raises_is_a_line_with_its_tokenizers_name(template: str) -> None:
+    with pytest.raises(ValueError, match=r"chat template of .*embedded"):
+        prompt_ids(tokenizer(template), Problem("p", "1 + 1 = ?"), Template("chat"))

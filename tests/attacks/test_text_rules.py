@@ -11,11 +11,16 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from inspect import signature
+from pkgutil import iter_modules
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from footfall import label
+from footfall.reward import generative
 from tests.attacks.text_rules import rules, texts
 
 LIMIT = 10
@@ -43,6 +48,20 @@ def read_all(name: str, size: int, count: int, seed: int) -> None:
     for made_of, text in random.Random(f"{name} {seed}").sample(list(texts(size)), count):
         with stopped_after(LIMIT, f"{name} on {len(text)} characters, {made_of},"):
             RULES[name](text)
+
+
+def test_every_reader_of_what_a_judge_wrote_is_attacked() -> None:
+    """A new judge that writes has a function `read_…(text, …)`; here it is missed until it is among the rules."""
+    rooms = [(label, "footfall.label."), (generative, "footfall.reward.generative.")]
+    modules = [import_module(place + each.name) for room, place in rooms for each in iter_modules(room.__path__)]
+    readers = {
+        f"{module.__name__.rpartition('.')[2]}.{name}"
+        for module in modules
+        for name, found in vars(module).items()
+        if name.startswith("read_") and getattr(found, "__module__", "") == module.__name__
+        and next(iter(signature(found).parameters)) in ("text", "tagged")
+    }  # fmt: skip
+    assert len(readers) > 10 and readers <= RULES.keys()
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -87,6 +106,12 @@ def test_the_answer_is_found_in_time_that_grows_with_the_text(made: Callable[[in
         return min(took)
 
     assert seconds(40_000) <= 100 * max(seconds(2_000), 1e-3)
+
+
+def test_tags_that_are_never_closed_take_no_longer_than_the_text() -> None:
+    """700 KB of them took ten minutes and more."""
+    with stopped_after(LIMIT, "read_chunks"):
+        RULES["stepwiser.read_chunks"]("<chunk>" * 100_000)
 
 
 def test_a_text_that_is_too_long_for_the_formal_readers_is_left_open() -> None:

@@ -6,9 +6,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from footfall import answers, formal
-from footfall.label import monte_carlo, prompted
+from footfall.label import monte_carlo, prompted, reasonflux
 from footfall.registry import create
-from footfall.reward.generative import genprm, thinkprm, whole_trace
+from footfall.reward import views
+from footfall.reward.generative import (
+    dg_prm,
+    genprm,
+    pairwise,
+    r_prm,
+    rubric_rm,
+    spark,
+    stepwiser,
+    thinkprm,
+    whole_trace,
+)
+from footfall.rl import verdicts
 from footfall.train import decontaminate
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import TruthJudge
@@ -45,6 +57,19 @@ def rules() -> dict[str, Rule]:
         "genprm.code_of": genprm.code_of,
         "whole_trace.read_scores": lambda text: whole_trace.read_scores(text, 2),
         "thinkprm.read_verdicts": lambda text: thinkprm.read_verdicts(text, 2),
+        "thinkprm.cleaned": thinkprm.cleaned,
+        "stepwiser.read_chunk_verdict": stepwiser.read_chunk_verdict,
+        "stepwiser.read_chunks": lambda text: stepwiser.read_chunks(text, text),
+        "dg_prm.read_ratings": lambda text: dg_prm.read_ratings(text, 2),
+        "rubric_rm.read_grade": lambda text: rubric_rm.read_grade(text, [], 2),
+        "spark.read_verification": lambda text: spark.read_verification(text, 2),
+        "r_prm.read_answer": r_prm.read_answer,
+        "pairwise.read_assistant": pairwise.read_assistant,
+        "pairwise.read_letter": pairwise.read_letter,
+        "verdicts.well_formed": verdicts.well_formed,
+        "views.mathematics": views.mathematics,
+        "views.words": views.words,
+        "reasonflux.similarity": lambda text: reasonflux.similarity(text, text),
         "decontaminate.normalise": decontaminate.normalise,
         "formal math": _formally("math"),
         "formal logic": _formally("logic"),
@@ -66,7 +91,8 @@ PIECES = (
     "A. ", "e.g. ", "? ", "Wait, ", "<think>", "</think>", "```python", "```", "```python\n\n", "\\begin{a}",
     "\\end{a}", "\\text{", "\\frac", "\\frac 1", "\\sqrt ", "~", "\\,", "\\! ", "a", "A", "ab ", "é", "的", "。",
     "\u2028", "\x00", "'", '"', '"\'', "# ", "def f(", "for x in ", "print(", "(1, ", "((", "x = 'a", "1 - ", "±",
-    "⟨", "5 apples ", "5 % ",
+    "⟨", "5 apples ", "5 % ", "<chunk>", "<chunk>a", "</chunk>", "<step>", "<conclusion>", "\\boxed{\\text{", "Final verdict: ",
+    '{"a": [', '[{"', "[[A]]",
 )  # fmt: skip
 
 

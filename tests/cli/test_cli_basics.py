@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import json
@@ -57,6 +58,12 @@ def test_the_help_of_a_command_explains_it_and_shows_a_call(name: str, capsys: p
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"    footfall {name}" in shown or f"| footfall {name}" in shown
+    command = cli.COMMANDS[name]
+    described = inspect.getdoc(getattr(importlib.import_module(command.module), str(command.config))) or ""
+    calls = [line for line in described.splitlines() if line.startswith("    ")]
+    assert calls and set(calls) <= {line.rstrip() for line in shown.splitlines()}, (
+        "no call is run into the text after it"
+    )
     flags = ["--json"] if name in ("info", "show") else ["--seed", "--out", "--fresh", "--json"]
     assert all(flag in shown for flag in flags)
 
@@ -108,7 +115,7 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
         (["train", "--data", "traces.jsonl"], "`footfall label` makes them"),
         (["train", "--data", "traces.jsonl", "--objective", "soft-bse"], "did you mean 'soft-bce'?"),
         (["info", "none"], "there is no such file or folder"),
-        (["score", "traces.jsonl", "--judge", "r-prm", "--policy", "embedded"], "needs --set prompt=…"),
+        (["score", "traces.jsonl", "--judge", "calibrated"], "needs --set calibration=…"),
         (
             ["score", "traces.jsonl", "--judge", "random", "--threshold", "nan"],
             "--threshold nan: a finite number is needed",
@@ -291,3 +298,4 @@ def test_settings_may_be_given_together_or_one_by_one() -> None:
     ]
     assert _gathered(["--set=a=-1", "--set", "url=http://x?y=z"]) == ["--set", "a=-1", "url=http://x?y=z"]
     assert _gathered(["steps", "--option", "votes=false"]) == ["steps", "--option", "votes=false"]
+    assert _gathered([]) == []  # `footfall info`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,13 @@ def test_a_file_says_what_the_command_line_would_have(capsys: pytest.CaptureFixt
     assert found["n"] == 8 and Path(found["file"]).parent == Path("x")
 
 
+def test_an_option_is_called_in_a_file_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--as`; the settings of an earlier run call it by its field, which Python does not let be `as`."""
+    for name in ("as", "as_family"):
+        said = refused(capsys, f'data = "none.jsonl"\n{name} = "trl"\n', "train")
+        assert "none.jsonl" in said and "no option" not in said
+
+
 def test_the_command_line_wins_and_settings_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "sample", "--problems", "world:arithmetic:2", "--policy", "scripted-arithmetic", "--out", "s")
     held = {"data": "none.jsonl", "judge": "monte-carlo", "policy": "scripted-arithmetic", "temperature": 1, "show": 0}
@@ -73,6 +81,7 @@ def test_the_command_line_wins_and_settings_add_up(capsys: pytest.CaptureFixture
     assert by_words == told(capsys, *plain, "rollouts=3")["judge"]
 
 
+@pytest.mark.long
 def test_every_command_takes_a_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     groups = {name: command.config for name, command in cli.COMMANDS.items() if isinstance(command.config, dict)}
@@ -137,6 +146,17 @@ def test_a_required_option_may_stand_in_the_file_and_is_missed_if_nowhere(capsys
         ("set = ['allow_unsandboxed=true']", "allow_unsandboxed is not taken from a file"),
         ("[set]\nallow-unsandboxed = true", "allow-unsandboxed is not taken from a file"),
         ("judge = 'execution,allow_unsandboxed=true'", "allow_unsandboxed is not taken from a file"),
+        ("problems = 'world:arithmetic:1'\nray = '127.0.0.1:9'", "ray is not taken from a file; say --ray on the"),
+        ("problems = 'world:arithmetic:1'\nray = 'ray://127.0.0.1:9'", "ray is not taken from a file"),
+        ("set = ['--api-key-env=HOME']", "settings begin with a name, not with '-'"),
+        ("[set]\n'--fresh' = 1", "settings begin with a name, not with '-'"),
+        ("temperature = 1" + "0" * 400, "temperature of my.toml is a finite number"),
+        (
+            "seed = 1" + "0" * 400,
+            "--seed 1000000000000000000000000000000000000000: it must be 0 or more, and less than 2^63",
+        ),
+        ("judge = " + "[" * 60 + "]" * 60, "my.toml is nested more than 50 levels deep"),
+        ("problems = 1979-05-27", "1979-05-27"),
         ("problems = 'world:arithmetic:1'\njudge = 'mine.py:Mine'", "only if the command line itself names it"),
     ],
 )
@@ -150,6 +170,11 @@ def test_a_file_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "holds no table of options" in refused(capsys, "[1]", name="my.json")
     assert "is no JSON" in refused(capsys, "[" * 100_000, name="my.json")
     assert "is larger than" in refused(capsys, "x" * (1 << 21), name="my.json")
+    run = '{"command": "search", "config": [], "versions": {}}'
+    assert "holds no table of options" in refused(capsys, run, name="my.json")
+    Path("run").mkdir()
+    os.mkfifo("run/config.json")
+    assert cli.main(["search", "--config", "run"]) == 2 and "is no plain file" in capsys.readouterr().err
     assert cli.main(["search", "--config", "none.toml"]) == 2 and "none.toml: no such file" in capsys.readouterr().err
 
 

@@ -50,6 +50,11 @@ TYPED = [
     ("label --segment num", "numbered"),
     ("label --prover scripted-lo", "scripted-logic"),
     ("sample --neutral F", "False"),
+    ("train --head both", "both-ways"),
+    ("train --as", "--as"),
+    ("train --as qwen2.5-math", "qwen2.5-math-prm"),
+    ("rl --credit pri", "prime"),
+    ("rl --filter pro", "prof"),
     ("completion z", "zsh"),
     ("completion --con", "--config"),
 ]

@@ -34,6 +34,7 @@ class Case(NamedTuple):
 
 
 CASES = {
+    "agreeing": Case(("--set", "labels=freeprm"), policy="chat", text="\\boxed{correct} \\boxed{correct}"),
     "beside": Case(policy="chat"),
     "consensus": Case(policy="chat"),
     "exact-value": Case(data="arithmetic", policy="scripted-arithmetic"),
@@ -49,6 +50,7 @@ CASES = {
     # Published systems by their own names.
     "consensus-filter": Case(policy="chat"),
     "aurora": Case(policy="chat", text="Both are right: [1, 1]"),
+    "reasonflux": Case(policy="chat", text="Both are right: [1, 1]"),
     "versaprm": Case(policy="chat", text="Both are right: \\boxed{-1}"),
     "birm": Case(policy="chat"),
     "prlcoder": Case(data="code"),

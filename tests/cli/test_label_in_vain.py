@@ -40,8 +40,8 @@ def given(*traces: Trajectory) -> None:
     write("traces.jsonl", [Judged(t, None) for t in traces], "jsonl")
 
 
-def words(server: Server, method: str, *more: str) -> tuple[str, ...]:
-    server_words = ("--url", server.url, "--timeout", "2", "--retries", "0")
+def words(server: Server, method: str, *more: str, timeout: int = 60) -> tuple[str, ...]:
+    server_words = ("--url", server.url, "--timeout", str(timeout), "--retries", "0")
     return ("label", "--data", "traces.jsonl", "--method", method, *server_words, *more)
 
 
@@ -62,7 +62,7 @@ def test_a_step_whose_rollouts_stall_has_the_reason_and_no_label(
     method: str, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.behave(None, solve=True, **STALLED)
-    found = told(capsys, *words(server, method, "--rollouts", "4"))
+    found = told(capsys, *words(server, method, "--rollouts", "4", timeout=2))
     first, second, last = rows(found)["Bob"]
     assert last == (1.0, None), "the outcome of a finished trace needs no rollout"
     for value, reason in (first, second):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,7 @@ from footfall.label.edu_prm import EntropyTrees
 from footfall.label.hrm_hnc import FullTrees, tree_samples
 from footfall.label.omegaprm import OmegaPRM
 from footfall.policy.protocol import SamplingParams
-from footfall.types import Judged
+from footfall.types import Judged, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.cli.telling import told
 
@@ -55,6 +59,58 @@ def test_the_same_command_again_finds_all_rollouts_in_the_store(data: str, capsy
     first, again = (told(capsys, *WORDS, "--data", data) for _ in range(2))
     assert first["store"]["misses"] > 0 and again["store"]["misses"] == 0
     assert {**again, "store": 0, "seconds": 0} == {**first, "store": 0, "seconds": 0}
+
+
+def test_a_killed_run_goes_on_with_the_trees_that_it_has(
+    data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a store of rollouts: what was grown lies in the run, and nothing of it is asked for again."""
+    words = [*WORDS, "--data", data, "--store", "none", "--chunk", "1"]
+    whole = told(capsys, *words, "--out", "whole")
+    asked: list[str] = []
+    sample = ArithmeticPolicy.sample
+
+    def killed_at_the_third(self: ArithmeticPolicy, prefixes: Sequence[Trajectory], *how: Any) -> Any:
+        asked.extend(prefix.problem.id for prefix in prefixes)
+        if len(set(asked)) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sample(self, prefixes, *how)
+
+    def counted(self: ArithmeticPolicy, prefixes: Sequence[Trajectory], *how: Any) -> Any:
+        asked.extend(prefix.problem.id for prefix in prefixes)
+        return sample(self, prefixes, *how)
+
+    monkeypatch.setattr(ArithmeticPolicy, "sample", killed_at_the_third)
+    process = multiprocessing.get_context("fork").Process(target=cli.main, args=([*words, "--out", "killed"],))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    done = sorted(path.name for path in Path("killed/trees").iterdir())
+    assert done == sorted(path.name for path in Path("whole/trees").iterdir())[:2] and not asked
+
+    monkeypatch.setattr(ArithmeticPolicy, "sample", counted)
+    found = told(capsys, *words, "--out", "killed")
+    assert set(asked) == {trace.problem.id for trace in TRACES[2:]}
+    assert Path("killed/judged.parquet").read_bytes() == Path("whole/judged.parquet").read_bytes()
+    differ = {"file": 0, "page": 0, "seconds": 0}
+    assert {**found, **differ} == {**whole, **differ}
+
+    asked.clear()
+    assert {**told(capsys, *words, "--out", "killed", "--again"), **differ} == {**whole, **differ}
+    assert not asked, "a problem without an answer asks nobody, and has no tree again"
+
+
+def test_trees_of_many_rows_are_those_of_a_list(
+    data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = told(capsys, *WORDS, "--data", data, "--chunk", "2", "--out", "aaaa")
+    monkeypatch.setattr("footfall.commands.label.IN_MEMORY", 3)
+    many = told(capsys, *WORDS, "--data", data, "--chunk", "2", "--out", "bbbb")
+    differ = {"file": 0, "page": 0, "seconds": 0, "store": 0}
+    assert {**few, **differ} == {**many, **differ} and few["traces"] > 3
+    assert Path("aaaa/judged.parquet").read_bytes() == Path("bbbb/judged.parquet").read_bytes()
+    pages = [Path(name, "report.html").read_text().replace(name, "") for name in ("aaaa", "bbbb")]
+    assert pages[0] == pages[1]
 
 
 @pytest.mark.long

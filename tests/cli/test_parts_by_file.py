@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from footfall import cli, registry
 from footfall.formats import read_parquet
+from footfall.train.objectives import make_objective, mse_loss
 
 MINE = '''
 from dataclasses import dataclass, replace
@@ -181,6 +183,27 @@ def test_a_labeller_and_an_objective_whose_model_is_read_without_the_file(
     assert len(told(capsys, "score", "traces.jsonl", "--judge", "t")["rows"]) == 1
 
 
+def test_an_objective_may_be_the_loss_itself(mine: Path) -> None:
+    """Its logits have the shape of its targets, so that the difference of the two is no table of all against all."""
+    source = "def squared(logits, targets, mask, scale=1.0):\n    assert logits.shape == targets.shape\n"
+    source += "    return scale * (((logits.sigmoid() - targets) ** 2) * mask).sum() / mask.sum()\n"
+    source += "def number(a):\n    return 1\ndef nothing():\n    return None\n"
+    Path("loss.py").write_text(source, encoding="utf-8")
+    registry.name_files(["loss.py:squared", "loss.py:number", "loss.py:nothing"])
+    logits, targets = torch.tensor([[[0.3], [-1.0]]]), torch.tensor([[1.0, 0.0]])
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    found = make_objective("loss.py:squared", {"scale": 2.0}).loss(logits, targets, mask)
+    assert torch.allclose(found, 2 * mse_loss(logits, targets, mask))
+    wrong: list[tuple[str, dict[str, float], str]] = [
+        ("squared", {"scales": 2.0}, r"scale=1.0\): a loss .* the settings are scales"),
+        ("number", {}, r"takes \(a\): a loss of your own is loss\(logits, targets, mask\)"),
+        ("nothing", {}, "gave NoneType: a loss"),
+    ]
+    for name, options, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            make_objective(f"loss.py:{name}", options)
+
+
 def test_a_file_that_changed_makes_another_run(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["score", "traces.jsonl", "--judge", "mine.py:Length"]
     assert told(capsys, *words)["rows"][0]["values"] == [1.0, 0.0]
@@ -195,12 +218,14 @@ def test_a_file_that_changed_makes_another_run(mine: Path, capsys: pytest.Captur
         ("mine.py:First", "is no labeller, which has a method 'judge'"),
         ("none.py:Length", "none.py: no such file"),
         ("bad.py:Length", "bad.py, line 2: "),
+        ("short.py:Mine", "short.py, line 3: Mine.judge takes (self); it is called with (trajectories)"),
     ],
 )
 def test_what_is_amiss_with_a_file_is_said_in_one_line(
     mine: Path, spec: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("bad.py").write_text("x = 1\ndef (:\n", encoding="utf-8")
+    Path("short.py").write_text("class Mine:\n    name = 'mine'\n    def judge(self): return []\n", encoding="utf-8")
     said = refused(capsys, "score", "traces.jsonl", "--judge", spec)
     assert message in said and said.count("\n") == 1
 
@@ -259,6 +284,15 @@ class Divides(Lists):
 class Typo(Lists):
     def judge(self, trajectories):
         return [step.txt for t in trajectories for step in t.steps]
+
+class Endless(Lists):
+    def judge(self, trajectories):
+        return self.judge(trajectories)
+
+class Mixed(Lists):
+    def judge(self, trajectories):
+        from footfall.types import Judgement
+        return [Judgement("another", (1.0,) * len(t.steps), "lists") for t in trajectories]
 """
 
 
@@ -273,7 +307,10 @@ class Typo(Lists):
         ("faulty.py:Yields", "the judge 'lists' must return a list with one Judgement for each trace"),
         ("faulty.py:Divides", "faulty.py, line 31: ZeroDivisionError: division by zero"),
         ("faulty.py:Typo", "faulty.py, line 35: AttributeError: 'Step' object has no attribute 'txt'"),
+        ("faulty.py:Endless", "faulty.py, line 39: RecursionError: maximum recursion depth exceeded"),
+        ("faulty.py:Mixed", "the judge 'lists' gave a judgement of 'another' for trace "),
         ("faulty.py", "faulty.py is a file; name the labeller in it too, as in faulty.py:NAME"),
+        ("unknown.py:Any", "unknown.py, line 1: NameError: name 'mistyped' is not defined"),
         ("away.py:Any", "away.py, line 1: ModuleNotFoundError: No module named 'not_installed'"),
     ],
 )
@@ -282,6 +319,7 @@ def test_a_fault_in_the_users_own_file_is_told_with_its_place(
 ) -> None:
     Path("faulty.py").write_text(FAULTY, encoding="utf-8")
     Path("away.py").write_text("import not_installed\n", encoding="utf-8")
+    Path("unknown.py").write_text("mistyped\n", encoding="utf-8")
     assert message in refused(capsys, "score", "traces.jsonl", "--judge", name)
 
 

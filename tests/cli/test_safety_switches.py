@@ -75,6 +75,15 @@ def test_the_operator_can_for_a_folder_too_and_is_warned(no_walls: Path, capsys:
     assert (no_walls / "ran").exists()
 
 
+def test_a_configuration_file_cannot_set_the_switch_of_any_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("footfall.commands._config_file.safety_switches", lambda: frozenset({"of_an_extension"}))
+    (tmp_path / "my.toml").write_text("judge = 'random'\nset = ['of-an-extension=true']\n", encoding="utf-8")
+    assert cli.main(["score", "traces.jsonl", "--config", str(tmp_path / "my.toml")]) == 2
+    assert "of-an-extension is not taken from a file" in capsys.readouterr().err
+
+
 def test_calibrate_leaves_the_switch_out_of_the_folder_that_it_writes(tmp_path: Path) -> None:
     from footfall.commands._judges import inside, write_calibrated
     from footfall.reward.calibrated import fit_scores

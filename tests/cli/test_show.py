@@ -61,6 +61,33 @@ def test_the_judge_is_named_as_it_was_typed(capsys: pytest.CaptureFixture[str]) 
     assert by_content != "length" and f"judge      length ({by_content})" in shown(capsys, "scored.jsonl")
     (trace,) = told(capsys, "show", "scored.jsonl")["traces"]
     assert (trace["judge"], trace["judge_given"]) == (by_content, "length")
+    (shard,) = Path("runs").glob("score-*/judgements/*.parquet")
+    assert f"judge  length ({by_content})" in shown(capsys, str(shard))
+
+
+def test_a_score_file_that_does_not_know_the_typed_name_is_found_in_the_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Files of before had no field for it; the run that wrote one has both the file and the judge in its records."""
+    assert cli.main(["score", "rows.jsonl", "--judge", "length", "--to", "scored.jsonl"]) == 0
+    rows = [json.loads(line) for line in Path("scored.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert all(row["meta"].pop("judge_given") == "length" for row in rows)
+    for file in ("scored.jsonl", "moved.jsonl"):
+        Path(file).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert "judge      length (length(" in shown(capsys, "scored.jsonl")
+    assert "judge      length(" in shown(capsys, "moved.jsonl")  # nobody knows of it
+
+
+def test_a_score_file_in_the_folder_of_another_run_keeps_its_own_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    arithmetic = ["--policy", "scripted-arithmetic"]
+    assert cli.main(["sample", "--problems", "world:arithmetic:1", "--n", "1", "--out", "s", *arithmetic]) == 0
+    data = "s/trajectories.parquet"
+    assert (
+        cli.main(["label", "--data", data, "--method", "monte-carlo", "--rollouts", "2", "--out", "l", *arithmetic])
+        == 0
+    )
+    assert cli.main(["score", data, "--judge", "length", "--to", "l/scored.jsonl"]) == 0
+    assert "judge      length (" in shown(capsys, "l/scored.jsonl")
 
 
 def test_json_has_all_that_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,6 +189,15 @@ def test_an_id_used_twice_gets_a_suffix_and_so_does_its_judgement() -> None:
     assert all(row.judgement is not None and row.judgement.trajectory_id == row.trajectory.id for row in rows)
 
 
+@pytest.mark.parametrize("in_memory", [1, 2, 3, 100_000])
+def test_ids_of_many_rows_are_kept_apart_wherever_they_lie(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("footfall.formats.reading._IDS_IN_MEMORY", in_memory)
+    ids = ["a", "b", "c", "a", "\x00ü", "b~2", "b", "d", "a", "d", "\x00ü"]
+    rows = read(*({"id": name, "problem": "?", "steps": [f"step {i}"]} for i, name in enumerate(ids)))
+    expected = ["a", "b", "c", "a~2", "\x00ü", "b~2", "b~3", "d", "a~3", "d~2", "\x00ü~2"]
+    assert [row.trajectory.id for row in rows] == expected
+
+
 def test_ids_made_from_content_stay_the_same_for_ever() -> None:
     assert formats.problem_id("1 + 2?") == "p-" + formats.problem_id((Message("user", "1 + 2?"),))[2:]
     assert formats.problem_id("1 + 2?") != formats.problem_id("1 + 2?", ["image.png"])

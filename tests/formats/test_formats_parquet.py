@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from footfall import formats
+from footfall.cli import main
 from footfall.formats import FormatError
 from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged
 
@@ -68,6 +69,25 @@ def test_memory_that_does_not_suffice_is_not_laid_on_the_rows(tmp_path: Path, mo
     monkeypatch.setattr("footfall.formats.columns.to_array", refused)
     with pytest.raises(MemoryError, match="malloc"):
         formats.write_parquet(tmp_path / "problems.parquet", [PROBLEM], "problem")
+
+
+@pytest.mark.parametrize("within", ["read_schema", "read_metadata", "ParquetFile"])
+def test_memory_that_does_not_suffice_to_read_is_one_line_that_names_the_file_and_not_damage(
+    within: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    monkeypatch.setattr(pq, within, refused)
+    with pytest.raises(MemoryError) as caught:
+        formats.read_parquet(path, "problem")
+    assert not isinstance(caught.value, FormatError | pa.ArrowException)  # nobody sets a sound file aside for it
+    assert main(["show", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path}: memory did not suffice" in line and "malloc of size 64" in line and "split the file" in line
+    assert line.count("did not suffice") == 1 and "--device" not in line
 
 
 def test_a_null_where_none_may_be_is_refused_by_its_name(tmp_path: Path) -> None:

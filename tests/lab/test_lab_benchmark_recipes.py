@@ -22,6 +22,8 @@ from footfall.lab.shared.cases import NoisyTruth, Said, credits, figures, judged
 from footfall.lab.shared.flaws import CAREFUL, FLAWS, flawed_cases, offline_pairs, online_pairs, right_traces
 from footfall.metrics.cases import Oracle, always_right
 from footfall.metrics.preferences import last_step_score, measure_by, strict_credit
+from footfall.policy.embedded import EMBEDDED
+from footfall.policy.lab import LAB
 from footfall.train import TrainConfig
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -189,6 +191,14 @@ def test_models_and_pools_are_made_once_and_found_again(trial: Trial, monkeypatc
 
 def _fails(*given: object) -> None:
     raise AssertionError("trained again")
+
+
+def test_a_large_trial_has_the_labs_model_and_its_data_and_a_quick_one_the_small_model(trial: Trial) -> None:
+    whole = trial._replace(quick=False)
+    assert [prms.backbone(t) for t in (whole, prms.large(whole), prms.large(trial))] == [EMBEDDED, LAB, EMBEDDED]
+    assert prms._place(whole, "pool") != prms._place(prms.large(whole), "pool")
+    assert prms._place(whole, "pool") != prms._place(whole._replace(device="cuda"), "pool")
+    assert [prms._size(t, 150, 600, 6) for t in (whole, prms.large(whole), prms.large(trial))] == [150, 600, 6]
 
 
 def test_other_seeds_and_settings_have_their_own_place(trial: Trial) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from footfall.cli import main
 from footfall.lab import ledger as the_ledger
@@ -464,7 +465,7 @@ def test_a_broken_file_of_outcomes_is_named(lab: Lab) -> None:
     path = outcomes_file(lab.ledger)
     for record, complaint in (
         ({"code": "1"}, "'toy' on 'here' must have the fields code, quick, seeds"),
-        ({"code": "1", "quick": "2", "seeds": ["3"]}, "'toy' on 'here' has no hashes by seed"),
+        ({"code": "1", "quick": "2", "seeds": ["3"]}, "'toy' on 'here': seeds cannot be"),
     ):
         path.write_text(json.dumps({"toy": {"statistics": "", "rows": [], "environments": {"here": record}}}))
         with pytest.raises(ValueError, match=f"ledger_outcomes.json: {complaint}"):
@@ -534,6 +535,21 @@ def test_a_run_writes_into_its_directory_and_into_the_ledger_only_if_told(
     for words in (["--record", "--quick"], ["--ledger", "other.json"], ["--workers", "0"]):
         assert main(["lab", "run", "first", *words]) == 2
     assert main(["lab", "run"]) == 2
+
+
+def test_all_recipes_run_on_the_device_that_is_asked_for_and_are_recorded_under_its_name(
+    command: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "run", "first", "--device", "gpu"]) == 2
+    assert "an NVIDIA GPU is cuda" in capsys.readouterr().err
+    monkeypatch.setattr("footfall.loading.pick_device", torch.device)  # as if this machine had one
+    told = ("return Outcome(", "(trial.folder.parents[2] / 'devices').open('a').write(trial.device); return Outcome(")
+    for name in ("first", "second"):
+        command.recipe(told, name=name)
+    assert main(["lab", "run", "--all", "--seeds", "2", "--device", "mps", "--record"]) == 0
+    assert (command.runs / "devices").read_text() == "mps" * 6, "two seeds and the quick outcome of each"
+    for kept in read_outcomes(command.ledger).values():
+        assert list(kept["environments"]) == [f"mps, {environment()}"]
 
 
 NOISY = ("v + 1 + (QUICK", "v + (-0.5, 0.5)[trial.seed % 2] + 0.3 + (QUICK")

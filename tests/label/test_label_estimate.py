@@ -16,6 +16,7 @@ from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import BinarySearch
 from footfall.label.pav import StepAdvantage
 from footfall.label.prompted import PromptedJudge
+from footfall.label.reasonflux import TemplateGuided
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import create, declared, load, parts
 from footfall.types import Cost, Judge, Judgement, Step, Trajectory
@@ -76,11 +77,12 @@ ROLLED: dict[str, list[dict[str, Any]]] = {
     "beside": [{"judges": "monte-carlo,truth-arithmetic"}],
     "relative-progress": [{"rollouts": 8}, {"pass_rollouts": 8}],
     "scan": [{"responses": 16}, {"responses": 16, "confidence": 0.3}],
+    "sorm": [{}],
     "symbolic-mc": [{}],
     "unprm": [{"weighted": False, "draws": 24, "enough": 6, "order": order} for order in ("delta", "sequential", "binary")],
 }  # fmt: skip
 """Labellers that roll out prefixes, each with the settings under which its plan is checked."""
-ASKING = {"prompted", "consensus"}
+ASKING = {"agreeing", "prompted", "consensus", "reasonflux"}
 """Those that put questions to a language model; they are checked below."""
 FROM_IDS = {"adaptivestep"}
 """Goes on from the ids of a model's own traces; checked by the command's tests."""
@@ -186,6 +188,13 @@ def test_questions_are_bounded_by_the_limit_on_a_reply(settings: dict[str, Any],
     assert plan.low.calls <= cost.calls <= plan.high.calls
     assert plan.low.generated <= cost.generated_tokens <= plan.high.generated == plan.high.calls * 64
     assert plan.high.prompt > plan.high.calls * len(FOUR_STEPS.problem.text) / 4, "the question is read each time"
+
+
+def test_a_template_is_asked_for_once_and_followed_by_every_solution() -> None:
+    params = SamplingParams(temperature=1.0, max_tokens=64)
+    plan = plan_of(lambda r: TemplateGuided(r.policy(), solutions=3, params=params), [FOUR_STEPS])
+    cost = TemplateGuided(Critic("1. Add."), solutions=3, params=params).judge([FOUR_STEPS])[0].cost
+    assert plan.low.calls == plan.expected.calls == plan.high.calls == cost.calls == 4
 
 
 def test_tokens_are_counted_by_the_best_means_at_hand() -> None:

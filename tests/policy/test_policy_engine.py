@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from footfall.policy.decoding import Batch, Decoder, EagerDecoder, GraphDecoder, Request
-from footfall.policy.engine import Engine
+from footfall.policy.engine import Engine, worth_compiling
 from footfall.policy.protocol import SamplingParams
-from footfall.policy.slots import Slots
+from footfall.policy.slots import Slots, _runs
 from tests.policy.tiny_models import ARCHITECTURES, random_prompts, tiny_model
 
 GREEDY = SamplingParams(temperature=0)
@@ -292,3 +293,18 @@ def test_on_cuda_rows_that_finish_at_different_times_change_nothing() -> None:
     mixed = [Request(ids, i, n) for i, (ids, n) in enumerate(zip(prompts, lengths, strict=True))]
     written = [Engine(tiny_model("llama", d), [], rows=32).generate(mixed, GREEDY) for d in ("cuda", "cpu")]
     assert [g.tokens for g in written[0]] == [g.tokens for g in written[1]]
+
+
+def test_a_call_is_worth_compiling_for_if_it_may_write_millions_of_tokens_and_never_on_the_cpu() -> None:
+    request = Request((1, 2), 0, 1000)
+    assert not worth_compiling([request] * 15_999) and worth_compiling([request] * 16_000)
+    engine = Engine(tiny_model("llama"), [])
+    engine.generate([Request((1, 2), 0, 2)], SamplingParams(max_tokens=2))
+    assert engine.compile is None
+
+
+@given(st.lists(st.integers(0, 30), unique=True))
+def test_rows_are_filled_in_stretches_that_cover_each_once(rows: list[int]) -> None:
+    runs = _runs(rows)
+    assert [n for first, last in runs for n in range(first, last + 1)] == sorted(rows)
+    assert all(after > last + 1 for (_, last), (after, _) in pairwise(runs))

@@ -48,6 +48,7 @@ def test_it_is_small_enough_to_ship() -> None:
     assert not [file.name for file in LAB.iterdir() if file.suffix not in (".json", ".safetensors")]
 
 
+@pytest.mark.long
 def test_greedily_it_writes_what_it_wrote_when_it_was_shipped(policy: TorchPolicy) -> None:
     """The canary: other weights, another tokenizer or another prompt format show here."""
     for world, text in zip(WORLDS, CANARIES, strict=True):

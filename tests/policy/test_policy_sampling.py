@@ -26,7 +26,13 @@ def test_temperature_sharpens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "kept"), [(SamplingParams(top_k=2), 2), (SamplingParams(top_p=0.7), 2), (SamplingParams(top_p=0.8), 3)]
+    ("params", "kept"),
+    [
+        (SamplingParams(top_k=2), 2),
+        (SamplingParams(top_p=0.7), 2),
+        (SamplingParams(top_p=0.8), 3),
+        (SamplingParams(top_p=1e-300), 1),
+    ],
 )
 def test_top_k_and_top_p_keep_only_the_head(params: SamplingParams, kept: int) -> None:
     head = LOGITS.exp()[:kept] / LOGITS.exp()[:kept].sum()

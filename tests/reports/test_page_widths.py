@@ -16,10 +16,15 @@ import pytest
 from footfall.benchmarks.compare import RESAMPLES_FILE, compare, read_kept, write_kept
 from footfall.benchmarks.runner import measured
 from footfall.metrics.cases import RandomJudge, always_right
+from footfall.metrics.intervals import Interval
 from footfall.reports.bench_page import bench_page, comparison_page, suite_page
 from footfall.reports.demo_page import report_html
 from footfall.reports.pages import Named
 from footfall.reports.search_page import tree_page
+from footfall.studies.credit_report import CREDIT
+from footfall.studies.credits import CreditGradients
+from footfall.studies.kind_report import KINDS
+from footfall.studies.kinds import COSTS, QUALITY, ROBUST, KindPlan, KindRow, Kinds
 from footfall.studies.label_report import LABELS
 from footfall.studies.report import Study
 from footfall.studies.search_report import SEARCH
@@ -47,7 +52,11 @@ _TELLS = """<script>addEventListener("load", () => {
     [...(e.firstChild?.data ?? "").matchAll(/[^\\s-]+/g)].filter(w => w[0].length <= 24).filter(w => {
       const r = document.createRange(); r.setStart(e.firstChild, w.index); r.setEnd(e.firstChild, w.index + w[0].length);
       return r.getClientRects().length > 1; }).map(w => w[0]));
-  const hard = [...[...broken, ...thin].map(e => e.textContent), ...torn];
+  const wide = e => { const r = document.createRange(); r.selectNodeContents(e); return r.getBoundingClientRect().width; };
+  const beyond = [...document.querySelectorAll("caption")].filter(e => wide(e) > e.closest(".scroll").clientWidth);
+  const tiny = [...document.querySelectorAll("svg text")].filter(e => { const r = e.getBoundingClientRect();
+    return r.width && r.height < 9; });
+  const hard = [...[...broken, ...thin, ...beyond, ...tiny].map(e => e.textContent), ...torn];
   parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names, hard], "*");
 });</script></body>"""
 LISTENS = """<title>none</title><script>const told = [];
@@ -77,7 +86,20 @@ def pages(folder: Path) -> dict[str, str]:
             study.name: study.page(study.read(json.loads((DOCS / f"{study.docs}.json").read_text())))
             for study in STUDIES
         },
+        "credit": CREDIT.page(CreditGradients.from_dict(json.loads((DOCS / f"{CREDIT.docs}.json").read_text()))),
+        "kinds": KINDS.page(all_kinds()),
     }
+
+
+def all_kinds() -> Kinds:
+    """As `footfall bench kinds` finds them with its own settings, every figure with its interval."""
+    plan = KindPlan()
+    costs = dict(zip(COSTS, (123_456.0, 12.0, 140.0, 0.0123), strict=True))
+    figures = {name: Interval(value, 0.9 * value, 1.1 * value) for name, value in costs.items()}
+    figures |= {name: Interval(0.7612, 0.7012, 0.8123) for name in (*QUALITY, *ROBUST)}
+    settings = [(labels, int(size)) for labels in plan.labels for size in plan.sizes]
+    rows = tuple(KindRow(*setting, row.name, figures) for setting in settings for row in plan.rows())
+    return Kinds(plan, Interval(0.7, 0.6, 0.8), rows)
 
 
 @pytest.mark.long
@@ -100,7 +122,8 @@ def test_no_page_is_cut_on_a_desk_a_tablet_or_a_phone(tmp_path: Path) -> None:
     assert not scrolled, "on a desk no table must be scrolled"
     hard = [(place, words) for place, *_, words in told if words]
     assert not hard, (
-        "short names stand on one line, heads of columns are whole words, and no step is a column of letters"
+        "short names stand on one line, heads of columns are whole words, no step is a column of letters, captions are not "
+        "scrolled away, and charts are drawn for the width"
     )
 
 

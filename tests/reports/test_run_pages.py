@@ -17,7 +17,7 @@ from footfall.reports.traces import MOST_STEPS, extremes, mean_value, scale_of
 from footfall.reports.train_page import train_page
 from footfall.train.data import DataReport
 from footfall.train.first_error import HeldOutErrors
-from footfall.train.prm import TrainResult
+from footfall.train.run import TrainResult
 from footfall.types import (
     Cost,
     Judged,
@@ -162,6 +162,8 @@ def test_extremes_take_one_trace_a_problem_and_no_trace_twice() -> None:
     rows = [row(0, 0.1), row(0, 0.2), row(1, 0.3), row(2, None), row(3, 0.9)]
     assert [r.trajectory.problem.id for r in extremes(rows, mean_value, 4)] == ["p0", "p1", "p0", "p3"]
     assert extremes(rows[:1], mean_value, 10) == rows[:1] and extremes([], mean_value, 4) == []
+    rows = [row(0, 0.1), row(1, 0.2), row(2, 0.3), row(0, 0.9)]
+    assert extremes(rows, mean_value, 2) == [rows[0], rows[3]], "the worst one, though its problem has a good one too"
 
 
 @pytest.mark.parametrize(
@@ -259,6 +261,7 @@ def test_held_out_steps_without_a_label_are_left_out_of_the_figures() -> None:
     assert "6 labelled steps of 3 held-out traces, 50.0% of them good" in words(parsed(text))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["label", "search", "train"])
 def test_a_long_hostile_run_stays_text_and_stays_small(kind: str) -> None:
     long = EVIL * 2000

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from footfall.render import Reading
+from footfall.reward.heads import Linear
 from footfall.reward.incremental import PrefixCache
 from footfall.reward.judge import Runner
 from footfall.reward.prm import PRM
@@ -33,7 +34,7 @@ class Tiny(PRM):
         self.backbone = causal_lm(kind, VOCABULARY, **shape).model
         with torch.random.fork_rng():
             torch.manual_seed(1)
-            self.head = nn.Linear(WIDTH, 2)
+            self.head = Linear(WIDTH, 2)
         self.readout = Readout("good", ("good", "bad"), ("good",))
         self.pad_id = 0
         self.eval()

@@ -112,12 +112,15 @@ def test_log_odds_are_those_of_the_probability_that_a_step_is_good(readout: Read
     torch.testing.assert_close(readout.chances(logits), good)
 
 
-@pytest.mark.parametrize("name", parts("head"))
+@pytest.mark.parametrize(
+    "name", sorted({*parts("head")} - {"uncertainty"})
+)  # its sizes are a decoder's: tests of its own
 def test_a_head_is_data(name: str) -> None:
     head = make_head({"name": name}, width=6, outputs=1, seed=3)
     again = make_head(json.loads(json.dumps(head.settings)), width=6, outputs=1, seed=3)
     assert {k: v.shape for k, v in head.state_dict().items()} == {k: v.shape for k, v in again.state_dict().items()}
-    assert head(torch.zeros(2, 6)).shape == (2, 1)
+    if not head.both_ways and not head.asks:  # others read more than a state; their own tests have what they read
+        assert head(torch.zeros(2, 6)).shape == (2, 1)
     assert create("head", name, width=6, outputs=1).settings == head.settings
 
 

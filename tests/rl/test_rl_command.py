@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,16 @@ import safetensors.torch
 import torch
 
 from footfall import cli
+from footfall.commands._options import JudgeOptions
+from footfall.commands.rl import RlConfig, _judge
+from footfall.judging import forget
 from footfall.policy.embedded import EMBEDDED
+from footfall.registry import create
+from footfall.render import prompt_ids
+from footfall.reward.prm import PRM
 from footfall.store import Run
+from footfall.types import Judgement, Step, Trajectory
+from footfall.worlds import ArithmeticWorld
 from tests.rl.test_rl_trainer import small
 
 SIZES = ("--problems", "world:arithmetic:24", "--prompts", "2", "--group", "4", "--checkpoint-every", "2", "--measured", "6",
@@ -48,6 +57,17 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return safetensors.torch.load_file(out / "model" / "model.safetensors")
 
 
+def test_an_adapter_is_the_same_bytes_in_every_process(model: Path, tmp_path: Path) -> None:
+    """PEFT's own order of names is that of a set, another one in every process."""
+    pytest.importorskip("peft", reason="could not import 'peft'")
+    assert cli.main(words(model, tmp_path / "run", "--updates", "1", "--lora-rank", "2")) == 0
+    files = [*(tmp_path / "run").rglob("adapter_config.json")]
+    assert len(files) == 2, "the model's, and that of its checkpoint"
+    for file in files:
+        names = json.loads(file.read_text())["target_modules"]
+        assert len(names) > 3 and names == sorted(names)
+
+
 def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     how = ("--credit", "prime", "--online-lr", "1e-3", "--aggregate", "sum")
@@ -64,6 +84,16 @@ def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys
     assert cli.main(words(model, out, "--updates", "3", *how)) == 0
     assert json.loads(capsys.readouterr().out) == told, "a finished run is not done again"
     assert len(events(out, "update")) == 3
+    log = (out / "log.jsonl").read_text()
+    for garbage in (
+        '{"event": "update"}',
+        '{"event": "traces", "update": 1, "rows": 3}',
+        '{"event": "checkpoint", "update": []}',
+    ):
+        (out / "log.jsonl").write_text(f"{log}{garbage}\n")
+        assert cli.main(words(model, out, "--updates", "3", *how)) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and f"{out / 'log.jsonl'}: a file of it is damaged" in said
 
 
 def test_a_run_that_was_killed_after_its_last_update_makes_no_other(
@@ -93,6 +123,21 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_judge_reads_a_prompt_once_for_a_group(tmp_path: Path) -> None:
+    PRM.from_backbone(EMBEDDED, seed=1).save(tmp_path / "prm")
+    judge = _judge(RlConfig(judge=JudgeOptions(str(tmp_path / "prm")), device="cpu"), create("credit", "pure"))
+    assert judge is not None
+    (problem,) = ArithmeticWorld().problems(1)
+    group = [Trajectory(f"{i}", problem, (Step(f"{i} + 1 = {i + 1}"), Step("so it is"))) for i in range(4)]
+    together = [said.cost.scored_tokens for said in judge.judge(group)]
+    assert together[0] > 2 * max(together[1:]), "the first pays the prompt"
+    apart: list[Judgement] = []
+    for trace in group:
+        forget(judge)
+        apart += judge.judge([trace])
+    assert [each.values for each in judge.judge(group)] == [pytest.approx(each.values, abs=1e-5) for each in apart]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -101,6 +146,8 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
         (("--credit", "gpro"), "grpo"),
         (("--prompts", "64"), "problems to train on"),
         (("--credit", "pure,form=sun"), "sun"),
+        (("--system", "Reason step by step."), "has no chat template"),
+        (("--filter", "prof", "--judge", "truth-arithmetic", "--group", "4"), "keeps 0 of a group's 4 rollouts"),
     ],
 )
 def test_what_does_not_fit_is_one_line(
@@ -109,6 +156,19 @@ def test_what_does_not_fit_is_one_line(
     assert cli.main(words(model, tmp_path / "run", *given)) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_a_system_message_stands_before_every_problem(model: Path, tmp_path: Path) -> None:
+    from footfall.commands.rl import RlConfig, _setting
+
+    folder = tmp_path / "chat"
+    shutil.copytree(model, folder)
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<a>")
+    config = RlConfig("world:arithmetic:24", model=str(folder), system="Be brief.", device="cpu")
+    given = _setting(config)
+    assert given.template is not None
+    text = str(given.tokenizer.decode(prompt_ids(given.tokenizer, given.problems[0], given.template)))
+    assert text.startswith("<system>Be brief.<user>") and text.endswith("<a>")
 
 
 LIVES = """
@@ -170,3 +230,36 @@ def test_a_checkpoint_told_before_a_kill_is_told_once_on_the_page(tmp_path: Path
             run.log("update", update=update, accuracy=accuracy, left=1)
         arm = Arm.read("a", run.logged)
     assert [row["accuracy"] for row in arm.updates] == [0.1, 0.3] and arm.left == 2
+
+
+@pytest.mark.long
+def test_two_processes_write_what_one_writes_and_learn_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """VSPO puts groups with spread in the place of others, and GRPO scales by the batch, whoever wrote it."""
+    how = ("rl", "--problems", "world:arithmetic:24", "--prompts", "4", "--group", "4", "--updates", "5", "--measured", "6",
+           "--max-tokens", "96", "--lr", "3e-4", "--device", "cpu", "--credit", "grpo,scale=batch", "--filter",
+           "vspo", "--loss", "bnpo", "--json", "--out")  # fmt: skip
+    assert cli.main([*how, str(tmp_path / "alone")]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "footfall"]
+    done = subprocess.run(
+        [*run, *how, str(tmp_path / "parted")], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    parted = json.loads(done.stdout)
+    assert parted["before"] == alone["before"] and parted["after"] == alone["after"]
+    one, other = (events(tmp_path / name, "update") for name in ("alone", "parted"))
+    assert [row["update"] for row in other] == [1, 2, 3, 4, 5]
+    assert any(row["grad_norm"] > 1e-2 for row in one), "there was something to learn"
+    for name in ("loss", "reward", "accuracy", "mean_length", "left", "steps", "grad_norm"):
+        figures = [[row[name] for row in rows] for rows in (one, other)]
+        assert figures[1] == pytest.approx(figures[0], rel=1e-3, abs=2e-5), name
+    shown = [[[row["tokens"] for row in each["rows"]] for each in events(tmp_path / name, "traces")]
+             for name in ("alone", "parted")]  # fmt: skip
+    assert shown[0] == shown[1] and shown[0], "the same completions, token by token"
+    before, after = weights(tmp_path / "alone"), weights(tmp_path / "parted")
+    assert max(float((before[name] - after[name]).abs().max()) for name in before) < 1e-4, (
+        "an update moves them by 3e-4"
+    )

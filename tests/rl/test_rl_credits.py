@@ -14,12 +14,12 @@ from footfall.registry import create, systems
 from footfall.rl.aggregates import code_shape, line_rewards, pspo_reward, shares, weibull
 from footfall.rl.bounded import deviations_kept, ladder, margin, renorm, short_bleu
 from footfall.rl.differences import clipped, delta, progress, redistributed
-from footfall.rl.filters import consistency, damped, removed, task_values
+from footfall.rl.filters import consistency, damped, refuse_empty, removed, task_values
 from footfall.rl.groups import Group, Rollout, to_go
 from footfall.rl.log_ratios import dense_leave_one_out
 from footfall.rl.min_form import min_form, step_baseline, token_baseline
 from footfall.rl.prefix_tree import node_values, prefix_weights
-from footfall.rl.verdicts import called_wrong, share_right, thoughts
+from footfall.rl.verdicts import called_wrong, share_right, step_augmented, thoughts, well_formed
 from footfall.search.votes import AGGREGATIONS
 
 close = pytest.approx
@@ -324,6 +324,24 @@ def test_critiques_vote() -> None:
     assert share_right([None, None], 3) is None
 
 
+def test_spark_s_groups_of_the_card() -> None:
+    whole = [steps(y, outcome=y) for y in (1.0, 1.0, 0.0, 0.0)]
+    assert given_out("spark", *whole) == [close([1]), close([1]), close([-1]), close([-1])]
+    mixed = [steps(1, 1, outcome=1.0), *(steps(1, 0, outcome=0.0) for _ in range(3))]
+    assert given_out("spark", *mixed) == [close([3**0.5, 3**0.5])] + [close([0, -(3**-0.5)])] * 3
+    assert given_out("spark", *whole[:2]) == [close([0]), close([0])], "without a difference there is nothing to learn"
+
+
+def test_spark_s_rewards_and_gate_of_the_card() -> None:
+    assert step_augmented(3, 4, True) == pytest.approx(0.9) and step_augmented(1, 4, False) == pytest.approx(0.1)
+    assert step_augmented(3, 4, True, formed=False) == 0
+    good = "So it is 5. <answer>\\boxed{5}</answer>"
+    assert well_formed(good + "\n")
+    for bad in (good + " Another problem: 1 + 1 = 2.", good + good, "5", good.replace("5}", "5} \\boxed{6}"),
+                "<answer>5</answer>", "<answer>\\boxed{5}"):  # fmt: skip
+        assert not well_formed(bad), bad
+
+
 def test_tp_grpo() -> None:
     assert thoughts(np.array([0, 1, 0], bool), True, 1.0, 0.25) == close([1, 0.75, 1])
     assert thoughts(np.array([0, 1, 0, 1], bool), False, -0.8, 0.25) == close([0, -0.8, 0, -0.8])
@@ -403,7 +421,7 @@ def test_a_failed_episode_earns_nothing_however_many_good_steps_it_has(scores: l
 def test_rlfr() -> None:
     assert deviations_kept([2, 5, 3, 8, 4, 6]) == close([0, 0, 0, 1, 0, 2 / 3])
     assert deviations_kept(np.arange(40)).astype(bool).sum() == 15
-    group = [Rollout(np.array([6]), y, token_scores=np.array([2.0, 5, 3, 8, 4, 6])) for y in (1.0, 0.0)]
+    group = [Rollout(np.array([6]), y, flow=np.array([2.0, 5, 3, 8, 4, 6])) for y in (1.0, 0.0)]
     rows = given_out("rlfr", *group)
     base = given_out("grpo", *group, eps=1e-9)
     assert np.subtract(rows[0], base[0]) == close([-0.016667] * 4 + [-0.006667] * 2, abs=1e-6)
@@ -469,6 +487,17 @@ def test_how_many_prof_removes_of_each(right: int, wrong: int, count: int, lost:
     # (4 - 3 + 4) / 2 = 2.5 and (2 - 2 + 1) / 2 = 0.5 are rounded to the even number.
     found = removed(list(range(right)), list(range(wrong)), count)
     assert (len(found[0]), len(found[1])) == lost
+
+
+@pytest.mark.parametrize("name", ["prof", "band", "spread", "vspo"])
+def test_a_filter_must_leave_something_to_compare(name: str) -> None:
+    refuse_empty(create("filter", name), 8)
+    if name == "prof":
+        refuse_empty(create("filter", name, remove=2), 4)
+        with pytest.raises(ValueError, match="keeps 1 of a group's 5 rollouts"):
+            refuse_empty(create("filter", name, remove=4), 5)
+    else:
+        refuse_empty(create("filter", name), 2)
 
 
 def test_prof_may_draw_the_wrong_ones() -> None:

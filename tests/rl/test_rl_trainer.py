@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.rl.groups import Credit, Floats, Group
 from footfall.rl.groups import Rollout as Numbers
+from footfall.rl.online import OnlineReward, Sequences
 from footfall.rl.probes import probes
 from footfall.rl.rewards import Reward
+from footfall.rl.shared_prompts import shareable
 from footfall.rl.trainer import CreditTrainer
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
@@ -159,17 +162,48 @@ def test_prompts_and_observations_are_not_trained_on(tmp_path: Path) -> None:
     assert found(0.0) == found(-5.0), "whatever the policy thinks of a tool's tokens"
 
 
-def test_like_lengths_together_give_the_same_numbers_as_the_padded_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [None, 3])
+def test_a_prompt_read_once_for_its_group_gives_the_numbers_and_gradients_of_the_padded_batch(
+    tmp_path: Path, most: int | None
+) -> None:
     made = trainer(tmp_path, Reward(create("credit", "grpo")))
     batch = batch_of(made)
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     mask[0, -6:] = 0
     kept = batch["completion_ids"].shape[1]
-    ours = made._get_per_token_logps_and_entropies(made.model, ids, mask, kept, compute_entropy=True)
-    theirs = GRPOTrainer._get_per_token_logps_and_entropies(made, made.model, ids, mask, kept, compute_entropy=True)
-    for own, other in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(own * mask[:, -kept:], other * mask[:, -kept:], rtol=1e-4, atol=1e-5)
+    weights = torch.randn(len(ids), kept, generator=torch.Generator().manual_seed(0)) * mask[:, -kept:]
+    read: list[int] = []
+    watch = made.model.get_input_embeddings().register_forward_hook(lambda _, given, __: read.append(given[0].numel()))
+
+    def gradients(of: Any) -> list[torch.Tensor]:
+        made.model.zero_grad()
+        found = of(made.model, ids, mask, kept, compute_entropy=True, batch_size=most)
+        torch.autograd.backward([(found[0] * weights).sum()])
+        return [(each * mask[:, -kept:]).detach() for each in found[:2]] + [
+            each.grad.clone() for each in made.model.parameters()
+        ]
+
+    theirs = gradients(partial(GRPOTrainer._get_per_token_logps_and_entropies, made))
+    read.clear()
+    ours = gradients(made._get_per_token_logps_and_entropies)
+    watch.remove()
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-3, atol=2e-5)
+    if most is None:
+        prompts = {
+            tuple(row[row_mask.bool()].tolist()) for row, row_mask in zip(ids[:, :-kept], mask[:, :-kept], strict=True)
+        }
+        assert sum(read) == sum(len(each) - 1 for each in prompts) + int(mask[:, -kept:].sum())
+    else:
+        assert len(read) == -(-len(ids) // most), "passes"
+
+
+def test_layers_that_are_computed_again_are_left_to_trl(tmp_path: Path) -> None:
+    made = trainer(tmp_path, Reward(create("credit", "grpo")))
+    assert shareable(made.model, 64)
+    made.model.gradient_checkpointing_enable()
+    assert not shareable(made.model, 64)
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -221,12 +255,15 @@ def test_filters_choose_among_the_groups(tmp_path: Path, name: str) -> None:
         def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
             return [Judgement(t.id, (0.5,) * len(t.steps), "known", value=0.5) for t in traces]
 
-    made = trainer(tmp_path, Reward(create("credit", "grpo"), Known(), create("filter", name)))
+    settings = {"remove": 2} if name == "prof" else {}
+    made = trainer(tmp_path, Reward(create("credit", "grpo"), Known(), create("filter", name, **settings)))
     batch = batch_of(graded(made, [True, False, False, True] + [False] * 4))
     rows = batch["rollout"].tolist()
     assert len(rows) == 8
     if name == "vspo":
         assert rows == [0, 1, 2, 3] * 2, "the group without spread is replaced"
+    if name == "prof":
+        assert batch["tool_mask"].any(dim=1).tolist() == [False, False, True, True] + [False] * 2 + [True] * 2
     if name == "band":
         assert batch["tool_mask"][:4].any() and not batch["tool_mask"][4:].any()
 
@@ -279,3 +316,29 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     for own, other in ((whole.model, resumed.model), (whole.online.model, resumed.online.model)):
         for name, weight in own.state_dict().items():
             assert torch.equal(weight, other.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["prime", "oprl"])
+def test_an_online_reward_model_reads_few_rows_at_a_time_and_learns_as_from_all(
+    pairs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = torch.randint(3, 512, (8, 20), generator=torch.Generator().manual_seed(1))
+    batch, own = Sequences(ids, torch.ones_like(ids), 12), torch.ones(8, 12)
+    found = []
+    for rows in (3, 8):
+        monkeypatch.setattr("footfall.rl.online._ROWS", rows)
+        model = OnlineReward(small(), lr=1e-2, beta=0.5, pairs=pairs)
+        given = (
+            batch,
+            model.scores(batch),
+            torch.zeros(8, 12),
+            own,
+            [[4, 8]] * 8,
+            [1.0, 0.0, 1.0, None] * 2,
+            ["a", "b"] * 4,
+        )
+        loss = model.update(*given)
+        found.append((loss, [p.grad.clone() for p in model.model.parameters() if p.grad is not None]))
+    assert found[0][0] == pytest.approx(found[1][0]) and found[0][1]
+    for few, everything in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(few, everything, rtol=1e-3, atol=1e-6)

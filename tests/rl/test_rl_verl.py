@@ -20,7 +20,7 @@ from footfall.types import Judgement, Problem, Reason, Step, Trajectory, Unjudge
 from footfall.worlds import ArithmeticWorld
 
 CREDITS = ("capo", "clip-delta", "grpo", "grpo-process", "pav", "psgpo", "pspo", "pure", "reinforce++",
-           "reinforce-step", "renorm", "rloo", "tp-grpo")  # fmt: skip
+           "reinforce-step", "renorm", "rloo", "spark", "tp-grpo")  # fmt: skip
 
 
 def drawn(seed: int, groups: int = 3, size: int = 5) -> list[Group]:

@@ -21,11 +21,11 @@ from footfall.studies.credits import (
     CreditGradients,
     CreditPlan,
     CreditRow,
+    CreditSite,
     figures_of,
     judge_table,
     left_out,
     methods,
-    site,
     together,
 )
 from footfall.studies.study import measure_all
@@ -37,7 +37,7 @@ SMALL = CreditPlan(seeds=2, batches=8, groups=2, size=6)
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> CreditGradients:
     folder = tmp_path_factory.mktemp("credit")
-    return together(SMALL, measure_all("credit", [site(SMALL, folder, "chain", seed) for seed in range(2)]))
+    return together(SMALL, measure_all("credit", [CreditSite(SMALL, folder, "chain", seed) for seed in range(2)]))
 
 
 # The figures.
@@ -117,11 +117,11 @@ def test_a_report_comes_back_from_json_and_gives_the_same_page(found: CreditGrad
 
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     plan = CreditPlan(judges=("exact",), seeds=1, batches=2, groups=1, size=2)
-    first = together(plan, measure_all("credit", [site(plan, tmp_path, "chain", 0)]))
+    first = together(plan, measure_all("credit", [CreditSite(plan, tmp_path, "chain", 0)]))
     units = sorted(tmp_path.glob("units/*/*.json"))
     assert len(units) == len(methods())
     units[0].unlink()
-    assert together(plan, measure_all("credit", [site(plan, tmp_path, "chain", 0)])).to_dict() == first.to_dict()
+    assert together(plan, measure_all("credit", [CreditSite(plan, tmp_path, "chain", 0)])).to_dict() == first.to_dict()
 
 
 # The advice follows from the figures.

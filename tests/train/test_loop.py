@@ -71,6 +71,15 @@ def test_the_outcome_labels_the_last_step_of_finished_solutions_alone() -> None:
     assert [why and why.reason for why in row.judgement.failures] == [Reason.NOT_ASKED, None]
 
 
+def test_a_pool_grows_by_samples_of_another_seed_and_twice_is_once() -> None:
+    pool = [row.trajectory for row in rows("x", ["What is 1 plus 1?", "What is 2 plus 2?"])]
+    grown = loop_data.together(pool, pool, "seed 1")
+    assert [trace.id for trace in grown] == [t.id for t in pool] + [f"{t.id}, seed 1" for t in pool]
+    assert loop_data.together(grown, pool, "seed 1") == grown
+    assert loop_data.first_of_each(grown, 2) == pool, "the first two of each problem are those that were there"
+    assert loop_data.first_of_each(grown, None) == grown
+
+
 def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
     right, wrong = "2 + 3 = 5\n5 * 2 = 10\n#### 10", "2 + 3 = 5\n5 * 2 = 12\nSo 12\n#### 12"
     given = [
@@ -139,6 +148,11 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     loop.main(["sample", *shared, *short, "--sets", "gsm8k-train", "gsm8k-test", "--n", "2"])
     traces = read_parquet(out / "sample-gsm8k-train.parquet", "trajectory")
     assert len(traces) == 6 and all(step.logprobs is None for trace in traces for step in trace.steps)
+    more = ["--sets", "gsm8k-test", "--n", "1", "--seed", "1", "--more", "--skip", "1"]
+    for _ in range(2):
+        loop.main(["sample", *shared, *short, *more])
+        grown = read_parquet(out / "sample-gsm8k-test.parquet", "trajectory")
+        assert [t.problem.id for t in grown[6:]] == ["gsm8k-test-1", "gsm8k-test-2"], "the first problem was skipped"
     solved = [replace(t, steps=(Step("a"), Step("b")), tokenizer=None, meta={}) for t in traces[::2]]
     write_parquet(out / "sample-gsm8k-train.parquet", solved, "trajectory")
     loop.main(["label", *shared, "--max-tokens", "90", "--sets", "gsm8k-train", "--rollouts", "16", "--traces", "2"])
@@ -156,7 +170,8 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     assert {file.name for file in folder.iterdir()} == {
         "adapter_model.safetensors", "adapter_config.json", "head.safetensors", "step_head.json", "facts.json",
     }  # fmt: skip
-    loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test"])
+    loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test", "--first", "2"])
+    assert len(list(read_lines(out / "scores-gold-gsm8k-test.jsonl.gz"))) == 6
     with pytest.raises(SystemExit, match="far may have seen problems of prmbench"):
         loop.main(["score", *shared, "--name", "far", "--on", "prmbench"])
     loop.main(["score", *shared, "--name", "far", "--on", "processbench", "gsm8k-test"])

@@ -8,7 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ import torch
 from footfall import cli
 from footfall.formats import write_parquet
 from footfall.train import checkpoints, train_prm
-from footfall.train.checkpoints import Saves, last_checkpoint
+from footfall.train.checkpoints import CHECKSUMS, Saves, last_checkpoint, seal
 from tests.reward.tiny_models import backbone_folder
 from tests.train.test_train_prm import QUICK, difference, toy_rows
 
@@ -169,6 +169,52 @@ def test_a_full_disk_is_one_error_and_the_same_call_ends_with_the_same_weights(
     assert difference(whole, train_prm(toy_rows(), base, config, out)) == 0
 
 
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "flipped": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
+    "cut": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "list": lambda data: b"[]",
+    "deep": lambda data: b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", CHECKSUMS])
+def test_a_checkpoint_that_was_damaged_is_named_and_not_gone_on_from(name: str, damage: str, tmp_path: Path) -> None:
+    for update in (2, 4):
+        (tmp_path / f"checkpoint-{update}").mkdir()
+        for file in ("model.safetensors", "optimizer.pt", "trainer_state.json"):
+            (tmp_path / f"checkpoint-{update}" / file).write_bytes(bytes(range(100)))
+        seal(tmp_path / f"checkpoint-{update}")
+    damaged = tmp_path / "checkpoint-4"
+    assert last_checkpoint(tmp_path) == damaged
+    (damaged / name).write_bytes(DAMAGES[damage]((damaged / name).read_bytes()))
+    with pytest.warns(UserWarning, match="checkpoint-4 was damaged; it is removed"):
+        assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    assert not damaged.exists()
+
+
+def test_a_damaged_checkpoint_leaves_no_trace_in_the_weights(base: Path, tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 4:
+            signal.raise_signal(signal.SIGINT)
+
+    whole = train_prm(toy_rows(), base, QUICK, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train_prm(toy_rows(), base, QUICK, tmp_path / "out", progress=stop)
+    weights = tmp_path / "out" / "checkpoints" / "checkpoint-4" / "model.safetensors"
+    weights.write_bytes(DAMAGES["flipped"](weights.read_bytes()))
+    with pytest.warns(UserWarning, match="checkpoint-4 was damaged"):
+        assert difference(whole, train_prm(toy_rows(), base, QUICK, tmp_path / "out")) == 0
+
+
+def test_what_is_no_checkpoint_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-mine").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "checkpoint-7").symlink_to(tmp_path / "elsewhere")
+    assert last_checkpoint(tmp_path) is None and len(list(tmp_path.iterdir())) == 3
+
+
 def test_a_torn_checkpoint_is_removed(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-9").mkdir()
     assert last_checkpoint(tmp_path) is None and not list(tmp_path.iterdir())
@@ -178,15 +224,16 @@ def updates_saved(monkeypatch: pytest.MonkeyPatch, steps: int | None, seconds: f
     """At which of 100 updates of so many seconds a checkpoint is asked for, if each takes so long to write."""
     clock, found = [0.0], []
     monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(checkpoints, "seal", lambda folder: None)
     saves = Saves(steps)
     for update in range(1, 101):
         clock[0] += seconds
-        state = SimpleNamespace(global_step=update, max_steps=100)
+        state = SimpleNamespace(global_step=update, max_steps=100, is_world_process_zero=True)
         control = SimpleNamespace(should_save=False, should_training_stop=False)
         saves.on_step_end(SimpleNamespace(world_size=1), state, control)
         if control.should_save:
             clock[0] += to_write
-            saves.on_save(None, state, control)
+            saves.on_save(SimpleNamespace(output_dir="none"), state, control)
             found.append(update)
     return found
 

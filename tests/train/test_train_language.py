@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from footfall.registry import create
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.eurus import ImplicitJudge
 from footfall.reward.family import families
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
-from footfall.train import TrainConfig, train_prm
+from footfall.train import TrainConfig, language, train_prm
 from footfall.train.objectives import make_objective
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
@@ -47,6 +50,65 @@ def test_the_card_s_log_ratios_give_its_cross_entropy() -> None:
         logits = 0.05 * ratios.sum().reshape(1, 1, 1)
         loss = objective.loss(logits, torch.tensor([[outcome]]), torch.ones(1, 1, dtype=torch.bool))
         assert float(loss) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_other_forms_of_an_implicit_prm_s_loss() -> None:
+    """r_w = 0.4, r_l = −0.2, by hand: z_w = 0.4, z_l = 0 (−0.2 is below it)."""
+    rewards, outcomes, mask = torch.tensor([[[0.4]], [[-0.2]]]), torch.tensor([[1.0], [0.0]]), torch.ones(2, 1).bool()
+
+    def sigmoid(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    expected = {
+        "dpo": -math.log(sigmoid(0.6)),
+        "nca": -math.log(sigmoid(0.4)) - 0.5 * math.log(sigmoid(-0.4)) - 0.5 * math.log(sigmoid(0.2)),
+        "kto": ((1 - sigmoid(0.4 - 0.0)) + (1 - sigmoid(0.4 + 0.2))) / 2,
+    }
+    for form, loss in expected.items():
+        objective = make_objective("log-ratio", {"form": form})
+        assert float(objective.loss(rewards, outcomes, mask)) == pytest.approx(loss, abs=1e-6), form
+        swapped = objective.loss(rewards.flip(0), outcomes.flip(0), mask)
+        assert float(swapped) == pytest.approx(loss, abs=1e-6), "which of a pair comes first says nothing"
+    alone = make_objective("log-ratio", {"form": "kto"}).loss(rewards[:1], outcomes[:1], mask[:1])
+    assert float(alone) == pytest.approx(1 - sigmoid(0.4)), "a batch without a wrong trace refers to 0"
+    with pytest.raises(ValueError, match="form is one of cross-entropy, dpo, nca, kto, not 'orpo'"):
+        make_objective("log-ratio", {"form": "orpo"})
+
+
+@pytest.mark.parametrize("form", ["dpo", "nca", "kto"])
+def test_every_form_trains_and_pairs_stay_together(form: str, tmp_path: Path) -> None:
+    made = [trace(word, id=f"{word}{i}", prompt=f"q{i}") for i in range(8) for word in ("ok", "no")]
+    pairs = [
+        Judged(replace(t, correct=t.id[:2] == "ok"), Judgement(t.id, (float(t.id[:2] == "ok"),), "toy")) for t in made
+    ]
+    config = replace(QUICK, batch_size=4, epochs=4, objective_options={"form": form})
+    result = train_prm(pairs, model(tmp_path), config, tmp_path / "run")
+    assert result.metrics["step_auc"] > 0.9 and result.curve[-1][1] < result.curve[0][1]
+    judge = checkpoint(result.folder, device="cpu")
+    right, wrong = judge.judge([trace("ok"), trace("no")])
+    assert (right.values[-1] or 0) > (wrong.values[-1] or 1)
+    if form != "kto":
+        parted = [pairs[0], *pairs[2:], pairs[1]]
+        with pytest.raises(ValueError, match="takes 2 rows of one problem side by side; row 1"):
+            train_prm(parted, model(tmp_path), config, tmp_path / "parted")
+
+
+def test_what_the_reference_says_is_read_once_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model(tmp_path)
+    train_prm(rows(), folder, QUICK, tmp_path / "run")
+    stored = (tmp_path / "run" / "reference.json").read_bytes()
+    (tmp_path / "run" / "result.json").unlink()  # as if it was killed before its end
+    read: list[int] = []
+    really = language._read
+
+    def counted(lm: Any, items: Sequence[language.Item]) -> list[float]:
+        read.append(len(items))
+        return really(lm, items)
+
+    monkeypatch.setattr(language, "_read", counted)
+    train_prm(rows(), folder, QUICK, tmp_path / "run")
+    assert read == [6], "only the held-out traces, by the trained model"
+    assert (tmp_path / "run" / "reference.json").read_bytes() == stored
 
 
 def test_an_implicit_prm_learns_outcomes_is_saved_and_read_at_its_own_beta(tmp_path: Path) -> None:
@@ -83,6 +145,45 @@ def test_a_critic_learns_its_verdict_given_its_question(family: str, tmp_path: P
     assert result.metrics["step_auc"] > 0.9 and result.curve[-1][1] < result.curve[0][1]
     judge = checkpoint(result.folder, device="cpu")
     assert judge.name.startswith(family) and judge.name.endswith("model@" + judge.name.rpartition("@")[2])
+
+
+@pytest.mark.long
+def test_a_critic_learns_to_write_the_chains_that_its_labels_bring(tmp_path: Path) -> None:
+    """Of a step without a chain nothing is learned; of one with, every token behind the forced opening and the verdict."""
+    taught = []
+    for row in rows(32):
+        assert row.judgement is not None
+        chains = tuple("fine" if value else "bad" for value in row.judgement.values[:-1]) + ("so",)
+        taught.append(Judged(row.trajectory, replace(row.judgement, rationales=chains)))
+    assert taught[1].judgement is not None
+    taught[1] = taught[1]._replace(judgement=replace(taught[1].judgement, rationales=(None, "so")))
+    config = replace(QUICK, family="thinkprm", objective="critique", epochs=10)
+    result = train_prm(taught, model(tmp_path), config, tmp_path / "run")
+    assert result.train.steps - result.train.unlabelled + result.held_out.steps - result.held_out.unlabelled == 47
+    assert result.metrics["step_auc"] > 0.9 and result.curve[-1][1] < 0.5 * result.curve[0][1]
+    policy = create("policy", "torch", path=str(result.folder), device="cpu")
+    said = create("reward", "thinkprm", policy=policy, max_tokens=12, temperature=0.0).judge([trace("ok")])[0]
+    assert (said.rationales[0] or "").startswith("so\n"), "it writes the chain, and goes on to its question"
+
+
+def test_a_judge_is_fitted_to_pairs_of_its_own_critiques(tmp_path: Path) -> None:
+    from trl.trainer.dpo_config import DPOConfig
+
+    from footfall.reward.generative.chains import Preference
+    from footfall.reward.generative.critic import Request, say
+    from footfall.train.dpo import train_dpo
+
+    pairs = [Preference(f"q{i}", Request(say(f"q{i} {'ok' if i % 2 else 'no'}")), f"s {'Yes' if i % 2 else 'No'}",
+                        f"s {'No' if i % 2 else 'Yes'}", bool(i % 2)) for i in range(12)]  # fmt: skip
+    args = DPOConfig(
+        str(tmp_path / "run"), per_device_train_batch_size=4, max_steps=8, learning_rate=3e-3, use_cpu=True, bf16=False,
+        report_to="none", save_strategy="no", disable_tqdm=True, gradient_checkpointing=False, logging_steps=100,
+    )  # fmt: skip
+    found = train_dpo(pairs, model(tmp_path), tmp_path / "out", args, eval_share=0.25)
+    assert (found.pairs, found.held_out) == (9, 3) and found.metrics["train_loss"] < 0.69
+    assert (tmp_path / "out" / "model.safetensors").is_file() and "eval_loss" in found.metrics
+    with pytest.raises(ValueError, match="leave none to train on"):
+        train_dpo([], model(tmp_path), tmp_path / "out", args)
 
 
 def test_a_critic_is_trained_on_the_place_where_it_is_read() -> None:

@@ -17,7 +17,7 @@ import torch
 from footfall.registry import create
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, TrainResult, train_prm
-from footfall.train.checkpoints import last_checkpoint
+from footfall.train.checkpoints import last_checkpoint, seal
 from footfall.train.data import collate, make_examples, split_by_problem
 from footfall.train.objectives import make_objective
 from footfall.train.trainer import LengthGrouped
@@ -130,7 +130,7 @@ def test_a_run_killed_between_its_last_checkpoint_and_the_saved_model_is_finishe
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("footfall.train.prm._close_run", kill)
+        patch.setattr("footfall.train.prm.close_run", kill)
         train_prm(toy_rows(), base, config, tmp_path / "broken")
     assert difference(whole, train_prm(toy_rows(), base, config, tmp_path / "broken")) < 1e-6
 
@@ -146,12 +146,14 @@ def test_training_leaves_the_callers_generators_and_terminal_alone(
 
 
 def test_a_checkpoint_cut_short_by_the_kill_is_passed_over(tmp_path: Path) -> None:
-    for step, state in ((3, "{}"), (6, '{"global')):
+    for step in (3, 6):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
         for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
             (folder / name).touch()
-        (folder / "trainer_state.json").write_text(state, encoding="utf-8")
+        (folder / "trainer_state.json").write_text("{}", encoding="utf-8")
+        if step == 3:
+            seal(folder)
     (tmp_path / "checkpoint-9").mkdir()
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-3"
 

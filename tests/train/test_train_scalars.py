@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,7 @@ import pytest
 from footfall import cli
 from footfall.formats import write_parquet
 from footfall.train.checkpoints import Saves
-from footfall.train.scalars import Log
+from footfall.train.scalars import Log, Scalars
 from tests.train.test_train_prm import base as base  # a fixture
 from tests.train.test_train_prm import toy_rows
 
@@ -105,6 +107,29 @@ def test_a_training_that_was_stopped_goes_on_in_its_log_and_a_finished_one_opens
     assert [opened["from"] for opened in log.opened] == [1, 3] and log.closed == [None, None]
     assert cli.main([*words, "--log", "wandb"]) == 0  # it is finished
     assert wandb.opened == []
+
+
+def test_weights_and_biases_that_refuse_are_told_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their errors are of a class of their own, which the command line does not know."""
+
+    class Refused(Exception):
+        pass
+
+    def init(**_: object) -> None:
+        raise Refused("No API key configured.")
+
+    stand_in(monkeypatch, "wandb")
+    sys.modules["wandb"].__dict__.update(init=init, Error=Refused)
+    with pytest.raises(ValueError, match=r"^--log wandb: .*No API key.*WANDB_MODE=offline"):
+        Scalars("wandb", tmp_path, {}).write("train", {"update": 1, "loss": 0.5})
+
+
+@pytest.mark.long
+def test_what_transformers_says_of_an_offline_mode_stays_out_of_the_output() -> None:
+    script = "from footfall import cli; cli.main(['--version']); import footfall.train.trainer"
+    offline = {**os.environ, "WANDB_MODE": "offline"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=offline, check=True)
+    assert done.stdout.count("\n") == 1 and done.stdout.startswith("footfall ")
 
 
 @pytest.mark.parametrize("to", ["tensorboard", "wandb"])

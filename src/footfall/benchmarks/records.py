@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from footfall.formats import Fields, FormatError, iter_fields, parse_json, refuse_lfs_pointer
+from footfall.formats.records import naming_memory
 from footfall.metrics.cases import Case
 from footfall.types import Json, Judgement, Message, Problem, Step, Trajectory
 
@@ -84,12 +85,13 @@ def _table_rows(path: Path) -> Iterator[dict[str, Json]]:
     with path.open("rb") as stream:
         refuse_lfs_pointer(str(path), stream.read(64))
     try:
-        if path.suffix == ".parquet":
-            batches = pq.ParquetFile(path).iter_batches()
-        else:
-            batches = iter(pa.ipc.open_stream(pa.memory_map(str(path))))
-        for batch in batches:
-            yield from batch.to_pylist()
+        with naming_memory(path):
+            if path.suffix == ".parquet":
+                batches = pq.ParquetFile(path).iter_batches()
+            else:
+                batches = iter(pa.ipc.open_stream(pa.memory_map(str(path))))
+            for batch in batches:
+                yield from batch.to_pylist()
     except pa.ArrowInvalid as error:
         raise FormatError(str(path), "a whole table file", got=str(error).splitlines()[0]) from error
 

@@ -35,6 +35,8 @@ def steps(
 
     Each file is a split; `reader` reads one, given its path and format.
     """
+    if bins < 1:
+        raise ValueError(f"bins={bins}: at least 1 is needed")
     if isinstance(data, str | Path):
         files = _splits(Path(data))
         cases = [case for split, path in files.items() for case in cases_from(reader(path, format), split, path.name)]

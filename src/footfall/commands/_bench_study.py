@@ -1,4 +1,4 @@
-"""`footfall bench labels`, `search` and `credit`: what every method costs and is worth, where the truth is known."""
+"""`footfall bench labels`, `search`, `credit` and `kinds`: what every method costs and is worth, where the truth is known."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import Any, Protocol, TypeAlias
 
 from rich.console import Console
 
+from footfall.commands._options import RayOptions
 from footfall.commands._output import emit, facts, figures
 from footfall.commands._parts import settings
-from footfall.commands._running import RunConfig, open_run
-from footfall.commands._values import check_values
+from footfall.commands._running import RunConfig, open_run, ray_workers
+from footfall.commands._values import check_values, in_range
 from footfall.reports.pages import write_page
+from footfall.scale import Call
 from footfall.store import write_json
 from footfall.studies.credit_report import CREDIT, CreditStudy
+from footfall.studies.kind_report import KINDS, KindStudy
 from footfall.studies.label_report import LABELS
 from footfall.studies.report import Study
 from footfall.studies.search_report import SEARCH
+from footfall.studies.study import filled
 
-AnyStudy: TypeAlias = "Study[Any] | CreditStudy"
-_STUDIES: dict[str, AnyStudy] = {LABELS.name: LABELS, SEARCH.name: SEARCH, CREDIT.name: CREDIT}
+AnyStudy: TypeAlias = "Study[Any] | CreditStudy | KindStudy"
+_STUDIES: dict[str, AnyStudy] = {study.name: study for study in (LABELS, SEARCH, CREDIT, KINDS)}
 _ELSEWHERE = ("docs", "workers")
 """Options that are no part of what is measured: where a copy goes, how many processes work."""
 
@@ -34,16 +38,25 @@ class StudyConfig(RunConfig, Protocol):
     def name(self) -> str: ...
     @property
     def option(self) -> tuple[str, ...]: ...
+    @property
+    def ray(self) -> RayOptions: ...
 
 
 def run_study(config: StudyConfig) -> int:
     """Measure, and write report.json, report.html and the charts into the run's folder, and a copy where docs=FOLDER says."""
-    study = _STUDIES[config.name]
+    study: Any = _STUDIES[config.name]  # each takes the plan and the figures of its own kind
     options = settings(config.option)
     plan = study.plan(**_plan_fields(study, options), first_seed=config.run.seed)
     workers = options.get("workers", min(2, os.cpu_count() or 1))
+    if "workers" in options:
+        config.ray.refuse("workers=N are processes of this machine; say --ray-workers how many the cluster has")
     kept = tuple(option for option in config.option if option.partition("=")[0] not in _ELSEWHERE)
-    with open_run(f"bench-{study.name}", replace(config, option=kept), for_show=("runs", "chunk")) as run:
+    with (
+        ray_workers(config.ray.patient(), _sites) as cluster,
+        open_run(
+            f"bench-{study.name}", replace(config, option=kept), for_show=("runs", "chunk"), workers=cluster
+        ) as run,
+    ):
         costs = study.run(plan, run, workers=workers)
         result = costs.to_dict()
         write_json(run.folder / "report.json", result)
@@ -55,6 +68,11 @@ def run_study(config: StudyConfig) -> int:
         _write_charts(study.charts(costs), Path(options["docs"]))
     emit(result, config.run.json, lambda console: _show(console, study, costs, page))
     return 0
+
+
+def _sites() -> Call:
+    """What a worker of a cluster does."""
+    return Call(filled)
 
 
 def _write_charts(charts: Mapping[str, str], folder: Path) -> None:
@@ -71,6 +89,7 @@ def _plan_fields(study: AnyStudy, options: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{owner} takes no option {unknown[0]!r}; it takes {', '.join(known)}")
     check_values(owner, study.plan, {key: options[key] for key in study.numbers if key in options})
     check_values(owner, _elsewhere, {key: options[key] for key in _ELSEWHERE if key in options})
+    in_range(options, owner)
     kept = {key: value for key, value in options.items() if key not in _ELSEWHERE}
     return {key: _names(value) if key in study.lists else value for key, value in kept.items()}
 

@@ -20,17 +20,19 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from footfall.commands._values import check_values
+from footfall.registry import safety_switches
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _DEEPEST = 1 << 20, 50
 _SETTINGS = ("set", "option")
 """Options that hold any number of name=value."""
-_UNSAFE_FLAGS = ("api_key_env", "fresh")
-_UNSAFE = re.compile(r"(?:^|,)\s*(allow[-_]unsandboxed|api[-_]key(?:[-_]env)?)\s*(?:=|$)")
+_UNSAFE_FLAGS, _KEYS = ("api_key_env", "fresh"), ("api_key", "api_key_env")
+_OWN_RAY = ("local", "auto")
+"""Workers of this machine, or of the cluster that the user's own environment names."""
 
 
 def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]) -> tuple[Any, list[str]]:
@@ -43,7 +45,9 @@ def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]
     path = _named(words)
     if path is None:
         return tyro.MISSING_NONPROP, words
-    values = _checked(path, command, commands, [name for name, _ in options_of(kind)])
+    fields_of = {option: name for name, option in renamed(kind).items()}
+    values = _checked(path, command, commands, [*(name for name, _ in options_of(kind)), *fields_of.values()])
+    values = {fields_of.get(name, name): value for name, value in values.items()}
     pairs = [word for name in _SETTINGS if name in values for word in (f"--{name}", *_as_pairs(values.pop(name)))]
     if isinstance(values.get("map"), Mapping):
         values["map"] = _as_pairs(values["map"])
@@ -85,14 +89,18 @@ def _named(words: Sequence[str]) -> Path | None:
 
 def read_settings(path: Path, command: str, commands: Sequence[str]) -> dict[str, Any]:
     """The options in a file, by name; those that are null are left out."""
-    path = path / "config.json" if path.is_dir() else path
+    if path.is_dir():
+        path /= "config.json"
+        if path.exists() and not path.is_file():  # one that is typed may be a pipe: <(…)
+            raise ValueError(f"{path} is no plain file but a folder, pipe or device")
     with path.open("rb") as stream:
         source = stream.read(_MOST_BYTES + 1)
     if len(source) > _MOST_BYTES:
         raise ValueError(f"{path} is larger than {_MOST_BYTES} bytes, which no configuration is")
     try:
         text = source.decode()
-        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        # Dates, which options have none of, are texts.
+        found = json.loads(json.dumps(tomllib.loads(text), default=str) if path.suffix == ".toml" else text)
     except (ValueError, RecursionError) as error:
         what = "JSON" if path.suffix != ".toml" else "TOML"
         known = path.suffix in (".toml", ".json")
@@ -102,6 +110,8 @@ def read_settings(path: Path, command: str, commands: Sequence[str]) -> dict[str
         raise ValueError(f"{path} is no {what}: {error}{hint}") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds no table of options")
+    if _is_deep(found):
+        raise ValueError(f"{path} is nested more than {_DEEPEST} levels deep, which no configuration is")
     if {"command", "config", "versions"} <= found.keys():
         return _of_run(path, found, command)
     own = {name: value for name, value in found.items() if name not in commands or not isinstance(value, dict)}
@@ -116,16 +126,31 @@ def _of_run(path: Path, found: Mapping[str, Any], command: str) -> dict[str, Any
     """What a run's config.json holds, without the facts that the run put beside its options."""
     if found["command"] != command:
         raise ValueError(f"{path} is of a run of `footfall {found['command']}`, not of `footfall {command}`")
+    if not isinstance(found["config"], dict):
+        raise ValueError(f"{path} holds no table of options")
     facts = ("data_key", "files")
     return {name: value for name, value in found["config"].items() if value is not None and name not in facts}
 
 
+def _is_deep(found: object) -> bool:
+    level = [found]
+    for _ in range(_DEEPEST):
+        level = [inner for each in level if isinstance(each, dict | list)
+                 for inner in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
+    return bool(level)
+
+
 def _refuse_unsafe(path: Path, values: Mapping[str, Any]) -> None:
-    """Code outside the sandbox, a key to send, and runs thrown away: only who types the command line can ask for these."""
+    """Code outside the sandbox, a key to send, runs thrown away, and a cluster at an address, whose objects would be unpickled
+    here: only who types the command line can ask for these.
+    """
     unsafe = [name for name in _UNSAFE_FLAGS if values.get(name)]
-    unsafe += [hit[1] for text in _texts(values) if (hit := _UNSAFE.search(text))]
+    unsafe += ["ray"] if values.get("ray", "local") not in _OWN_RAY else []
+    names = "|".join(re.escape(name).replace("_", "[-_]") for name in (*safety_switches(), *_KEYS))
+    said = re.compile(rf"(?:^|,)\s*({names})\s*(?:=|$)")
+    unsafe += [hit[1] for text in _texts(values) if (hit := said.search(text))]
     if unsafe:
-        flag = "--" + unsafe[0].replace("_", "-") if unsafe[0] in _UNSAFE_FLAGS else unsafe[0]
+        flag = "--" + unsafe[0].replace("_", "-") if unsafe[0] in (*_UNSAFE_FLAGS, "ray") else unsafe[0]
         raise ValueError(f"{path}: {unsafe[0]} is not taken from a file; say {flag} on the command line if you want it")
 
 
@@ -143,11 +168,15 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _as_pairs(value: object) -> list[str]:
+    """Words for the command line; none may be a flag there."""
+    pairs = value
     if isinstance(value, Mapping):
-        return [f"{key}={inner if isinstance(inner, str) else json.dumps(inner)}" for key, inner in value.items()]
-    if isinstance(value, list) and all(isinstance(pair, str) and "=" in pair for pair in value):
-        return value
-    raise ValueError(f'settings are a table, or a list of texts as in ["rollouts=8"], not {value!r}')
+        pairs = [f"{key}={inner if isinstance(inner, str) else json.dumps(inner)}" for key, inner in value.items()]
+    if not isinstance(pairs, list) or not all(isinstance(pair, str) and "=" in pair for pair in pairs):
+        raise ValueError(f'settings are a table, or a list of texts as in ["rollouts=8"], not {value!r}')
+    if flags := [pair for pair in pairs if pair.startswith("-")]:
+        raise ValueError(f"settings begin with a name, not with {flags[0][0]!r}: {flags[0]!r}")
+    return pairs
 
 
 def _groups(kind: Any) -> Iterator[tuple[Field[Any], Any]]:
@@ -159,11 +188,26 @@ def _groups(kind: Any) -> Iterator[tuple[Field[Any], Any]]:
 
 def options_of(kind: Any) -> list[tuple[str, Any]]:
     """A command's options with their types; those of option groups stand beside its own."""
+    named = renamed(kind)
     return [
         pair
         for each, hint in _groups(kind)
-        for pair in ([(f.name, own) for f, own in _groups(hint)] if is_dataclass(hint) else [(each.name, hint)])
+        for pair in (
+            [(f.name, own) for f, own in _groups(hint)]
+            if is_dataclass(hint)
+            else [(named.get(each.name, each.name), hint)]
+        )
     ]
+
+
+def renamed(kind: Any) -> dict[str, str]:
+    """Options whose name is no name of a field, by field: `as`, which is a word of Python."""
+    return {
+        name: said.name
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        for said in getattr(hint, "__metadata__", ())
+        if getattr(said, "name", None)
+    }
 
 
 def _filled(kind: Any, values: Mapping[str, Any], owner: str) -> Any:

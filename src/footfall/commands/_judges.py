@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,14 +20,14 @@ from typing import Any, NamedTuple
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
 from footfall.commands._parts import StandIns, check_drawing, make_part, placed, settings
-from footfall.damaged import text_of
+from footfall.damaged import json_of
 from footfall.judging import Traits, as_trained, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, no_file_part, no_hub_id, parts, safety_switches, serving, stored, systems
 from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
-from footfall.store import Run, write_json
+from footfall.store import Run, Task, write_json
 from footfall.terminal import one_line
 from footfall.types import Judge, Judgement, Trajectory, content_key
 
@@ -155,7 +154,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 def _a_run(name: str) -> str | None:
     """What to say of the folder of a run that has made no judge, which has a config.json as a checkpoint has."""
     try:
-        of: object = json.loads(text_of(Path(name) / "config.json"))
+        of: object = json_of(Path(name) / "config.json")
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(of, dict) or not {"command", "config", "versions"} <= of.keys():
@@ -228,7 +227,7 @@ def inside(folder: Path) -> Inside | None:
     if not path.is_file():
         return None
     try:
-        of: dict[str, Any] = json.loads(text_of(path))["of"]
+        of: dict[str, Any] = json_of(path)["of"]
         name = str(of["name"]) if "name" in of else os.path.normpath(folder / of["folder"])
         settings: dict[str, Any] = {**of["settings"]}
     except (ValueError, KeyError, TypeError) as error:
@@ -238,6 +237,24 @@ def inside(folder: Path) -> Inside | None:
     return Inside(name, stored(settings, path))
 
 
+def judging(judge: Judge) -> Task:
+    """What a run does with traces that are to be judged, in this process or in a worker."""
+
+    def work(part: Sequence[Trajectory]) -> list[Judgement]:
+        said = judge.judge(part)
+        listed = isinstance(said, list | tuple) and len(said) == len(part)
+        if not listed or not all(isinstance(each, Judgement) for each in said):
+            raise ValueError(f"the judge {judge.name!r} must return a list with one Judgement for each trace, in order")
+        for judgement, t in zip(said, part, strict=True):
+            if judgement.trajectory_id != t.id:
+                raise ValueError(
+                    f"the judge {judge.name!r} gave a judgement of {judgement.trajectory_id!r} for trace {t.id!r}"
+                )
+        return [without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
+
+    return Task(work, "judgement", (judge,))
+
+
 @dataclass(frozen=True)
 class JudgeInRun:
     """A judge whose judgements are kept in a run, chunk by chunk, and read from there the next time."""
@@ -245,6 +262,8 @@ class JudgeInRun:
     run: Run
     inner: Judge
     chunk: int
+    stored: bool = False
+    """Whether rollouts of one chunk are found in a store by another: then chunks with the same problem keep their order."""
 
     @property
     def name(self) -> str:
@@ -255,22 +274,17 @@ class JudgeInRun:
         return traits(self.inner)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        def work(part: Sequence[Trajectory]) -> list[Judgement]:
-            said = self.inner.judge(part)
-            listed = isinstance(said, list | tuple) and len(said) == len(part)
-            if not listed or not all(isinstance(each, Judgement) for each in said):
-                raise ValueError(
-                    f"the judge {self.name!r} must return a list with one Judgement for each trace, in order"
-                )
-            return [without_seconds(judgement.check(t)) for judgement, t in zip(said, part, strict=True)]
+        return list(self.kept(trajectories))
 
-        known = traits(self.inner).separators
-        read = as_trained(known, trajectories)
-        if other := sum(t.separator != own.separator for t, own in zip(read, trajectories, strict=True)):
+    def kept(self, trajectories: Sequence[Trajectory]) -> Sequence[Judgement]:
+        """The same for any number of traces: of many no more is in memory than is being read."""
+        known, task = traits(self.inner).separators, judging(self.inner)
+        if len(known) == 1 and (other := sum(as_trained(known, [t])[0].separator != t.separator for t in trajectories)):
             note(f"{other} traces are read with {known[0]!r} after each step, as the judge was trained")
-        return self.run.map(
-            "judgements", read, work, key=_judged_key, kind="judgement",
-            chunk=self.chunk, made_by=self.name, forgetful=(self.inner,),
+        read = (as_trained(known, [trajectory])[0] for trajectory in trajectories)
+        return self.run.kept(
+            "judgements", read, len(trajectories), task, key=_judged_key, chunk=self.chunk, made_by=self.name,
+            shared=(lambda t: t.prefix(0).key) if self.stored else None,
         )  # fmt: skip
 
 

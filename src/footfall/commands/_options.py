@@ -13,11 +13,12 @@ from footfall.formats import check_names
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import serving
 
-WHERE = ("url", "api_key_env", "timeout", "retries", "concurrency")
+WHERE = ("url", "api_key", "api_key_env", "timeout", "retries", "concurrency")
 """Options that say where a policy is and how it is asked, not what it is."""
-_ADDRESS = re.compile(r"https?://[^,]*")
-_PAIRS = re.compile(r",(?=[^,=\s]*=)|,(?=[^,=\s]*$)")
-"""The commas in front of KEY=VALUE, and of a last word that is none; others are part of a value."""
+_DAY_SECONDS = 86400.0
+_ADDRESS = re.compile(r"https?://[^,]*(?:,\s*https?://[^,]*)*")
+_PAIRS = re.compile(r",(?!\s*https?://)(?:(?=[^,=\s]*=)|(?=[^,=\s]*$))")
+"""The commas in front of KEY=VALUE, and of a last word that is none; others are part of a value, as between addresses."""
 _NUMBERS: dict[str, type[int] | type[float]] = {"timeout": float, "retries": int, "concurrency": int}
 _SWITCHES = ("neutral", "logprobs")
 _TRUTHS = {"true": True, "false": False}
@@ -33,12 +34,41 @@ class RunOptions:
     seed: int = 0
     """Of everything random: the same seed gives the same result."""
     out: Path | None = None
-    """Run directory. None: runs/COMMAND-HASH, the hash of these settings, so that the same command line finds its run
-    again."""
+    """Run directory, or one in an object store, s3://BUCKET/NAME or gs://BUCKET/NAME. None: runs/COMMAND-HASH, the hash of
+    these settings, so that the same command line finds its run again."""
     fresh: bool = False
     """Throw away what an earlier run left in that directory."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """Where the work is done: in this process, or by workers of a Ray cluster, with the same result."""
+
+    ray: str | None = None
+    """Do the chunks of the run in Ray workers: --ray alone on this machine, --ray HOST:PORT (or auto) on a cluster that runs.
+    Needs footfall[ray]."""
+    ray_workers: int | None = None
+    """How many. None: as many as the cluster has room for."""
+    ray_cpus: float = 1.0
+    """CPUs of each worker, and threads."""
+    ray_gpus: float = 0.0
+    """GPUs of each worker; 0.5 lets two share one. A worker without any runs its models on the CPU."""
+    ray_memory: float | None = None
+    """GiB of memory that each worker is given room for."""
+    ray_patience: float | None = None
+    """Seconds that one chunk may take before its worker is taken to hang and replaced. None: ten minutes, or 5 times the
+    slowest chunk so far."""
+
+    def patient(self) -> RayOptions:
+        """For work that may take hours and says nothing in between: a day, unless the user says how long."""
+        return replace(self, ray_patience=self.ray_patience or _DAY_SECONDS)
+
+    def refuse(self, why: str) -> None:
+        """An error where there is nothing that workers could do."""
+        if self.ray is not None:
+            raise ValueError(f"--ray: {why}")
 
 
 @dataclass(frozen=True)
@@ -85,7 +115,8 @@ class PolicyOptions:
     id, or mine.py:MyPolicy, of a file of yours; `footfall list policy` has them all. None: http if there is a --url; else
     embedded for sample and search."""
     url: str | None = None
-    """Of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), e.g. http://localhost:8000/v1."""
+    """Of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), e.g. http://localhost:8000/v1. Several with commas between them
+    are servers of the same model: the least busy is asked, one that fails is left out for a while."""
     model: str | None = None
     """The model's name on that server; needed where it serves several."""
     mode: Literal["completions", "chat"] | None = None
@@ -115,7 +146,7 @@ class PolicyOptions:
     retries: int | None = None
     """How often a request that failed is tried again. None: 5."""
     concurrency: int | None = None
-    """Requests that may be under way at once. None: 32."""
+    """Requests that may be under way at once, of each server. None: 32."""
     device: str | None = None
     """cpu, cuda, cuda:1, … None: CUDA where there is one."""
     step_end: StepEnd = "auto"

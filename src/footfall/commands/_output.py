@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from footfall.terminal import json_text, visible
+from footfall.terminal import json_parts, visible
 from footfall.types import Cost
 
 NOTHING = 1
@@ -20,7 +20,9 @@ NOTHING = 1
 def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[Console], None]) -> None:
     """The result as JSON, or as `show` writes it."""
     if as_json:
-        sys.stdout.write(json_text(result) + "\n")
+        for part in json_parts(result, safe=True):
+            sys.stdout.write(part)
+        sys.stdout.write("\n")
     else:
         show(SafeConsole(markup=False, highlight=False, soft_wrap=True))
 

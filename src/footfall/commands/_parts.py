@@ -13,10 +13,11 @@ from typing import Any, Literal
 import footfall
 from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings
 from footfall.commands._values import check_values
-from footfall.drive.rollout_store import RolloutStore, StoredPolicy
+from footfall.drive.rollout_store import Counts, RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import NOTHING, declared, load, named_files, no_file_part, no_hub_id, parts, serving
+from footfall.scale import RayWorkers
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
@@ -99,7 +100,7 @@ def settings(pairs: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"--set takes name=value, not {pair!r}")
         try:
             found[name.replace("-", "_")] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, or more digits or brackets than can be read
             found[name.replace("-", "_")] = value
     return found
 
@@ -124,7 +125,8 @@ def open_policy(
         return policy
     place, chunk = store, _COMPLETIONS_A_SHARD
     if options.url is not None:
-        place, chunk = store / f"server-{content_key(options.url.rstrip('/'))[:16]}", _REQUESTS_A_SHARD
+        first = options.url.partition(",")[0].rstrip("/")  # of a pool: it may grow
+        place, chunk = store / f"server-{content_key(first)[:16]}", _REQUESTS_A_SHARD
     if edition:
         return _AskedAnew(policy, place, charge, chunk, afresh, edition)
     return StoredPolicy(policy, place, charge, chunk, afresh)
@@ -163,11 +165,16 @@ class Opener:
             self.opened.append(policy)
         return policy
 
-    def found(self) -> dict[str, Any] | None:
-        """Hits, misses and what the hits had cost when they were written, in this process; `None` without a store."""
+    def counts(self) -> list[Counts]:
+        """Of each policy that was opened over the store."""
+        return [policy.counts for policy in self.opened]
+
+    def found(self, workers: RayWorkers | None = None) -> dict[str, Any] | None:
+        """Hits, misses and what the hits had cost when they were written, by this process or by workers; `None` without a
+        store."""
         if self.store is None or (self.servers_only and not self.opened):
             return None
-        counts = [policy.counts for policy in self.opened]
+        counts = [*self.counts(), *(each for own in (workers.counts if workers else {}).values() for each in own)]
         saved = Cost.total(count.saved for count in counts)
         return {"folder": str(self.store), "hits": sum(c.hits for c in counts), "misses": sum(c.misses for c in counts),
                 "saved": {k: v for k, v in saved.to_dict().items() if v and k != "seconds"}}  # fmt: skip

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from footfall.commands._options import WHERE, RunOptions, without_place
+from footfall.commands._options import WHERE, RayOptions, RunOptions, without_place
 from footfall.formats import atomic_write
 from footfall.registry import named_files
-from footfall.store import Run
+from footfall.scale import Call, RayWorkers, Remote, Resources, is_address
+from footfall.store import Run, Task
 from footfall.types import content_key
 
-_NOT_SETTINGS = ("config", "out", "fresh", "json", "store", "skip_bad", *WHERE)
+_NOT_SETTINGS = ("config", "out", "fresh", "json", "store", "skip_bad", *WHERE, *(f.name for f in fields(RayOptions)))
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = (
     "system", "observations", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit",
-    "base",
+    "base", "chunk",
 )  # fmt: skip
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 REPORT = "report.html"
@@ -68,21 +70,39 @@ def run_settings(config: RunConfig, for_show: Sequence[str] = ()) -> dict[str, A
 def run_folder(command: str, config: RunConfig, for_show: Sequence[str] = ()) -> Path:
     """Where the run of this configuration lies: `--out`, or a name made of its settings. A name of a file is refused."""
     out = config.run.out
+    if out is not None and is_address(out):
+        return Remote(out).folder
     if out is not None and out.suffix in _FILES and not out.is_dir():
         other = f"pass --to {out} to write that file" if hasattr(config, "to") else "its files are written into it"
         raise ValueError(f"--out {out}: it names the run's folder, not a file; {other}")
     return config.run.out or Path("runs") / f"{command}-{content_key(command, run_settings(config, for_show))[:8]}"
 
 
+@contextmanager
+def ray_workers(options: RayOptions, make: Callable[[], Task | Call]) -> Iterator[RayWorkers | None]:
+    """The workers that --ray asks for, each of which does chunks by what `make` gives there; `None` without --ray."""
+    if options.ray is None:
+        yield None
+        return
+    own = Resources(options.ray_workers, options.ray_cpus, options.ray_gpus, options.ray_memory, options.ray_patience)
+    with RayWorkers(options.ray, make, own) as workers:
+        yield workers
+
+
 def open_run(
-    command: str, config: RunConfig, more: Mapping[str, Any] | None = None, for_show: Sequence[str] = ()
+    command: str,
+    config: RunConfig,
+    more: Mapping[str, Any] | None = None,
+    for_show: Sequence[str] = (),
+    workers: RayWorkers | None = None,
 ) -> Run:
     """The run directory of this configuration. `more` are facts that must agree too, but do not name the folder."""
     settings = run_settings(config, for_show)
     folder = run_folder(command, config, for_show)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
-    return Run(folder, command, {**settings, **(more or {})}, fresh=config.run.fresh)
+    place = Remote(config.run.out) if is_address(config.run.out) else None
+    return Run(folder, command, {**settings, **(more or {})}, config.run.fresh, workers, place)
 
 
 def edition_of(folder: Path, again: bool, fresh: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -9,11 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, open_policy, placed
-from footfall.formats import FormatError, Solutions, read, read_problems
+from footfall.commands._values import MANY
+from footfall.formats import FormatError, Solutions, iter_read, read, read_problems, spooled
 from footfall.registry import create, load
-from footfall.types import Judged, Problem
+from footfall.scale import Remote, is_address
+from footfall.terminal import one_line
+from footfall.types import Judged, Problem, Trajectory
 
 T = TypeVar("T")
+_COUNT = re.compile(r"[0-9]{1,9}")
 _TOLD = 5
 """Bad records whose reasons are told."""
 
@@ -69,13 +74,48 @@ class Some(list[T]):
     @property
     def limited(self) -> dict[str, dict[str, int]]:
         """For a result: `{"limited": {"used": 80, "of": 3400}}`, or nothing if all was taken."""
-        return {"limited": {"used": len(self), "of": self.of}} if len(self) < self.of else {}
+        return _limited(len(self), self.of)
+
+
+def _limited(used: int, of: int) -> dict[str, dict[str, int]]:
+    return {"limited": {"used": used, "of": of}} if used < of else {}
 
 
 def read_traces(source: str, format: str, options: ReadOptions) -> Some[Judged]:
     """The rows of a file or of standard input."""
+    source = _here(source)
     with skipping(options) as bad, splitting(source, options) as solutions:
         return Some(read(source, format, bad=bad, solutions=solutions, names=options.names), options.limit)
+
+
+class Many(NamedTuple):
+    """Traces, which lie in a temporary folder where they are many, and for a result how many of all they are."""
+
+    traces: Sequence[Trajectory]
+    limited: dict[str, dict[str, int]]
+
+
+def read_many(source: str, format: str, options: ReadOptions) -> Many:
+    """As `read_traces` for a command that goes through them in order: no more than some thousands are in memory."""
+    source = _here(source)
+    of = 0
+
+    def taken(rows: Iterator[Judged]) -> Iterator[Trajectory]:
+        nonlocal of
+        for row in rows:
+            of += 1
+            if options.limit is None or of <= options.limit:
+                yield row.trajectory
+
+    with skipping(options) as bad, splitting(source, options) as solutions:
+        rows = iter_read(source, format, bad=bad, solutions=solutions, names=options.names)
+        traces = spooled(taken(rows), "trajectory")
+    return Many(traces, _limited(len(traces), of))
+
+
+def _here(source: str) -> str:
+    """A file of an object store (s3://, gs://) fetched to this machine; any other as it is."""
+    return str(Remote(source).data(source.rpartition("/")[2])) if is_address(source) else source
 
 
 class WorldSource(NamedTuple):
@@ -99,9 +139,10 @@ def world_source(source: str, default_split: str) -> WorldSource | None:
     if not source.startswith("world:"):
         return None
     _, world, *rest = source.split(":")
-    if not 1 <= len(rest) <= 2 or not rest[0].isdigit() or int(rest[0]) < 1:
+    if not 1 <= len(rest) <= 2 or not _COUNT.fullmatch(rest[0]) or not 1 <= int(rest[0]) <= MANY:
         raise ValueError(
-            f"{source!r}: a world is named as world:NAME:N or world:NAME:N:SPLIT; `footfall list world` has them"
+            f"{one_line(repr(source), 200)}: a world is named as world:NAME:N or world:NAME:N:SPLIT, N from 1 to {MANY:,}; "
+            "`footfall list world` has them"
         )
     world, _, tier = world.partition("/")
     load("world", world)
@@ -115,7 +156,7 @@ def read_source(source: str, seed: int, default_split: str, options: ReadOptions
         if options.segment is not None:
             raise ValueError(f"--segment means nothing for {source}: only its problems are read")
         with skipping(options) as bad:
-            problems = read_problems(source, bad=bad, names=options.names)
+            problems = read_problems(_here(source), bad=bad, names=options.names)
     else:
         options.refuse(source, "a world makes its problems", ("limit",))
         problems = found.opened().problems(found.n, seed=seed, split=found.split)

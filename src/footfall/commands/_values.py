@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+MANY = 1_000_000
+"""Of what an option or setting counts there may be so many, whichever it is: a command that was asked for more would work until
+it is stopped, or until memory ends."""
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "timeout": (lambda x: x > 0, "more than 0 seconds"),
-    "retries": (lambda x: x >= 0, "0 or more"),
-    "concurrency": (lambda x: x >= 1, "1 or more"),
+    "retries": (lambda x: 0 <= x <= 1000, "0 or more, and at most 1,000"),
+    "concurrency": (lambda x: 1 <= x <= 100_000, "1 or more, and at most 100,000"),
     "temperature": (lambda x: x >= 0, "0 or more; 0 is greedy"),
     "top_p": (lambda x: 0 < x <= 1, "more than 0 and at most 1"),
     "top_k": (lambda x: x >= 0, "0 or more; 0 keeps all tokens"),
     "max_tokens": (lambda x: x >= 1, "1 or more"),
-    "seed": (lambda x: x >= 0, "0 or more"),
+    "seed": (lambda x: 0 <= x < 1 << 63, "0 or more, and less than 2^63"),
+    "seeds": (lambda x: x <= 10_000, "at most 10,000"),
+    "lr": (lambda x: 0 <= x <= 100, "0 or more, and at most 100"),
+    "online_lr": (lambda x: 0 <= x <= 100, "0 or more, and at most 100"),
+    "beta": (lambda x: x >= 0, "0 or more"),
     "limit": (lambda x: x >= 1, "1 or more"),
+    "show": (lambda x: x >= 0, "0 or more"),
+    "max_length": (lambda x: x >= 1, "1 or more"),
+    "patience": (lambda x: x >= 1, "1 or more"),
+    "lora_rank": (lambda x: x >= 1, "1 or more"),
+    "workers": (lambda x: 1 <= x <= 1024, "1 or more, and at most 1,024"),
+    "ray_workers": (lambda x: 1 <= x <= 10_000, "1 or more, and at most 10,000"),
+    "ray_cpus": (lambda x: 0 < x <= 10_000, "more than 0, and at most 10,000"),
+    "ray_gpus": (lambda x: 0 <= x <= 1000, "0 or more, and at most 1,000"),
+    "ray_memory": (lambda x: 0 < x <= MANY, "more than 0 GiB, and at most 1,000,000"),
+    "ray_patience": (lambda x: x > 0, "more than 0 seconds"),
 }
 """What some options may be, whichever command has them; the parts behind them would say it in their own words."""
+_OF_ANY_SIZE = {"seed", "token", "tokens", "budget", "limit", "chunk", "show"}
+"""Words in the names of those that count nothing that is made."""
 _LISTS = (tuple, list, frozenset, set, Sequence, Collection)
 
 
@@ -49,6 +69,8 @@ def check_values(owner: str, factory: Callable[..., Any], given: Mapping[str, An
                 how = "--policy names a policy" if name == "policy" else "it is no number, word or list"
                 raise ValueError(f"{name} of {owner} cannot be given as {_said(value)}: {how}")
             raise ValueError(f"{name} of {owner} is {wanted.words}, not {_said(value)}")
+        if _too_many(name, value):
+            raise ValueError(f"{name} of {owner} is at most {MANY:,}, not {_said(value)[:40]}")
         if isinstance(value, list) and _is_tuple(hints[name]):
             checked[name] = tuple(value)
     return checked
@@ -62,14 +84,21 @@ def finite_fields(options: Mapping[str, Any]) -> None:
             finite_fields(value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"--{name.replace('_', '-')} {value}: a finite number is needed")
+        elif _too_many(name, value):
+            raise ValueError(f"--{name.replace('_', '-')} {str(value)[:40]}: it must be at most {MANY:,}")
+
+
+def _too_many(name: str, value: object) -> bool:
+    return isinstance(value, int) and value > MANY and _OF_ANY_SIZE.isdisjoint(name.split("_"))
 
 
 def in_range(options: Mapping[str, Any], words: str = "") -> None:
     """Refuse a number that its option cannot be. `words` are those of a policy in one word, where options are no flags."""
     for name, (fits, wanted) in _RANGES.items():
         value = options.get(name)
-        if isinstance(value, int | float) and math.isfinite(value) and not fits(value):
-            said = f"{words!r}: {name} is" if words else f"--{name.replace('_', '-')} {value:g}: it must be"
+        if isinstance(value, int | float) and (isinstance(value, int) or math.isfinite(value)) and not fits(value):
+            shown = f"{value:g}" if isinstance(value, float) else str(value)[:40]
+            said = f"{words!r}: {name} is" if words else f"--{name.replace('_', '-')} {shown}: it must be"
             raise ValueError(f"{said} {wanted}")
 
 
@@ -118,7 +147,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _said(value: object) -> str:

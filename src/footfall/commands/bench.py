@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,27 +20,37 @@ from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, rea
 from footfall.benchmarks.records import source_of
 from footfall.benchmarks.runner import Benchmark, Tuned, know_nothing, limited, measured, percent
 from footfall.benchmarks.scores import Scores
-from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
-from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions, given
+from footfall.commands._judges import JudgeInRun, asks, judge_name, judging, offers, open_judge
+from footfall.commands._options import (
+    JudgeOptions,
+    PolicyOptions,
+    RayOptions,
+    ReadOptions,
+    RunOptions,
+    SamplingOptions,
+    given,
+)
 from footfall.commands._output import emit, facts, figures, note, spent
 from footfall.commands._parts import make_part, settings
-from footfall.commands._running import open_run
+from footfall.commands._running import open_run, ray_workers
 from footfall.commands._sources import read_traces, world_rows, world_source
 from footfall.metrics.cases import Oracle
 from footfall.metrics.diagnostics import diagnose
 from footfall.registry import load, parts
 from footfall.reports.bench_page import BenchView, bench_page, comparison_page, comparison_tables, suite_page
 from footfall.reports.pages import Named, write_page
-from footfall.store import write_json
+from footfall.scale import RayWorkers
+from footfall.store import Task, write_json
 from footfall.types import Judge, Judgement
 
 _ANY_FILE = "it is for `footfall bench steps`, which reads any file"
-STUDIES = ("labels", "search", "credit")
+STUDIES = ("labels", "search", "credit", "kinds")
 """Of methods, where the truth is known."""
 MORE = ("all", "compare", *STUDIES)
 """What `footfall bench` takes beside the name of a benchmark."""
 _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors that no other benchmark would be spared."""
+_RAY = tuple(f.name for f in fields(RayOptions))
 ORACLE = "oracle"
 """The judge that is made from the benchmark's own truth."""
 
@@ -71,12 +82,15 @@ class BenchConfig:
     Every credit of reinforcement learning, its gradient against the exact one:
         footfall bench credit --option judges=exact,noisy,hackable seeds=3
 
+    Every kind of PRM (objectives and heads) on the same labels of the same traces; a look at little data:
+        footfall bench kinds --option labels=exact sizes=24 seeds=1 pool=4 beam=1
+
     A report names threshold and its policy, protocol, data revision, judge and cost; it is in the run's report.json and
     report.html.
     """
 
     name: Positional[str]
-    """A name of `footfall list benchmark`, all, compare, labels, search, or credit."""
+    """A name of `footfall list benchmark`, all, compare, labels, search, credit, or kinds."""
     runs: Positional[tuple[Path, ...]] = ()
     """For compare: finished runs of one benchmark; the first is the baseline."""
     data: str | None = None
@@ -101,6 +115,7 @@ class BenchConfig:
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -119,7 +134,7 @@ def main(config: BenchConfig) -> int:
     if config.name in STUDIES:
         from footfall.commands._bench_study import run_study
 
-        _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no", ("option",))
+        _refuse_unused(config, f"bench {config.name} has its own worlds and judges and takes no", ("option", *_RAY))
         return run_study(config)
     return SPECIAL.get(config.name, run_one)(config)
 
@@ -129,7 +144,7 @@ def _refuse_unused(config: BenchConfig, said: str, besides: Sequence[str] = ()) 
     usual = BenchConfig(config.name, config.runs)
     own = ("data", "format", "scores", "threshold", "tune_on", "allow_constant", "option", "chunk")
     named = [name for name in own if getattr(config, name) != getattr(usual, name)]
-    named += [name for group in (config.judge, config.policy, config.sampling) for name in given(group)]
+    named += [name for group in (config.judge, config.policy, config.sampling, config.ray) for name in given(group)]
     for name in named:
         if name not in besides:
             raise ValueError(f"{said} --{name.replace('_', '-')}")
@@ -173,11 +188,13 @@ def make_judge(config: BenchConfig) -> Judge | Scores | None:
     if config.scores is not None:
         if config.judge.judge is not None:
             raise ValueError("--scores are those of a judge elsewhere: pass either --scores or --judge")
+        config.ray.refuse("--scores are those of a judge elsewhere, and workers have nothing to do")
         _refuse_idle(config, "--scores are those of a judge elsewhere and take no", asked)
         return Scores.read(config.scores, config.allow_constant)
     if config.allow_constant:
         raise ValueError("--allow-constant is about the file of --scores, and none is named")
     if config.judge.judge == ORACLE:
+        config.ray.refuse("the oracle says what the benchmark knows, and workers have nothing to do")
         _refuse_idle(config, "the oracle says what the benchmark knows; it takes no", asked)
         return None
     return open_judge(config.judge, asked, offered)
@@ -190,11 +207,20 @@ def _refuse_idle(config: BenchConfig, said: str, asked: Mapping[str, Any]) -> No
         raise ValueError(f"{said} --{named[0].replace('_', '-')}")
 
 
-def measure_in_run(config: BenchConfig, benchmark: Benchmark, judge: Judge | Scores | None) -> Done:
+def _task(config: BenchConfig) -> Task:
+    """What a worker does with a chunk of traces."""
+    judge = make_judge(config)
+    assert judge is not None and not isinstance(judge, Scores)
+    return judging(judge)
+
+
+def measure_in_run(
+    config: BenchConfig, benchmark: Benchmark, judge: Judge | Scores | None, workers: RayWorkers | None = None
+) -> Done:
     """Judge, measure, and write report.json, report.html and the resampled figures."""
     known = Oracle(benchmark.cases) if judge is None else judge
     threshold = config.threshold if config.tune_on is None else Tuned(config.tune_on)
-    with open_run("bench", config, for_show=("runs",)) as run:
+    with open_run("bench", config, for_show=("runs",), workers=workers) as run:
         kept = known if isinstance(known, Scores) else JudgeInRun(run, known, config.chunk)
         found = measured(benchmark, kept, threshold, seed=config.run.seed)
         if isinstance(known, Scores):
@@ -245,7 +271,9 @@ def _warn_of_scale(name: str, judgements: Iterable[Judgement], threshold: float)
 def run_one(config: BenchConfig) -> int:
     """One benchmark."""
     load("benchmark", config.name)
-    view, result, folder = measure_in_run(config, make_benchmark(config), make_judge(config))
+    judge = make_judge(config)
+    with ray_workers(config.ray, partial(_task, config)) as workers:
+        view, result, folder = measure_in_run(config, make_benchmark(config), judge, workers)
     emit(result, config.run.json, lambda console: _show_one(console, view, folder))
     return 0
 
@@ -262,12 +290,15 @@ def run_all(config: BenchConfig) -> int:
         raise ValueError(f"{config.data} has no data of a benchmark; it should hold folders named {', '.join(found)}")
     judge = make_judge(config)
     failed: dict[str, str] = {}
-    with open_run("bench-all", config, for_show=("runs",)) as run:
+    with (
+        ray_workers(config.ray, partial(_task, config)) as workers,
+        open_run("bench-all", config, for_show=("runs",)) as run,
+    ):
         done = []
         for name, data in found.items():
             if data is not None:
                 one = replace(config, name=name, data=str(data), run=replace(config.run, out=run.folder / name))
-                finished = _tried(one, judge, failed)
+                finished = _tried(one, judge, failed, workers)
                 done += [] if finished is None else [finished]
         not_run = {name: f"there is no {name}/ in {config.data}" for name, data in found.items() if data is None}
         views = [one.view for one in done]
@@ -298,12 +329,14 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _tried(config: BenchConfig, judge: Judge | Scores | None, failed: dict[str, str]) -> Done | None:
+def _tried(
+    config: BenchConfig, judge: Judge | Scores | None, failed: dict[str, str], workers: RayWorkers | None
+) -> Done | None:
     """A finished run, or `None` with the reason in `failed`."""
     note(f"bench all: {config.name}, {config.data}")
     try:
-        return measure_in_run(config, make_benchmark(config), judge)
-    except Exception as error:
+        return measure_in_run(config, make_benchmark(config), judge, workers)
+    except Exception as error:  # one benchmark that fails must not cost the others, whatever it raised
         if isinstance(error, OSError) and error.errno in _NO_DISK:
             raise
         failed[config.name] = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split()) or repr(

@@ -20,6 +20,7 @@ _SHELLS = ("bash", "zsh", "fish")
 _PARTS = {
     "policy": ("policy",), "prover": ("policy",), "judge": ("labeller", "reward"), "objective": ("objective",),
     "format": ("format",), "family": ("family",), "benchmark": ("benchmark",), "segment": ("segmenter",),
+    "as": ("family",), "head": ("head",), "credit": ("credit",), "filter": ("filter",),
 }  # fmt: skip
 """Options that name parts of these kinds."""
 _PLAIN = re.compile(r"[\w./-]+")

@@ -18,7 +18,7 @@ from footfall import __version__
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
 from footfall.commands._sources import Skipped, skipping, splitting
-from footfall.damaged import naming, text_of
+from footfall.damaged import json_of, naming
 from footfall.formats import Solutions
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
@@ -32,6 +32,7 @@ class InfoConfig:
 
     Versions, device, extras and the embedded model:
         footfall info
+
     How far a run is, what a model folder holds, which format a file has and how many rows:
         footfall info runs/label-1a2b3c4d
         footfall info traces.jsonl
@@ -116,9 +117,9 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 def _known_folder(folder: Path) -> dict[str, Any]:
     config = folder / "config.json"
-    stored = json.loads(text_of(config)) if config.is_file() else {}
+    stored = json_of(config) if config.is_file() else {}
     if (folder / CONFIG_FILE).is_file():
-        head = json.loads(text_of(folder / CONFIG_FILE))
+        head = json_of(folder / CONFIG_FILE)
         return {"kind": "PRM (step head)", "path": str(folder), **{k: v for k, v in head.items() if k != "canary"}}
     if "command" in stored and "config" in stored:
         return _run(folder, stored)
@@ -129,7 +130,7 @@ def _known_folder(folder: Path) -> dict[str, Any]:
 
 def _model(folder: Path) -> dict[str, Any]:
     """Read from the folder's small files and headers; no weights are loaded."""
-    config = json.loads(text_of(folder / "config.json"))
+    config = json_of(folder / "config.json")
     names = ("architectures", "hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings", "dtype")
     weights = sorted(folder.glob("*.safetensors"))
     return {

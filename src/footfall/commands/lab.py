@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from rich.padding import Padding
 from rich.table import Table
 from tyro.conf import Positional
 
+from footfall.commands._options import RayOptions
 from footfall.commands._output import facts, note, spent
+from footfall.commands._running import ray_workers
 from footfall.lab.fingerprint import read_kept, read_outcomes
 from footfall.lab.ledger import SHIPPED, Line, Row, Status, checkout_ledger, lines, read_ledger, visible_ledger
 from footfall.lab.pages import effect_text, out_of_date, remarks_on, scale_text, write_pages
@@ -37,12 +39,15 @@ from footfall.lab.runner import (
     quick_folder,
     record_run,
     rows_of,
+    seed_outcome,
     single_figures,
     spread,
+    spread_on,
     units_of,
     update,
 )
 from footfall.lab.verdicts import BUDGET, looks
+from footfall.scale import Call, RayWorkers
 from footfall.store import Run
 from footfall.terminal import Progress
 
@@ -58,7 +63,8 @@ class RunConfig:
 
         footfall lab run math-shepherd
         footfall lab run all --quick
-        footfall lab run all --workers 16 --minutes 10 --record
+        footfall lab run all --workers 16 --device cuda --minutes 10 --record
+        footfall lab run all --ray head:6379
 
     Seeds are added (5, 10, 20, …) until every claim of a recipe is decided or the budget is spent. Prints effect (method −
     baseline), its 95% interval over seeds, problems and looks, cost and verdict, and writes them into the run directory. Every
@@ -67,6 +73,8 @@ class RunConfig:
 
     names: Positional[tuple[str, ...]]
     """Recipes of `footfall lab ledger`, or all."""
+    all: bool = False
+    """Every recipe, as the name all."""
     seeds: int | None = None
     """So many, looked at once. None: 5, 10, 20, … until every claim is decided; with --quick 2."""
     budget: int = BUDGET
@@ -77,6 +85,8 @@ class RunConfig:
     """A smoke test in seconds; its figures mean nothing and cannot be recorded."""
     workers: int = 1
     """Processes that share the seeds, each on one thread; cheap recipes come first."""
+    device: str = "cpu"
+    """Where models are run and trained, e.g. cuda; several workers share one."""
     minutes: float | None = None
     """Begin nothing new after so many; what is done is shown and recorded. The first seed of every recipe comes before the
     others. None: run to the end."""
@@ -91,6 +101,7 @@ class RunConfig:
     """A file with options of this command, TOML or JSON; the command line wins over it."""
     json: bool = False
     """Print the ledger rows as JSON on standard output and nothing else there."""
+    ray: RayOptions = field(default_factory=RayOptions)
 
 
 @dataclass(frozen=True)
@@ -136,16 +147,27 @@ def _run(config: RunConfig) -> int:
     seeds = 2 if config.seeds is None and config.quick else config.seeds
     if (config.budget if seeds is None else seeds) < 1:
         raise ValueError(f"--seeds {seeds}, --budget {config.budget}: at least one seed is needed")
-    if not config.names:
+    if not config.names and not config.all:
         raise ValueError("name a recipe, several, or all; `footfall lab ledger` lists them")
     ledger = _ledger_to_record_in(config)
-    entries = catalogue() if config.names == ("all",) else [find(name) for name in dict.fromkeys(config.names)]
+    entries = (
+        catalogue() if config.all or config.names == ("all",) else [find(name) for name in dict.fromkeys(config.names)]
+    )
+    if config.workers != 1:
+        config.ray.refuse("--workers are processes of this machine; say --ray-workers how many the cluster has")
     with ExitStack() as held:
+        cluster = held.enter_context(ray_workers(config.ray.patient(), _seeds))
         runs = {
             entry.recipe.name: held.enter_context(opened(entry, _folder(config, entry, len(entries)), config.quick))
             for entry in entries
         }
-        return _measure_all(config, ledger, entries, runs, looks(config.budget) if seeds is None else [seeds])
+        counts = looks(config.budget) if seeds is None else [seeds]
+        return _measure_all(config, ledger, entries, runs, counts, cluster)
+
+
+def _seeds() -> Call:
+    """What a worker of a cluster does."""
+    return Call(seed_outcome)
 
 
 def _ledger_to_record_in(config: RunConfig) -> Path | None:
@@ -168,7 +190,12 @@ def _folder(config: RunConfig, entry: Entry, recipes: int) -> Path:
 
 
 def _measure_all(
-    config: RunConfig, ledger: Path | None, entries: Sequence[Entry], runs: Mapping[str, Run], counts: Sequence[int]
+    config: RunConfig,
+    ledger: Path | None,
+    entries: Sequence[Entry],
+    runs: Mapping[str, Run],
+    counts: Sequence[int],
+    cluster: RayWorkers | None,
 ) -> int:
     """Every recipe up to the look, of so many seeds, that decides all its claims, or to the last.
 
@@ -183,7 +210,7 @@ def _measure_all(
         left = None if config.minutes is None else config.minutes - (time.monotonic() - begun) / 60
         seeds = range(config.seed + before, config.seed + count)
         waiting = _units(config, ledger is not None and not before, todo, runs, seeds) if todo else []
-        for name in _measured(config, waiting, left, runs, found, failed):
+        for name in _measured(config, waiting, left, runs, found, failed, cluster):
             if len(found[name]) < count:
                 continue
             now = rows_of(by_name[name], [found[name][seed] for seed in sorted(found[name])])
@@ -194,7 +221,7 @@ def _measure_all(
                 rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
     for name, part in found.items():
         if part and ledger is not None and name not in failed:
-            told = record_run(ledger, by_name[name], part, runs[name].folder.parent, counts[0])
+            told = record_run(ledger, by_name[name], part, runs[name].folder.parent, counts[0], config.device)
             note(f"{name}: {len(part)} of {counts[-1]} seeds; {told}")
     if ledger is not None:
         write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
@@ -214,11 +241,18 @@ def _measured(
     runs: Mapping[str, Run],
     found: dict[str, dict[int, Outcome]],
     failed: set[str],
+    cluster: RayWorkers | None,
 ) -> Iterator[str]:
     """Put what each unit gives into `found` and say whose it is; recipes that break go into `failed`."""
     stored = {unit.path for unit in waiting if unit.path.exists()}
+
+    def log(event: str, recipe: str | None = None, **said: Any) -> None:
+        for run in runs.values() if recipe is None else [runs[recipe]]:
+            run.log(event, **said)
+
+    done = spread(waiting, config.workers, minutes) if cluster is None else spread_on(cluster, waiting, log, minutes)
     with Progress("seeds", len(waiting)) as progress:
-        for unit, outcome in spread(waiting, config.workers, minutes):
+        for unit, outcome in done:
             name = unit.entry.recipe.name
             try:
                 measured = outcome()
@@ -245,13 +279,22 @@ def _units(
     rows = read_ledger(checkout) if (checkout := visible_ledger()) else []
     seconds = {row["name"]: row["cost"]["seconds"] / row["seeds"] for row in rows}
     ordered = sorted(entries, key=lambda entry: seconds.get(entry.recipe.name, math.inf))
-    full = [unit for entry in ordered for unit in units_of(entry, seeds, runs[entry.recipe.name].folder, config.quick)]
+    full = [
+        unit
+        for entry in ordered
+        for unit in units_of(entry, seeds, runs[entry.recipe.name].folder, config.quick, device=config.device)
+    ]
     if config.minutes is not None:
         full.sort(key=lambda unit: unit.trial.seed != seeds[0])
     if not recorded:
         return full
     folders = [(entry, quick_folder(entry, runs[entry.recipe.name].folder.parent)) for entry in ordered]
-    return [unit for entry, folder in folders for unit in units_of(entry, [QUICK_SEED], folder, quick=True)] + full
+    quick = [
+        unit
+        for entry, folder in folders
+        for unit in units_of(entry, [QUICK_SEED], folder, quick=True, device=config.device)
+    ]
+    return quick + full
 
 
 def _finish(config: RunConfig, ledger: Path | None, entry: Entry, run: Run, outcomes: dict[int, Outcome]) -> Finding:
@@ -262,7 +305,8 @@ def _finish(config: RunConfig, ledger: Path | None, entry: Entry, run: Run, outc
         told = f"{len(single)} claims by one figure a seed have no interval after one seed; --seeds 2 at least"
         note(f"{entry.recipe.name}: {told}")
     if ledger is not None:
-        note(f"{entry.recipe.name}: {record_run(ledger, entry, finding.outcomes, run.folder.parent)}")
+        told = record_run(ledger, entry, finding.outcomes, run.folder.parent, device=config.device)
+        note(f"{entry.recipe.name}: {told}")
     return finding
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from rich.console import Console
 
@@ -19,9 +19,10 @@ from footfall.commands._estimate import (
     estimate_of_trees,
     show_estimate,
 )
-from footfall.commands._judges import JudgeInRun, asks, make_judge, offers, without_seconds
+from footfall.commands._judges import JudgeInRun, asks, judging, make_judge, offers, without_seconds
 from footfall.commands._options import (
     PolicyOptions,
+    RayOptions,
     ReadOptions,
     RunOptions,
     SamplingOptions,
@@ -36,22 +37,24 @@ from footfall.commands._running import (
     edition_of,
     end_edition,
     open_run,
+    ray_workers,
     run_folder,
     run_settings,
 )
-from footfall.commands._sources import read_traces
+from footfall.commands._sources import read_many
 from footfall.drive.rollouts import ungradable
-from footfall.drive.trees import Harvest, TreeLabeller
-from footfall.formats import read_parquet, write_parquet
+from footfall.drive.trees import ELSEWHERE, TreeLabeller
+from footfall.formats import Mapped, Spool, read_parquet, write_parquet
+from footfall.formats.nouns import to_plain
+from footfall.formats.spool import IN_MEMORY
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import System, declared, parts, serving, systems
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
-from footfall.store import Run
-from footfall.terminal import Progress
-from footfall.types import Judge, Judged, Judgement, Problem, Trajectory
+from footfall.store import Run, Task
+from footfall.types import Barren, Harvest, Judge, Judged, Problem, Trajectory, content_key
 
 _CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"
 _ONE_SIDED = (
@@ -121,14 +124,15 @@ class LabelConfig:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: LabelConfig) -> int:
     """Judge, keep the rows and report."""
     check_costs(config.costs)
-    given = read_traces(config.data, config.format, config.reading)
-    trajectories = [row.trajectory for row in given]
+    given = read_many(config.data, config.format, config.reading)
+    trajectories = given.traces
     if not trajectories:
         raise ValueError(f"{config.data}: there is no trace in it")
     folder = run_folder("label", config, _FOR_SHOW)
@@ -140,12 +144,16 @@ def main(config: LabelConfig) -> int:
     method = _method(config, opener)
     if config.store.folder() is not None and not opener.opened:
         raise ValueError(f"--store means nothing for {config.method}: it puts no rollouts there")
-    trajectories = (traits(method).prepare or list)(trajectories)  # as adaptivestep cuts them anew
-    with open_run("label", config, for_show=_FOR_SHOW) as run:
+    if (prepare := traits(method).prepare) is not None:  # as adaptivestep cuts them anew
+        trajectories = prepare(trajectories)
+    with (
+        ray_workers(config.ray, partial(_task, config, store and store.absolute(), edition)) as workers,
+        open_run("label", config, for_show=_FOR_SHOW, workers=workers) as run,
+    ):
         begin_edition(run.folder, edition)
         if config.again:
             _drop_unlabelled(run.folder)
-        found = _found(config, run, method, trajectories)
+        found = _found(config, run, method, trajectories, bool(opener.opened))
         end_edition(run.folder)
         file = run.folder / "judged.parquet"
         write_parquet(file, found.rows, "judged")
@@ -161,7 +169,7 @@ def main(config: LabelConfig) -> int:
         who, settled = Named(config.method, method.name), run_settings(config, _FOR_SHOW)
         write_page(run.folder / REPORT, label_page(found.rows, result, who, seed=config.run.seed, config=settled))
         run.finish(result)
-        shown = {**result, "store": opener.found()}
+        shown = {**result, "store": opener.found(workers)}
         run.log("store", found=shown["store"])
         emit(shown, config.run.json, lambda console: _show(console, shown, spent(run.cost, run.seconds())))
     return 0 if _of_use(result) else NOTHING
@@ -183,12 +191,30 @@ def _estimate(config: LabelConfig, opener: Opener, traces: Sequence[Trajectory],
     return 0
 
 
-def _found(config: LabelConfig, run: Run, method: Judge | TreeLabeller, traces: Sequence[Trajectory]) -> Harvest:
+def _task(config: LabelConfig, store: Path | None, edition: str) -> Task:
+    """What a worker does with a chunk of traces, or of problems."""
+    opener = Opener(store, edition)
+    method = _method(config, opener)
+    task = _growing(method) if isinstance(method, TreeLabeller) else judging(method)
+    return replace(task, counts=opener.counts)
+
+
+class _Found(NamedTuple):
+    """Rows, wherever they lie, and what the trees that they are of tell beside them (`Harvest`)."""
+
+    rows: Sequence[Judged]
+    barren: Sequence[Barren] = ()
+    rollouts: int = 0
+    unfinished: int = 0
+
+
+def _found(
+    config: LabelConfig, run: Run, method: Judge | TreeLabeller, traces: Sequence[Trajectory], stored: bool
+) -> _Found:
     """The given traces with their judgements, or the traces that the method wrote itself."""
     if isinstance(method, TreeLabeller):
         return _harvested(run, method, traces, config.chunk)
-    said = JudgeInRun(run, method, config.chunk).judge(traces)
-    return Harvest([Judged(t, judgement) for t, judgement in zip(traces, said, strict=True)])
+    return _Found(Mapped(Judged, traces, JudgeInRun(run, method, config.chunk, stored).kept(traces)))
 
 
 def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> Judge | TreeLabeller:
@@ -228,25 +254,46 @@ def _tree_labeller(
     return made
 
 
-def _harvested(run: Run, method: TreeLabeller, traces: Sequence[Trajectory], chunk: int) -> Harvest:
-    """What the trees of these traces' problems gave, each problem once, in order; the run is charged for all of it.
+class _Top(NamedTuple):
+    """Where a tree begins: a problem, and what its traces have after each step."""
 
-    Chunks are not saved, for a tree has any number of rows: after a kill the rollout store has what was paid for.
-    """
-    found = Harvest()
-    tops = list({trace.prefix(0).key: (trace.problem, trace.separator) for trace in traces}.values())
-    with Progress("trees", len(tops)) as progress:
-        for index, start in enumerate(range(0, len(tops), chunk)):
-            begun, part = time.monotonic(), tops[start : start + chunk]
-            with progress.listening():
-                for separator in dict.fromkeys(separator for _, separator in part):
-                    found += method.harvest([problem for problem, own in part if own == separator], separator)
-            seconds = round(time.monotonic() - begun, 3)
-            run.log("chunk", stage="trees", index=index, items=len(part), seconds=seconds)
-            progress.advance(len(part))
-    rows = [Judged(trace, said and without_seconds(said)) for trace, said in found.rows]
-    run.cost += replace(found.cost, seconds=0.0)
-    return replace(found, rows=rows)
+    problem: Problem
+    separator: str
+
+    @property
+    def key(self) -> str:
+        return content_key(to_plain(self.problem), self.separator)
+
+
+def _growing(method: TreeLabeller) -> Task:
+    """What a run does with a chunk of problems, in this process or in a worker: one harvest, of any number of rows."""
+
+    def work(part: Sequence[_Top]) -> list[Harvest]:
+        found = Harvest()
+        for separator in dict.fromkeys(top.separator for top in part):
+            found += method.harvest([top.problem for top in part if top.separator == separator], separator)
+        rows = [Judged(trace, said and without_seconds(said)) for trace, said in found.rows]
+        return [replace(found, rows=rows, cost=replace(found.cost, seconds=0.0))]
+
+    return Task(work, "harvest", (method,))
+
+
+def _harvested(run: Run, method: TreeLabeller, traces: Sequence[Trajectory], chunk: int) -> _Found:
+    """What the trees of these traces' problems gave, each problem once, in order; rows stay in the run's shards."""
+    tops = list({trace.prefix(0).key: _Top(trace.problem, trace.separator) for trace in traces}.values())
+    shards: list[Path] = []
+    sizes: list[int] = []
+    barren: list[Barren] = []
+    rollouts = unfinished = 0
+    for (found,) in run.each(
+        "trees", tops, len(tops), _growing(method), key=lambda top: top.key, chunk=chunk, per_item=None,
+        made_by=method.name, shards=shards,
+    ):  # fmt: skip
+        sizes.append(len(found.rows))
+        barren += found.barren
+        rollouts, unfinished = rollouts + found.rollouts, unfinished + found.unfinished
+    rows: Spool[Judged] = Spool("harvest", shards, sizes, inside="rows")
+    return _Found(rows if len(rows) > IN_MEMORY else list(rows), barren, rollouts, unfinished)
 
 
 def _without_answer(traces: Sequence[Trajectory]) -> int:
@@ -255,38 +302,60 @@ def _without_answer(traces: Sequence[Trajectory]) -> int:
 
 
 def _drop_unlabelled(folder: Path) -> None:
-    """Remove the finished chunks that hold a step without a label."""
+    """Remove the finished chunks that hold a step without a label, or a problem without a tree. In a row of a tree's node
+    all steps but its last are valued in other rows."""
     for shard in sorted(folder.glob("judgements/*.parquet")):
         if any(None in judgement.values for judgement in read_parquet(shard, "judgement")):
             shard.unlink()
+    for shard in sorted(folder.glob("trees/*.parquet")):
+        (found,) = read_parquet(shard, "harvest")
+        silent = (said.failure(k) for _, said in found.rows if said for k, v in enumerate(said.values) if v is None)
+        if found.barren or any(reason != ELSEWHERE for reason in silent):
+            shard.unlink()
 
 
-def _summary(found: Harvest) -> dict[str, Any]:
-    said = [judgement for _, judgement in found.rows if judgement is not None]
-    values = [value for judgement in said for value in judgement.values]
-    known = [value for value in values if value is not None]
-    reasons = (
-        (j.failure(k), t.problem)
-        for t, j in found.rows if j is not None for k, value in enumerate(j.values) if value is None
-    )  # fmt: skip
+def _summary(found: _Found) -> dict[str, Any]:
+    reasons: Counter[str] = Counter()
+    steps = 0
+
+    def known() -> Iterator[float]:
+        nonlocal steps
+        for trace, said in found.rows:
+            for k, value in enumerate(() if said is None else said.values):
+                steps += 1
+                if value is not None:
+                    yield value
+                elif said is not None:
+                    reasons[_in_general(said.failure(k), trace.problem)] += 1
+
+    total = sum(known())
+    labelled = steps - reasons.total()
     return {
         "traces": len(found.rows),
-        "steps": len(values),
-        "labelled": len(known),
-        "unlabelled": counted(reasons),
-        "mean_label": sum(known) / len(known) if known else None,
-        **_rolled_out(found, said),
+        "steps": steps,
+        "labelled": labelled,
+        "unlabelled": _alike(reasons),
+        "mean_label": total / labelled if labelled else None,
+        **_rolled_out(found),
     }
 
 
 def _one_sided(rows: Sequence[Judged]) -> dict[str, Any]:
     """The one value of all labels, the traces that have none and why; nothing if there are labels of both kinds."""
-    known = {value for _, said in rows if said is not None for value in said.values if value is not None}
-    silent = [(t, said) for t, said in rows if said is not None and set(said.values) == {None}]
-    if len(known) != 1 or not silent:
+    known: set[float] = set()
+    silent: Counter[str] = Counter()
+    for trace, said in rows:
+        if said is None:
+            continue
+        known |= {value for value in said.values if value is not None}
+        if len(known) > 1:
+            return {}
+        if set(said.values) == {None}:
+            silent[_in_general(said.failures[0] if said.failures else None, trace.problem)] += 1
+    if not known or not silent:
         return {}
-    reasons = counted((said.failures[0] if said.failures else None, t.problem) for t, said in silent)
-    return {"one_sided": {"value": known.pop(), "unlabelled_traces": len(silent), "because": next(iter(reasons))}}
+    because = next(iter(_alike(silent)))
+    return {"one_sided": {"value": known.pop(), "unlabelled_traces": silent.total(), "because": because}}
 
 
 def counted(reasons: Iterable[tuple[str | None, Problem]]) -> dict[str, int]:
@@ -295,7 +364,11 @@ def counted(reasons: Iterable[tuple[str | None, Problem]]) -> dict[str, int]:
     A reason that names its problem is counted with those of other problems. Where reasons are alike but for numbers, as the
     places at which replies broke off are, "…" stands for a number that differs.
     """
-    told = Counter(_in_general(reason, problem) for reason, problem in reasons)
+    return _alike(Counter(_in_general(reason, problem) for reason, problem in reasons))
+
+
+def _alike(told: Counter[str]) -> dict[str, int]:
+    """Reasons that differ in numbers alone as one."""
     alike: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for reason, count in told.items():
         alike[_NUMBER.sub(_ANY, reason)][reason] = count
@@ -313,20 +386,22 @@ def _common(reasons: Sequence[str]) -> str:
     return _NUMBER.sub(lambda _: next(agreed), reasons[0])
 
 
-def _rolled_out(found: Harvest, said: Sequence[Judgement]) -> dict[str, Any]:
+def _rolled_out(found: _Found) -> dict[str, Any]:
     """Rollouts that were cut at max_tokens, and all of them, where the method counts them. Equal prefixes count each time.
 
     If not one of them says anything, `in_vain` says so: what labels there are come from known answers alone.
     """
-    cuts, rollouts = (
-        [count for judgement in said for count in judgement.aspects.get(name, ()) if count is not None]
-        for name in ("unfinished", "rollouts")
-    )
-    cut, of = int(found.unfinished + sum(cuts)), int(found.rollouts + sum(rollouts))
+    cuts = rollouts = 0.0
+    counted_steps, failed = 0, False
+    for _, said in found.rows:
+        if said is not None:
+            cuts += sum(count for count in said.aspects.get("unfinished", ()) if count is not None)
+            own = [count for count in said.aspects.get("rollouts", ()) if count is not None]
+            rollouts, counted_steps, failed = rollouts + sum(own), counted_steps + len(own), failed or 0 in own
+    cut, of = int(found.unfinished + cuts), int(found.rollouts + rollouts)
     told = {"cut_rollouts": {"cut": cut, "of": of}} if cut else {}
-    if not rollouts or cut < of:
+    if not counted_steps or cut < of:
         return told
-    failed = 0 in rollouts
     how = "failed or was cut at max_tokens" if failed and cut else "failed" if failed else "was cut at max_tokens"
     return {**told, "in_vain": f"every rollout {how}"}
 

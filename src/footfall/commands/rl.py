@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,21 +19,27 @@ from footfall.commands._judges import open_judge
 from footfall.commands._options import (
     JudgeOptions,
     PolicyOptions,
+    RayOptions,
     ReadOptions,
     RunOptions,
     SamplingOptions,
+    given,
     name_and_settings,
 )
 from footfall.commands._output import emit, facts, figures, next_command
 from footfall.commands._parts import make_part, open_policy, separator_of, settings
-from footfall.commands._running import REPORT, open_run, run_settings
+from footfall.commands._running import REPORT, open_run, ray_workers, run_settings
 from footfall.commands._sources import read_source, world_source
+from footfall.damaged import naming
 from footfall.metrics.intervals import wilson
 from footfall.registry import declared, no_hub_id, parts, serving, systems
+from footfall.render import template_for
 from footfall.reports.pages import write_page
 from footfall.reports.rl_page import Arm, rl_page
 from footfall.rl.groups import Credit
 from footfall.rl.settings import QUICK_ARMS, QUICK_HELD_OUT, QUICK_PROBLEMS, RlSettings
+from footfall.scale import Call
+from footfall.scale.processes import agreed, count, is_main, joined
 from footfall.search.votes import Aggregation
 from footfall.store import Run, worker_processes
 from footfall.terminal import Progress
@@ -41,10 +48,13 @@ from footfall.types import Judge, Problem
 
 if TYPE_CHECKING:
     from footfall.rl.loop import Setting, Trained
+    from footfall.rl.parts import Parts
 
 _FOR_SHOW = ("log", "estimate", "quick")
 _TRIED = 3
 """Updates that an estimate makes."""
+_CACHE_TOKENS = 1 << 16
+"""That a judge may keep of what it has read."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,9 @@ class RlConfig:
 
     With a PRM that `footfall train` wrote, in PURE's minimum form, and a stop when the reward is hacked:
         footfall rl --problems world:arithmetic:2000 --credit pure --judge runs/train-…/model --lr 3e-4 --stop-hacked
+
+    Written and judged by 8 workers of a cluster, to the bytes of the same command without --ray:
+        footfall rl --problems train.jsonl --model ./Qwen2.5-0.5B --judge PRM --chunk 8 --ray head:6379 --ray-gpus 1
 
     A model of your own with LoRA, GRPO with PROF's filter, and what it will cost first:
         footfall rl --problems train.jsonl --model ./Qwen2.5-0.5B --lora-rank 32 --filter prof --judge PRM --estimate
@@ -71,6 +84,8 @@ class RlConfig:
     trained on."""
     model: str = serving("policy")
     """Who is trained: embedded, a folder, hub id or GGUF file of any decoder."""
+    system: str | None = None
+    """A system message for a model with a chat template, such as how to separate steps and where to put the answer."""
     credit: str = serving("credit")
     """A name of `footfall list credit`, settings may follow: pure,temperature=0.2. Or a system's, such as dr-grpo."""
     filter: str | None = None
@@ -81,6 +96,9 @@ class RlConfig:
     """The proxy that is logged and watched where the credit reads step values."""
     writer: str = "engine"
     """Who writes the rollouts: engine (Footfall's, with the weights that are trained), trl, vllm (TRL's), or a server's URL."""
+    chunk: int | None = None
+    """Completions that are written, and judged, at once: with --ray by one worker. It decides how sums are rounded, so the same
+    number gives the same bytes with --ray and without. None: a whole batch."""
     log: Log | None = None
     """Also log by update to TensorBoard (tensorboard/ in the run directory) or to Weights & Biases, by TRL."""
     estimate: bool = False
@@ -93,6 +111,7 @@ class RlConfig:
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -109,19 +128,46 @@ def main(config: RlConfig) -> int:
     """Train, or go on training, and report."""
     if find_spec("trl") is None:
         raise ModuleNotFoundError("footfall rl needs the package trl; install it with: pip install 'footfall[rl]'")
+    if config.quick or config.estimate:
+        config.ray.refuse("--quick and --estimate are for this machine; leave them or --ray out")
     if config.quick:
+        _refuse_unused(config)
+        if count() > 1:
+            raise ValueError("--quick starts its processes itself: leave the launcher out")
         return _quick(config)
     if config.problems is None:
         raise ValueError("--problems is needed: a file of problems, or world:NAME:N; or try --quick")
     config.settings.check()
+    if config.chunk is None:
+        config.ray.refuse("say --chunk N, how many completions of a batch a worker writes and judges at once")
+    if count() > 1:
+        config.ray.refuse("one process hands out the work; leave out --ray, or the launcher of several processes")
+    if config.sampling.temperature == 0:
+        raise ValueError(
+            "--temperature 0: greedy completions of a problem are all the same, and nothing is learnt from them"
+        )
+    from footfall.loading import pick_device
+
+    with joined(pick_device(config.device).type == "cpu"):
+        result = _estimate(config) if config.estimate else _train(config, "rl")[1] if is_main() else _take_part(config)
+    if not is_main():
+        return 0
     if config.estimate:
-        result = _estimate(config)
         emit(result, config.run.json, lambda console: facts(console, result))
         return 0
-    _, result = _train(config, "rl")
     problems = config.held_out or config.problems
     emit(result, config.run.json, lambda console: _show(console, result, problems))
     return 0
+
+
+def _refuse_unused(config: RlConfig) -> None:
+    """--quick fixes all but its folder, its seed and what is printed."""
+    groups = (replace(config, quick=False), config.settings, config.judge, config.sampling, config.reading, config.ray)
+    named = [name for group in groups for name in given(group) if not is_dataclass(getattr(group, name))]
+    if named:
+        raise ValueError(
+            f"rl --quick is one comparison with settings of its own and takes no --{named[0].replace('_', '-')}"
+        )
 
 
 def _quick(config: RlConfig) -> int:
@@ -159,29 +205,50 @@ def _config(config: RlConfig) -> dict[str, Any]:
 
 def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
     """One run, to its end; what a page shows of it, and what is printed."""
-    from footfall.rl.loop import train_policy
+    from footfall.rl.loop import point_of, train_policy
+    from footfall.rl.parts import Parts
 
-    with open_run("rl", config, for_show=_FOR_SHOW) as run, ExitStack() as stack:
+    with (
+        ray_workers(config.ray, partial(_task, config)) as workers,
+        open_run("rl", config, for_show=_FOR_SHOW) as run,
+        ExitStack() as stack,
+    ):
+        log = run.folder / "log.jsonl"
         finished = run.logged("finished")
-        if not finished or not (run.folder / "model").is_dir():
+        if agreed(None if finished and (run.folder / "model").is_dir() else run.folder):
             if config.run.fresh:
                 _throw_away(run.folder)
+            with naming(log):
+                known = [point_of(facts) for facts in run.logged("checkpoint")]
             shown = _Shown(stack, run, name, config.settings.updates)
-            trained = train_policy(
-                _setting(config), config.settings, run.folder, told=shown.told, known=run.logged("checkpoint")
-            )
+            parts = None if config.chunk is None else Parts(config.chunk, workers, run.log)
+            trained = train_policy(_setting(config, parts), config.settings, run.folder, told=shown.told, known=known)
             run.log("finished", **_facts(trained))
             finished = run.logged("finished")
-        arm, end = Arm.read(name, run.logged), finished[-1]
-        result = {
-            "model": str(run.folder / "model"), "page": str(run.folder / REPORT), "credit": config.credit,
-            "updates": end["updates"], "rollouts": config.settings.rollouts, "left": arm.left, "hacked": end["hacked"],
-            "alarms": [alarm["why"] for alarm in end["alarms"]], "shares": end["seconds"],
-            "before": _accuracy(arm.checkpoints[0]), "after": _accuracy(arm.checkpoints[-1]),
-        }  # fmt: skip
-        write_page(run.folder / REPORT, rl_page([arm], _config(config)))
+        with naming(log):
+            arm, end = Arm.read(name, run.logged), finished[-1]
+            result = {
+                "model": str(run.folder / "model"), "page": str(run.folder / REPORT), "credit": config.credit,
+                "updates": end["updates"], "rollouts": config.settings.rollouts, "left": arm.left, "hacked": end["hacked"],
+                "alarms": [alarm["why"] for alarm in end["alarms"]], "shares": end["seconds"],
+                "before": _accuracy(arm.checkpoints[0]), "after": _accuracy(arm.checkpoints[-1]),
+            }  # fmt: skip
+            page = rl_page([arm], _config(config))
+        write_page(run.folder / REPORT, page)
         run.finish(result)
     return arm, result
+
+
+def _take_part(config: RlConfig) -> dict[str, Any]:
+    """A run in another than the main process, which writes and tells all of it."""
+    from footfall.rl.loop import train_policy
+    from footfall.rl.parts import Parts
+
+    folder: Path | None = agreed(None)
+    if folder is not None:
+        parts = None if config.chunk is None else Parts(config.chunk)
+        train_policy(_setting(config, parts), config.settings, folder)
+    return {}
 
 
 def _facts(trained: Trained) -> dict[str, Any]:
@@ -201,35 +268,69 @@ def _throw_away(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _setting(config: RlConfig) -> Setting:
+def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     """Everybody who takes part, loaded."""
-    import torch
-
-    from footfall.loading import load_model, pick_device
-    from footfall.policy.embedded import EMBEDDED
+    from footfall.rl.filters import refuse_empty
     from footfall.rl.loop import Setting
+    from footfall.rl.parts import JudgeInParts
     from footfall.rl.rewards import Reward
 
-    if why := no_hub_id(config.model):
-        raise ValueError(f"--model {why}")
     assert config.problems is not None
-    device = pick_device(config.device)
     credit = _part("credit", config.credit)
-    judge = _judge(config, credit)
     keep = None if config.filter is None else _part("filter", config.filter)
+    if keep is not None:
+        refuse_empty(keep, config.settings.group)
+    judge = _judge(config, credit)
+    if parts is not None and judge is not None:
+        judge = JudgeInParts(judge, parts)
     reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
     train, held_out = _problems(config)
-    source = str(EMBEDDED) if config.model == serving("policy") else config.model
-    # All weights are trained in float32: at usual learning rates an update is smaller than bfloat16 can add to a weight.
-    whole = torch.float32 if config.settings.lora_rank is None else None
-    model, tokenizer = load_model(source, str(device), whole)
+    model, tokenizer = _model(config)
+    template = template_for(tokenizer)
+    if config.system is not None:
+        if template.kind != "chat":
+            raise ValueError(f"--system: {config.model} has no chat template, so there is no place for it")
+        template = replace(template, system=config.system)
     separator = separator_of(PolicyOptions(policy=config.model))
     writer: Any = {"engine": "engine", "trl": "trl", "vllm": "trl"}.get(config.writer)
     return Setting(
         model, tokenizer, train, held_out, reward, config.sampling.params(config.run.seed), separator,
-        writer=writer or open_policy(PolicyOptions(config.writer)),
-        vllm=config.writer == "vllm", truth=_truth(config), log=config.log,
+        template=template, writer=writer or open_policy(PolicyOptions(config.writer)),
+        vllm=config.writer == "vllm", truth=_truth(config), log=config.log, parts=parts,
     )  # fmt: skip
+
+
+def _model(config: RlConfig) -> tuple[Any, Any]:
+    """Who is trained, and its tokenizer."""
+    import torch
+
+    from footfall.loading import load_model, pick_device
+    from footfall.policy.embedded import EMBEDDED
+
+    if why := no_hub_id(config.model):
+        raise ValueError(f"--model {why}")
+    source = str(EMBEDDED) if config.model == serving("policy") else config.model
+    # All weights are trained in float32: at usual learning rates an update is smaller than bfloat16 can add to a weight.
+    whole = torch.float32 if config.settings.lora_rank is None else None
+    return load_model(source, str(pick_device(config.device)), whole)
+
+
+def _task(config: RlConfig) -> Call:
+    """What a worker does with a part of a batch: it writes, with the weights that it is sent, or judges."""
+    from footfall.policy.torch_policy import TorchPolicy
+    from footfall.rl.loop import adapters
+    from footfall.rl.parts import PartWork
+
+    judge = _judge(config, _part("credit", config.credit))
+    if config.writer != "engine":
+        return Call(PartWork(None, judge))
+    model, tokenizer = _model(config)
+    if config.settings.lora_rank is not None:
+        from peft import get_peft_model
+
+        model = get_peft_model(model, adapters(config.settings.lora_rank)).get_base_model()
+    rows = config.settings.prompts * config.settings.group
+    return Call(PartWork(TorchPolicy(model, tokenizer, label="policy", rows=max(64, min(1024, rows))).engine, judge))
 
 
 def _part(kind: str, words: str) -> Any:
@@ -245,7 +346,11 @@ def _judge(config: RlConfig, credit: Credit) -> Judge | None:
     filtered = config.filter is not None and "rewards" in declared("filter", name_and_settings(config.filter)[0]).needs
     if config.judge.judge is None and not reads and not filtered:
         return None
-    return open_judge(config.judge, {}, {"device": config.device, "seed": config.run.seed})
+    from footfall.loading import pick_device
+
+    # On a CPU a judge that can keeps what it has read within a batch, so that it reads a prompt once for a whole group.
+    kept = _CACHE_TOKENS if pick_device(config.device).type == "cpu" else 0
+    return open_judge(config.judge, {}, {"device": config.device, "seed": config.run.seed, "cache_tokens": kept})
 
 
 def _problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem]]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from footfall.commands._options import PolicyOptions, ReadOptions, RunOptions, SamplingOptions, StoreOptions
+from footfall.commands._options import (
+    PolicyOptions,
+    RayOptions,
+    ReadOptions,
+    RunOptions,
+    SamplingOptions,
+    StoreOptions,
+)
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, check_drawing, found_in_words, separator_of
-from footfall.commands._running import open_run
+from footfall.commands._running import open_run, ray_workers
 from footfall.commands._sources import read_source
+from footfall.drive.rollout_store import StoredPolicy
+from footfall.formats import Mapped, write_parquet
 from footfall.policy.protocol import Policy, Run, finished, sample_runs
 from footfall.registry import serving
 from footfall.reports.pages import limited_in_words
 from footfall.store import Run as Store
+from footfall.store import Task
 from footfall.types import Trajectory, content_key
 
 
@@ -47,13 +58,12 @@ class SampleConfig:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
 def main(config: SampleConfig) -> int:
     """Sample, grade and report."""
-    from footfall.formats import write_parquet
-
     config = replace(config, policy=config.policy.resolved(serving("policy")))
     if config.n < 1:
         raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
@@ -61,16 +71,20 @@ def main(config: SampleConfig) -> int:
     problems = read_source(config.problems, config.run.seed, "train", config.reading)
     separator = separator_of(config.policy)
     prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
-    opener = Opener(config.store.folder())
+    store = config.store.folder()
+    opener = Opener(store)
     policy = opener(config.policy)
-    with open_run("sample", config) as run:
+    with (
+        ray_workers(config.ray, partial(_task, config, store and store.absolute())) as workers,
+        open_run("sample", config, workers=workers) as run,
+    ):
         drawn = _drawn(run, policy, prefixes, config)
         file = run.folder / "trajectories.parquet"
-        write_parquet(file, [t for t in drawn if "error" not in t.meta], "trajectory")
+        write_parquet(file, (t for t in drawn if "error" not in t.meta), "trajectory")
         result = {**_summary(drawn, len(problems), config.run.seed), **problems.limited, "policy": policy.name,
                   "file": str(file), "cost": run.cost.to_dict(), "seconds": run.seconds()}  # fmt: skip
         run.finish(result)
-        result = {**result, "store": opener.found()}
+        result = {**result, "store": opener.found(workers)}
         run.log("store", found=result["store"])
         emit(result, config.run.json, lambda console: _show(console, result, config, spent(run.cost, run.seconds())))
     return 0 if _any_written(result) else NOTHING
@@ -80,52 +94,75 @@ def _any_written(result: Mapping[str, Any]) -> bool:
     return bool(sum(result["failed"].values()) < result["traces"])
 
 
-def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: SampleConfig) -> list[Trajectory]:
-    """All traces. Those whose call failed in an earlier start are asked for again, once a start, in a stage of their own."""
-    n, params, worked = config.n, config.sampling.params(config.run.seed), False
+def _task(config: SampleConfig, store: Path | None) -> Task:
+    """What a worker does with a chunk of problems."""
+    opener = Opener(store)
+    return replace(_drawing(opener(config.policy), config), counts=opener.counts)
+
+
+def _drawing(policy: Policy, config: SampleConfig) -> Task:
+    """What a run does with a chunk of problems, in this process or in a worker."""
+    params = config.sampling.params(config.run.seed)
 
     def work(part: Sequence[Run]) -> list[Trajectory]:
-        nonlocal worked
-        worked = True
         rows = zip(part, sample_runs(policy, part, params), strict=True)
         drawn = [finished(own.prefix, completion, policy.name) for own, row in rows for completion in row]
         return [replace(t, cost=replace(t.cost, seconds=0.0)) for t in drawn]  # times stand in the log alone
+
+    return Task(work, "trajectory", (policy,))
+
+
+def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: SampleConfig) -> Sequence[Trajectory]:
+    """All traces. Those whose call failed in an earlier start are asked for again, once a start, in a stage of their own."""
+    n, task = config.n, _drawing(policy, config)
 
     def key(asked: Run) -> str:
         plain = (asked.prefix.key, asked.prefix.problem.answer)
         return content_key(*plain, *(() if asked.n == n else (asked.first,)))
 
-    found = run.map(
-        "traces", [Run(prefix, n) for prefix in prefixes], work, key=key, kind="trajectory", chunk=config.chunk, per_item=n,
-        made_by=policy.name, forgetful=(policy,),
-    )  # fmt: skip
-    stage = 0
-    while not worked and (failed := [place for place, t in enumerate(found) if "error" in t.meta]):
-        stage += 1
-        again = run.map(
-            f"retry-{stage}", [Run(prefixes[place // n], 1, place % n) for place in failed], work, key=key, kind="trajectory",
-            chunk=config.chunk * n, made_by=policy.name, forgetful=(policy,),
+    def asked(stage: str, runs: Sequence[Run], chunk: int, per_item: int) -> Sequence[Trajectory]:
+        return run.kept(
+            stage, runs, len(runs), task, per_item, key=key, chunk=chunk, made_by=policy.name,
+            shared=(lambda own: own.prefix.key) if isinstance(policy, StoredPolicy) else None,
         )  # fmt: skip
-        for place, trace in zip(failed, again, strict=True):
-            found[place] = trace
-    return found
+
+    found = asked("traces", [Run(prefix, n) for prefix in prefixes], config.chunk, n)
+    later: dict[int, Trajectory] = {}
+
+    def last(place: int, trace: Trajectory) -> Trajectory:
+        return later.get(place, trace)
+
+    drawn = Mapped(last, range(len(found)), found)
+    stage = 0
+    while not run.worked and (failed := [place for place, t in enumerate(drawn) if "error" in t.meta]):
+        stage += 1
+        again = asked(f"retry-{stage}", [Run(prefixes[p // n], 1, p % n) for p in failed], config.chunk * n, 1)
+        later.update(zip(failed, again, strict=True))
+    return drawn
 
 
-def _summary(drawn: Sequence[Trajectory], problems: int, seed: int) -> dict[str, Any]:
+def _summary(drawn: Iterable[Trajectory], problems: int, seed: int) -> dict[str, Any]:
     from footfall.metrics.intervals import bootstrap_mean
 
-    verdicts: dict[str, list[bool]] = {}
+    right: Counter[str] = Counter()
+    graded: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    traces = steps = cut = 0
     for t in drawn:
+        traces, steps, cut = traces + 1, steps + len(t.steps), cut + (t.meta.get("finish") == "length")
         if t.correct is not None:
-            verdicts.setdefault(t.problem.id, []).append(t.correct)
-    accuracy = bootstrap_mean([sum(v) / len(v) for v in verdicts.values()], seed) if verdicts else None
+            graded[t.problem.id] += 1
+            right[t.problem.id] += t.correct
+        if "error" in t.meta:
+            failed[str(t.meta["error"])] += 1
+    accuracy = bootstrap_mean([right[name] / count for name, count in graded.items()], seed) if graded else None
     return {
         "problems": problems,
-        "traces": len(drawn),
-        "steps": sum(len(t.steps) for t in drawn),
+        "traces": traces,
+        "steps": steps,
         "accuracy": accuracy and {"value": accuracy.value, "ci95": [accuracy.low, accuracy.high]},
-        "cut": sum(t.meta.get("finish") == "length" for t in drawn),
-        "failed": dict(Counter(str(t.meta["error"]) for t in drawn if "error" in t.meta)),
+        "cut": cut,
+        "failed": dict(failed),
     }
 
 

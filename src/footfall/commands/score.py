@@ -5,23 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from tyro.conf import Positional
 
-from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge
-from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
+from footfall.commands._judges import JudgeInRun, asks, judge_name, judging, offers, open_judge
+from footfall.commands._options import (
+    JudgeOptions,
+    PolicyOptions,
+    RayOptions,
+    ReadOptions,
+    RunOptions,
+    SamplingOptions,
+)
 from footfall.commands._output import emit, facts, note, spent
-from footfall.commands._running import open_run, run_folder
-from footfall.commands._sources import read_traces
+from footfall.commands._running import open_run, ray_workers, run_folder
+from footfall.commands._sources import read_many
 from footfall.commands.show import JUDGE_GIVEN, print_trace
+from footfall.formats import Mapped, write
 from footfall.judging import traits
 from footfall.reports.pages import Named, limited_in_words
 from footfall.search.votes import Aggregation, aggregate
-from footfall.store import Run
-from footfall.types import Cost, Judged, Judgement, Trajectory, content_key
+from footfall.store import Run, Task
+from footfall.types import Cost, Judge, Judged, Judgement, Trajectory, content_key_of
 
 _THRESHOLD = 0.5
 """Of a judge that declares none."""
@@ -65,6 +74,7 @@ class ScoreConfig:
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -74,19 +84,20 @@ def main(config: ScoreConfig) -> int:
     judge_name(config.judge)  # an error about the judge should not wait for the data
     if config.data == "-" and sys.stdin.isatty():
         note("reading traces from standard input; end with Ctrl-D")
-    rows = read_traces(config.data, config.format, config.reading)
-    if not rows:
+    given = read_many(config.data, config.format, config.reading)
+    if not given.traces:
         raise ValueError(f"{config.data}: there is no trace in it")
-    drawing = (config.policy, config.sampling, config.run.seed)
-    judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
-    trajectories = [row.trajectory for row in rows]
+    judge = _judge(config)
     own = traits(judge).threshold
     asked = [(config.threshold, "given"), (own, "the judge's own"), (_THRESHOLD, "usual")]
     threshold, policy = next((value, whose) for value, whose in asked if value is not None)
-    with open_run("score", config, for_show=_FOR_SHOW) as run:
-        _claim_file(config, run, trajectories)
-        said = JudgeInRun(run, judge, config.chunk).judge(trajectories)
-        judged = [Judged(t, j) for t, j in zip(trajectories, said, strict=True)]
+    with (
+        ray_workers(config.ray, partial(_task, config)) as workers,
+        open_run("score", config, for_show=_FOR_SHOW, workers=workers) as run,
+    ):
+        _claim_file(config, run, given.traces)
+        said = JudgeInRun(run, judge, config.chunk).kept(given.traces)
+        judged = Mapped(Judged, given.traces, said)
         _write(config.to, judged, judge_name(config.judge))
         result = {
             "judge": judge.name,
@@ -94,13 +105,23 @@ def main(config: ScoreConfig) -> int:
             "aggregate": config.aggregate,
             "threshold": threshold,
             "threshold_policy": policy,
-            **rows.limited,
-            "rows": [_row(j, config.aggregate, threshold) for j in said],
-            "cost": Cost.total(j.cost for j in said).to_dict(),
+            **given.limited,
+            "rows": Mapped(partial(_row, config.aggregate, threshold), said),
+            "cost": Cost.total(each.cost for each in said).to_dict(),
         }
         run.finish(result)
     emit(result, config.run.json, lambda console: _show(console, config, judged, result))
     return 0
+
+
+def _judge(config: ScoreConfig) -> Judge:
+    drawing = (config.policy, config.sampling, config.run.seed)
+    return open_judge(config.judge, asks(*drawing), offers(*drawing))
+
+
+def _task(config: ScoreConfig) -> Task:
+    """What a worker does with a chunk of traces."""
+    return judging(_judge(config))
 
 
 def _check_file(config: ScoreConfig) -> None:
@@ -120,7 +141,7 @@ def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory
     """Note that this run writes --to; a file that is there already must be what an earlier start wrote of these traces."""
     if config.to is None:
         return
-    claim = {"file": str(config.to.absolute()), "traces": content_key([[t.id, t.key] for t in trajectories])}
+    claim = {"file": str(config.to.absolute()), "traces": content_key_of([t.id, t.key] for t in trajectories)}
     ours = any(claim.items() <= event.items() for event in run.logged("to"))
     if config.to.exists() and not ours and not config.run.fresh:
         raise ValueError(_NOT_OURS.format(config.to))
@@ -129,24 +150,23 @@ def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory
 
 def _write(file: Path | None, judged: Sequence[Judged], given: str) -> None:
     """The scored traces; where the judge's name is one by content, with the name that the user typed."""
-    from footfall.formats import write
+
+    def named(trace: Trajectory, said: Judgement | None) -> Judged:
+        if said is not None and said.judge != given:
+            trace = replace(trace, meta={**trace.meta, JUDGE_GIVEN: given})
+        return Judged(trace, said)
 
     if file is not None:
-        judged = [
-            row if row.judgement is None or row.judgement.judge == given
-            else row._replace(trajectory=replace(row.trajectory, meta={**row.trajectory.meta, JUDGE_GIVEN: given}))
-            for row in judged
-        ]  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, judged, "parquet" if file.suffix == ".parquet" else "jsonl")
+        write(file, (named(*row) for row in judged), "parquet" if file.suffix == ".parquet" else "jsonl")
 
 
-def _row(judgement: Judgement, way: Aggregation, threshold: float) -> dict[str, Any]:
+def _row(way: Aggregation, threshold: float, said: Judgement) -> dict[str, Any]:
     return {
-        "id": judgement.trajectory_id,
-        "values": list(judgement.values),
-        "aggregate": aggregate(judgement.values, way),
-        "first_error": judgement.first_below(threshold),
+        "id": said.trajectory_id,
+        "values": list(said.values),
+        "aggregate": aggregate(said.values, way),
+        "first_error": said.first_below(threshold),
     }
 
 
@@ -161,6 +181,6 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], resul
         + (f", the first {config.show} shown" if len(judged) > config.show else ""),
         "judge": Named(result["judge_given"], result["judge"]),
         "threshold": f"{result['threshold']:.4g} ({result['threshold_policy']})",
-        "cost": spent(Cost.total(j.cost for _, j in judged if j is not None)),
+        "cost": spent(Cost(**result["cost"])),
         "file": config.to,
     })  # fmt: skip

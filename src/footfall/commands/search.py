@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from footfall.commands._judges import judge_name, make_judge, offers
 from footfall.commands._options import (
     JudgeOptions,
     PolicyOptions,
+    RayOptions,
     ReadOptions,
     RunOptions,
     SamplingOptions,
@@ -29,6 +31,7 @@ from footfall.commands._running import (
     edition_of,
     end_edition,
     open_run,
+    ray_workers,
     run_folder,
     run_settings,
 )
@@ -50,7 +53,7 @@ from footfall.reports.search_page import search_page
 from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of, unused_by
 from footfall.search.votes import Aggregation
-from footfall.store import Run
+from footfall.store import Run, Task
 from footfall.types import Judge, Problem, SearchResult, content_key
 
 _CACHE_TOKENS = 1 << 16
@@ -126,6 +129,7 @@ class SearchConfig:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
     @property
@@ -149,9 +153,13 @@ def main(config: SearchConfig) -> int:
     problems = read_source(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
     edition = edition_of(folder, _any_failed(folder), config.run.fresh)
-    opener = Opener(config.store.folder(beside=folder), edition, servers_only=config.store.store is None)
+    store = config.store.folder(beside=folder)
+    opener = Opener(store, edition, servers_only=config.store.store is None)
     searcher = _searcher(config, method, opener)
-    with open_run("search", config, for_show=_FOR_SHOW) as run:
+    with (
+        ray_workers(config.ray, partial(_task, config, store and store.absolute(), edition)) as workers,
+        open_run("search", config, for_show=_FOR_SHOW, workers=workers) as run,
+    ):
         begin_edition(run.folder, edition)
         results = _solved(run, searcher, problems, config.chunk)
         end_edition(run.folder)
@@ -177,12 +185,24 @@ def main(config: SearchConfig) -> int:
         run.finish(result)
         if config.to is not None:
             write_answers(config.to, results)
-        result = {**result, "store": opener.found(), "to": config.to}
+        result = {**result, "store": opener.found(workers), "to": config.to}
         run.log("store", found=result["store"])
         emit(
             result, config.run.json, lambda console: show(console, result, spent(run.cost, run.seconds()), config.show)
         )
     return NOTHING if len(result["failed"]) == len(problems) else 0
+
+
+def _task(config: SearchConfig, store: Path | None, edition: str) -> Task:
+    """What a worker does with a chunk of problems."""
+    opener = Opener(store, edition, servers_only=config.store.store is None)
+    return replace(_solving(_searcher(config, _method(config), opener)), counts=opener.counts)
+
+
+def _solving(searcher: Searcher) -> Task:
+    """What a run does with a chunk of problems, in this process or in a worker."""
+    everybody = (searcher.policy, searcher.judge, *searcher.helpers.values(), *searcher.judges.values())
+    return Task(searcher.solve, "search-result", everybody)
 
 
 def _any_failed(folder: Path) -> bool:
@@ -236,20 +256,13 @@ def _names(searcher: Searcher) -> dict[str, Any]:
 def _solved(run: Run, searcher: Searcher, problems: Sequence[Problem], chunk: int) -> list[SearchResult]:
     """All results. Problems that failed in an earlier start are tried again, once a start, in a stage of their own."""
     made_by = content_key(searcher.method.name, _names(searcher), searcher.budget.limits())
-    everybody = (searcher.policy, searcher.judge, *searcher.helpers.values(), *searcher.judges.values())
-    worked = False
-
-    def work(part: Sequence[Problem]) -> list[SearchResult]:
-        nonlocal worked
-        worked = True
-        return searcher.solve(part)
-
+    task = _solving(searcher)
     results: dict[str, SearchResult] = {}
     stage, waiting = "results", list(problems)
-    while waiting and not worked:
-        done = run.map(
-            stage, waiting, work, key=_problem_key, kind="search-result", chunk=chunk, made_by=made_by,
-            forgetful=everybody,
+    while waiting and not run.worked:
+        done: list[SearchResult] = run.map(
+            stage, waiting, task.work, key=_problem_key, kind=task.kind, chunk=chunk, made_by=made_by,
+            forgetful=task.forgetful,
         )  # fmt: skip
         results.update({_problem_key(result.problem): result for result in done})
         waiting = [problem for problem in waiting if call_failed(results[_problem_key(problem)])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
 from footfall.commands._sources import Some, read_source, read_traces
 from footfall.commands.info import format_of
-from footfall.damaged import text_of
+from footfall.damaged import json_of, text_of
 from footfall.reports.pages import Named
 from footfall.terminal import one_line
 from footfall.types import Judged, Judgement, Problem, SearchResult, Step, Trajectory
@@ -97,13 +98,24 @@ def _rows(config: ShowConfig) -> Some[Judged]:
 
 
 def _typed(path: Path) -> str | None:
-    """The judge as the user named it, if this is a run of one that judged, or a file in it."""
+    """The judge as the user named it, if this is a run of one that judged, or a file that such a run wrote."""
     try:
-        found = json.loads(text_of((path if path.is_dir() else path.parent) / "config.json"))
+        found = json_of(_run_of(path) / "config.json")
         options = found["config"]
         return str(options["method" if found["command"] == "label" else "judge"] or "") or None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _run_of(path: Path) -> Path:
+    """The run directory that a file is of; for one that `score --to` wrote, the latest run whose log names it."""
+    if path.is_dir():
+        return path
+    if path.name in _OF_RUNS or path.parent.name == "judgements":
+        return path.parent if path.name in _OF_RUNS else path.parent.parent
+    line = json.dumps({"event": "to", "file": str(path.absolute())})[1:-1]
+    logs = sorted(Path("runs").glob("*/log.jsonl"), key=lambda log: log.stat().st_mtime, reverse=True)
+    return next((log.parent for log in logs if line in text_of(log)), Path(os.devnull))
 
 
 def _files_of(folder: Path) -> list[Path]:

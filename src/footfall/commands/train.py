@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
+from tyro.conf import arg
 
 from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
@@ -20,17 +22,19 @@ from footfall.formats import read_parquet
 from footfall.registry import load, no_hub_id, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
+from footfall.reward.config import View
+from footfall.scale.processes import agreed, count, is_main, joined
 from footfall.store import Run
 from footfall.terminal import Progress
 from footfall.train.config import TrainConfig as Settings
 from footfall.train.scalars import Log, Scalars
-from footfall.types import Problem
+from footfall.types import Problem, Trajectory
 
 if TYPE_CHECKING:
     from footfall.train import TrainResult
 
 
-_FOR_SHOW = ("save_steps", "log")
+_FOR_SHOW = ("save_steps", "log", "estimate", "accelerate")
 """Options that leave no trace in the weights."""
 
 
@@ -62,7 +66,7 @@ class TrainConfig:
     decoder with a fresh one; footfall: with a fresh head, whatever it is."""
     objective: str = serving("objective")
     """A training loss of `footfall list objective`: soft-bce keeps soft labels soft, bce makes them hard. Or mine.py:my_loss,
-    of a file of yours."""
+    of a file of yours: my_loss(logits, targets, mask)."""
     set: tuple[str, ...] = ()
     """Settings of the objective, e.g. --set threshold=0.5 for bce."""
     epochs: int = 3
@@ -74,6 +78,14 @@ class TrainConfig:
     """Traces a forward pass."""
     accumulation: int = 1
     """Forward passes an update."""
+    as_family: Annotated[str | None, arg(name="as")] = None
+    """Train a plain decoder in the layout of this family (qwen2.5-math-prm, trl, rlhflow, eurus-prm, genprm, …) and also write
+    it to published/ in the family's own format, for any reader of it."""
+    head: str | None = None
+    """A head of `footfall list head`, with its settings: --head both-ways,fusion=mean. None: linear."""
+    view: View = "all"
+    """What of each step the PRM is shown: math, words, last-math (the step's own mathematics alone) or next-thought (the step
+    before its mathematics); the judge that is made of it reads the same."""
     marker: str | None = None
     """Read each step's value at this token, put after it. None: at the step's own last token."""
     lora_rank: int | None = None
@@ -98,6 +110,10 @@ class TrainConfig:
     log: Log | None = None
     """Also write loss, learning rate and held-out figures by update to TensorBoard (tensorboard/ in the run directory) or to
     Weights & Biases; each is an extra, footfall[tensorboard] and footfall[wandb]."""
+    estimate: bool = False
+    """Say what memory each GPU would need, by what, and stop; no weights are loaded, so that a configuration is enough."""
+    accelerate: Path | None = None
+    """With --estimate: the file of `accelerate launch --config_file` that it is for. None: processes that shard nothing."""
     device: str | None = None
     """cpu, cuda, … None: CUDA where there is one."""
     reading: ReadOptions = field(default_factory=ReadOptions)
@@ -107,36 +123,61 @@ class TrainConfig:
 def main(config: TrainConfig) -> int:
     """Train, or go on training, and report."""
     check_values(f"the objective {config.objective!r}", load("objective", config.objective), settings(config.set))
+    if config.head is not None:
+        name, *options = config.head.split(",")
+        check_values(f"the head {name!r}", load("head", name), settings(options))
     from footfall.loading import pick_device
     from footfall.policy.embedded import EMBEDDED
     from footfall.train import train_prm
     from footfall.train.data import data_key
-    from footfall.train.prm import HELD_OUT
+    from footfall.train.run import HELD_OUT
 
     if why := no_hub_id(config.backbone):
         raise ValueError(f"--backbone {why}")
     if config.contaminated != "error" and config.against is None:
         raise ValueError("--contaminated is about the problems of --against, and none are named")
-    pick_device(config.device)  # an error about the device, or a package that lacks, should not wait for the data
+    # An error about the device, or a package that lacks, should not wait for the data.
+    cpu = pick_device(config.device).type == "cpu"
     scalars = _scalars(config)
+    if config.data == "-" and count() > 1:
+        raise ValueError("--data -: several processes cannot read one standard input; name a file")
     rows = read_traces(config.data, config.format, config.reading)
     unjudged = sum(row.judgement is None for row in rows)
     if unjudged == len(rows):
         raise ValueError(f"{config.data}: none of its {len(rows)} traces has labels; `footfall label` makes them")
     against = _against(config.against, config) if config.against else []
     backbone = str(EMBEDDED) if config.backbone == serving("policy") else config.backbone
-    with open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW) as run, ExitStack() as stack:
+    if config.estimate:
+        if is_main():
+            found = _estimate(config, backbone, [row.trajectory for row in rows])
+            each = {name: f"{value:,.3f} GiB" for name, value in found["gib_a_gpu"].items()}
+            emit(found, config.run.json, lambda console: facts(console, {**found, "gib_a_gpu": None, **each}))
+        return 0
+    with joined(cpu), ExitStack() as stack:
+        train = partial(train_prm, rows, backbone, _settings(config), against=against, resume=not config.run.fresh)
+        if not is_main():
+            train(agreed(Path()), measured=(lambda facts: None) if scalars else None)
+            return 0
+        run = stack.enter_context(open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW))
         shown = _Shown(stack, run, scalars)
-        trained = train_prm(
-            rows, backbone, _settings(config), run.folder, against=against, resume=not config.run.fresh,
-            progress=shown.update, logged=shown.logged, measured=shown.measured if scalars else None,
-        )  # fmt: skip
+        trained = train(
+            agreed(run.folder), progress=shown.update, logged=shown.logged, measured=shown.measured if scalars else None
+        )
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
         page = write_page(run.folder / REPORT, _page(config, trained, run.folder / HELD_OUT))
     # train_prm writes result.json itself, with more than is printed here.
     result = {**_summary(trained), **rows.limited, "page": str(page)}
     emit(result, config.run.json, lambda console: _show(console, trained, result))
     return 0
+
+
+def _estimate(config: TrainConfig, backbone: str, traces: Sequence[Trajectory]) -> dict[str, Any]:
+    from footfall.train.memory import bare_model, estimate, layout_of
+    from footfall.train.objectives import make_objective
+
+    own, layout = _settings(config), layout_of(config.accelerate)
+    model = bare_model(backbone, own, make_objective(own.objective, own.objective_options))
+    return estimate(model, max(len(model.read(trace).ids) for trace in traces), own, layout)
 
 
 def _against(source: str, config: TrainConfig) -> list[Problem]:
@@ -147,6 +188,8 @@ def _against(source: str, config: TrainConfig) -> list[Problem]:
 
 def _settings(config: TrainConfig) -> Settings:
     shared = {name: value for name, value in asdict(config).items() if name in Settings.__dataclass_fields__}
+    name, *options = (config.head or "").split(",")
+    shared |= {"head": name or None, "head_options": settings(options)}
     return Settings(**shared, seed=config.run.seed, objective_options=settings(config.set))
 
 
@@ -211,6 +254,8 @@ def _show(console: Console, trained: TrainResult, result: dict[str, Any]) -> Non
         "model": trained.folder,
         "page": result["page"],
     })  # fmt: skip
+    if (published := trained.folder.parent / "published").is_dir():
+        facts(console, {"published": published})
     next_command(console, "score", "--judge", trained.folder, "traces.jsonl")
 
 

@@ -11,7 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from footfall.drive.requests import ROOT
 from footfall.drive.rollouts import Estimate, Plan, Probe, RolloutCache, finished, graded, run_plans, ungradable
 from footfall.types import (
+    Barren,
     Cost,
+    Harvest,
     Json,
     Judged,
     Judgement,
@@ -29,29 +31,6 @@ from footfall.types import (
 _CUT = Unjudged(Reason.CUT, "all that follows was cut before its end: raise max_tokens (--max-tokens)")
 _NOT_PROBED = Unjudged(Reason.NOT_ASKED, "not probed")
 ELSEWHERE = Unjudged(Reason.NOT_ASKED, "valued in another row")
-
-
-@dataclass(frozen=True)
-class Harvest:
-    """The rows of trees, and what rows cannot tell: all that was asked for, and the problems that have no row at all."""
-
-    rows: list[Judged] = field(default_factory=list)
-    cost: Cost = field(default_factory=Cost)
-    """Of all trees, those without a row included."""
-    barren: tuple[tuple[Problem, str], ...] = ()
-    """The problems without a row, and why."""
-    rollouts: int = 0
-    unfinished: int = 0
-    """So many of them were cut at max_tokens."""
-
-    def __add__(self, other: Harvest) -> Harvest:
-        return Harvest(
-            self.rows + other.rows,
-            self.cost + other.cost,
-            self.barren + other.barren,
-            self.rollouts + other.rollouts,
-            self.unfinished + other.unfinished,
-        )
 
 
 @runtime_checkable
@@ -150,7 +129,7 @@ class RolledOutTree(GrowingTree):
 
     def harvest(self, rows: Sequence[Judged], cost: Cost, barren: str) -> Harvest:
         """The rows with all that was counted; `barren` says why, if there are none."""
-        without = () if rows else ((self.tree.problem, barren),)
+        without = () if rows else (Barren(self.tree.problem, barren),)
         return Harvest(charged(rows, cost), cost, without, self.rollouts, self.unfinished)
 
 

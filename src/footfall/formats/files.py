@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import sys
 import zlib
 from collections import Counter
@@ -402,7 +403,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 os.fsync(stream.fileno())
                 temporary.replace(target)
             _sync_directory(target.parent)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nothing half written may stay
         temporary.unlink(missing_ok=True)
         raise
 
@@ -416,6 +417,14 @@ def naming_file(path: Path, instead_of: Path | None = None) -> Iterator[None]:
         if error.strerror and error.filename in (None, str(instead_of)):
             raise type(error)(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def remove_folder(folder: Path) -> None:
+    """With all that is in it; an error names the folder, where the system call of `shutil.rmtree` names a file without one."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(folder)) from error
 
 
 def _temporary(target: Path) -> tuple[Path, IO[bytes]]:

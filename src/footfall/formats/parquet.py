@@ -11,15 +11,16 @@ import hashlib
 import io
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from footfall.formats.files import atomic_write, refuse_lfs_pointer
 from footfall.formats.nouns import Shape
 from footfall.formats.parquet_pages import refuse_bomb
-from footfall.formats.records import FormatError
-from footfall.types import Judged, Judgement, Problem, SearchResult, Trajectory, Tree
+from footfall.formats.records import FormatError, naming_memory
+from footfall.types import Harvest, Judged, Judgement, Problem, SearchResult, Trajectory, Tree
 
 VERSION = 2
 KINDS: dict[str, type] = {
@@ -29,47 +30,103 @@ KINDS: dict[str, type] = {
     "judged": Judged,
     "search-result": SearchResult,
     "tree": Tree,
+    "harvest": Harvest,
 }
 """What a file may hold, by the name in its metadata."""
 
 _KIND, _VERSION, _SUM, _KEY = b"footfall.kind", b"footfall.version", b"footfall.sum", b"footfall.key"
 _MARK, _DIGITS = b"sha256-", 64
 _UNSUMMED = _MARK + b"0" * _DIGITS
+_TAIL_BYTES = 1 << 20
+_AT_ONCE, _GROUP = 4096, 65536
+"""Rows that are made into columns at a time, and rows that lie together in a file."""
 
 
-def write_parquet(path: str | os.PathLike[str], rows: Sequence[Any], kind: str, key: str = "") -> None:
-    """Write rows of one kind, whole or not at all. `key` names what they were made from; a reader can ask for it."""
+def write_parquet(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, key: str = "") -> None:
+    """Write rows of one kind, whole or not at all. `key` names what they were made from; a reader can ask for it.
+
+    Of many rows few are in memory at a time.
+    """
+    with atomic_write(path) as stream:
+        _write(path, stream, rows, kind, key)
+
+
+def parquet_bytes(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, key: str = "") -> memoryview:
+    """What `write_parquet` writes; errors name `path`."""
+    written = io.BytesIO()
+    _write(path, written, rows, kind, key)
+    return written.getbuffer()
+
+
+class _Summed(io.RawIOBase):
+    """A file that is written from its beginning to its end: the checksum of it, and its last part."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
+        self.stream, self.digest, self.size, self.tail = stream, hashlib.sha256(), 0, b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self.stream.write(part)
+        self.digest.update(part)
+        self.size += len(part)
+        self.tail = (self.tail + part)[-_TAIL_BYTES:]
+        return len(part)
+
+    def tell(self) -> int:
+        return self.size
+
+
+def _write(path: str | os.PathLike[str], stream: IO[bytes], rows: Iterable[Any], kind: str, key: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from footfall.formats.columns import arrow_type, to_array
+    from footfall.formats.columns import arrow_type
 
     shape = _shape(kind)
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, KINDS[kind]):
-            raise FormatError(str(path), f"a row of kind {kind!r}", line=number, got=type(row).__name__, unit="row")
-    try:
-        struct = to_array(shape, rows)
-        metadata = {_KIND: kind.encode(), _VERSION: str(VERSION).encode(), _SUM: _UNSUMMED}
-        metadata |= {_KEY: key.encode()} if key else {}
-        schema = pa.schema(list(arrow_type(shape)), metadata=metadata)
-        table = pa.Table.from_arrays([struct.field(i) for i in range(struct.type.num_fields)], schema=schema)
-    except MemoryError:  # Arrow's is one of its exceptions too; the rows are not to blame
-        raise
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
-        raise FormatError(str(path), f"sound rows of kind {kind!r}", got=str(error)) from error
-    written = io.BytesIO()
-    pq.write_table(table, written, compression="zstd", row_group_size=65536, data_page_version="1.0")
-    data = written.getbuffer()
-    place = _place_of_sum(data)
-    data[place : place + len(_UNSUMMED)] = _MARK + hashlib.sha256(data).hexdigest().encode()
-    with atomic_write(path) as stream:
-        stream.write(data)
+    metadata = {_KIND: kind.encode(), _VERSION: str(VERSION).encode(), _SUM: _UNSUMMED}
+    metadata |= {_KEY: key.encode()} if key else {}
+    schema = pa.schema(list(arrow_type(shape)), metadata=metadata)
+    summed = _Summed(stream)
+    with pq.ParquetWriter(summed, schema, compression="zstd", data_page_version="1.0") as writer:
+        tables = _tables(path, rows, kind, schema)
+        while group := list(islice(tables, _GROUP // _AT_ONCE)):
+            writer.write_table(pa.concat_tables(group).combine_chunks(), row_group_size=_GROUP)
+    place = summed.size - len(summed.tail) + _place_of_sum(memoryview(summed.tail))
+    stream.seek(place)
+    stream.write(_MARK + summed.digest.hexdigest().encode())
+    stream.seek(0, os.SEEK_END)
+
+
+def _tables(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, schema: Any) -> Iterator[Any]:
+    """The rows as tables of some thousands each; one that is empty if there are none."""
+    import pyarrow as pa
+
+    from footfall.formats.columns import to_array
+
+    rest, done = iter(rows), 0
+    while (part := list(islice(rest, _AT_ONCE))) or not done:
+        for number, row in enumerate(part, done + 1):
+            if not isinstance(row, KINDS[kind]):
+                raise FormatError(str(path), f"a row of kind {kind!r}", line=number, got=type(row).__name__, unit="row")
+        try:
+            struct = to_array(_shape(kind), part)
+            yield pa.Table.from_arrays([struct.field(i) for i in range(struct.type.num_fields)], schema=schema)
+        except MemoryError:  # Arrow's is one of its exceptions too; the rows are not to blame
+            raise
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
+            raise FormatError(str(path), f"sound rows of kind {kind!r}", got=str(error)) from error
+        if not part:
+            return
+        done += len(part)
 
 
 def _place_of_sum(data: memoryview) -> int:
     """Where the checksum stands: in the file's last part, after all rows."""
-    tail = min(len(data), 1 << 20)
+    tail = min(len(data), _TAIL_BYTES)
     found = bytes(data[-tail:]).rfind(_MARK)
     return found if found < 0 else len(data) - tail + found
 
@@ -99,6 +156,11 @@ def set_aside(path: Path, error: DamagedError) -> None:
 
 def read_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> list[Any]:
     """The rows of a file of this kind; another kind, a newer version, another `key` and a damaged file are refused."""
+    return list(iter_parquet(path, kind, key))
+
+
+def iter_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> Iterator[Any]:
+    """The same one by one: the file's bytes are in memory, and some thousands of its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -107,20 +169,20 @@ def read_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> list
     shape = _shape(kind)
     data = _checked(str(path), kind, key)
     try:
-        table = pq.read_table(pa.BufferReader(data), partitioning=None)
-        younger = YOUNGER.get(KINDS[kind], ())
-        wanted = pa.schema([f for f in arrow_type(shape) if f.name in table.schema.names or f.name not in younger])
-        missing = [name for name in wanted.names if name not in table.schema.names]
-        if missing:
-            raise FormatError(str(path), f"the columns of kind {kind!r}", field=missing[0], got="no such column")
-        struct = table.select(wanted.names).cast(wanted).to_struct_array()
-        array = struct.combine_chunks() if isinstance(struct, pa.ChunkedArray) else struct
-        rows: list[Any] = from_array(shape, array)
+        with naming_memory(path):
+            file = pq.ParquetFile(pa.BufferReader(data))
+            there, younger = file.schema_arrow.names, YOUNGER.get(KINDS[kind], ())
+            wanted = pa.schema([f for f in arrow_type(shape) if f.name in there or f.name not in younger])
+            missing = [name for name in wanted.names if name not in there]
+            if missing:
+                raise FormatError(str(path), f"the columns of kind {kind!r}", field=missing[0], got="no such column")
+            for batch in file.iter_batches(_AT_ONCE):
+                table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+                yield from from_array(shape, table.to_struct_array().combine_chunks())
     except (pa.ArrowException, ValueError, TypeError, KeyError, RecursionError, OSError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(str(path), f"sound rows of kind {kind!r}", got=str(error)) from error
-    return rows
 
 
 def read_ids(path: str | os.PathLike[str], kind: str) -> list[str]:
@@ -129,8 +191,9 @@ def read_ids(path: str | os.PathLike[str], kind: str) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        data = pa.BufferReader(_checked(str(path), kind))
-        ids: list[str] = pq.read_table(data, columns=["id"], partitioning=None)["id"].to_pylist()
+        with naming_memory(path):
+            data = pa.BufferReader(_checked(str(path), kind))
+            ids: list[str] = pq.read_table(data, columns=["id"], partitioning=None)["id"].to_pylist()
     except (pa.ArrowException, KeyError) as error:
         raise FormatError(str(path), f"rows of kind {kind!r} with ids", got=str(error), fix=_DAMAGED) from error
     return ids
@@ -138,10 +201,10 @@ def read_ids(path: str | os.PathLike[str], kind: str) -> list[str]:
 
 def _checked(path: str, kind: str, key: str = "") -> bytes:
     """The bytes of a file, if they are whole and hold what is asked for."""
-    if Path(path).exists() and not Path(path).is_file():
-        raise FormatError(path, "a Parquet file", got="a folder, pipe or device")  # whose end may never come
+    _refuse_pipe(path)
     try:
-        data = Path(path).read_bytes()
+        with naming_memory(path):
+            data = Path(path).read_bytes()
     except OSError as error:
         raise FormatError(path, "a Parquet file", got=str(error)) from error
     found, summed, made_from = _described(path, data)
@@ -165,7 +228,13 @@ _DAMAGED = (
 
 def parquet_kind(path: str | os.PathLike[str]) -> str:
     """The kind of row a Parquet file holds; an error if the file is none of ours."""
+    _refuse_pipe(str(path))
     return _described(str(path))[0]
+
+
+def _refuse_pipe(path: str) -> None:
+    if Path(path).exists() and not Path(path).is_file():
+        raise FormatError(path, "a Parquet file", got="a folder, pipe or device")  # whose end may never come
 
 
 def _described(path: str, data: bytes | None = None) -> tuple[str, bool, str]:
@@ -176,7 +245,8 @@ def _described(path: str, data: bytes | None = None) -> tuple[str, bool, str]:
     try:
         with Path(path).open("rb") as stream:
             refuse_lfs_pointer(path, stream.read(64))
-        metadata = pq.read_schema(path if data is None else pa.BufferReader(data)).metadata or {}
+        with naming_memory(path):
+            metadata = pq.read_schema(path if data is None else pa.BufferReader(data)).metadata or {}
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:

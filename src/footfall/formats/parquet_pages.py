@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from footfall.formats.records import FormatError
+from footfall.formats.records import FormatError, naming_memory
 
 UNPACKED_LIMIT = 256 * 2**20
 """Bytes that any Parquet file may unpack to."""
@@ -41,18 +41,21 @@ def refuse_bomb(path: str, data: bytes) -> None:
     import pyarrow.parquet as pq
 
     try:
-        footer = pq.read_metadata(pa.BufferReader(data))
-        unpacked, values, repeated = _counted(path, data, footer)
-        most, most_values = (
-            max(UNPACKED_LIMIT, UNPACKED_TIMES * len(data)),
-            max(VALUES_LIMIT, VALUES_A_BYTE * len(data)),
-        )
-        if max(values, footer.num_rows) > most_values:
-            got = str(max(values, footer.num_rows))
-            raise FormatError(path, f"at most {most_values} values in {len(data)} bytes", got=got, fix=_UNPACK_YOURSELF)
-        _check(path, unpacked, most, len(data))
-        if unpacked + sum(repeated.values()) > most:
-            _check(path, unpacked + _repeated(data, list(repeated)), most, len(data))
+        with naming_memory(path):
+            footer = pq.read_metadata(pa.BufferReader(data))
+            unpacked, values, repeated = _counted(path, data, footer)
+            most, most_values = (
+                max(UNPACKED_LIMIT, UNPACKED_TIMES * len(data)),
+                max(VALUES_LIMIT, VALUES_A_BYTE * len(data)),
+            )
+            if max(values, footer.num_rows) > most_values:
+                got = str(max(values, footer.num_rows))
+                raise FormatError(
+                    path, f"at most {most_values} values in {len(data)} bytes", got=got, fix=_UNPACK_YOURSELF
+                )
+            _check(path, unpacked, most, len(data))
+            if unpacked + sum(repeated.values()) > most:
+                _check(path, unpacked + _repeated(data, list(repeated)), most, len(data))
     except (pa.ArrowException, OSError, IndexError) as error:
         raise FormatError(path, "sound pages", got=str(error).partition("\n")[0]) from error
 

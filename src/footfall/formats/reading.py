@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
-from footfall.formats.parquet import parquet_kind, read_parquet
+from footfall.formats.parquet import iter_parquet, parquet_kind, read_parquet
 from footfall.formats.problems import PROMPTS
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
 from footfall.formats.renaming import check_names, keeping, problem_suggestion, renamed, suggestion
@@ -26,6 +27,7 @@ from footfall.types import Judged, Problem, Trajectory, Tree, content_key, image
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
 _NOT_SNIFFED = ("problems", _LAST)
+_IDS_IN_MEMORY = 100_000
 
 
 def read(
@@ -140,17 +142,62 @@ def _sniffed(fields: Fields) -> Format:
     raise fields.error(None, f"a record of a known format (tried {', '.join([*names, _LAST])})", got, fix)
 
 
-class _Ids:
-    """Keeps the ids of trajectories apart, in a time that does not grow with how often one occurs."""
+class _Once:
+    """Ids that occurred once, each with a number; all but the last of many lie in a temporary file (TMPDIR says where)."""
 
     def __init__(self) -> None:
+        self._last: dict[bytes, bytes] = {}
+        self._file: Any = None
+
+    def __contains__(self, name: str) -> bool:
+        return self._get(name.encode()) is not None
+
+    def _get(self, name: bytes) -> bytes | None:
+        found = self._last.get(name)
+        if found is None and self._file is not None:
+            (found,) = self._file.execute("SELECT number FROM once WHERE id = ?", (name,)).fetchone() or (None,)
+        return found
+
+    def put(self, name: str, number: int) -> None:
+        """An id that is not here."""
+        self._last[name.encode()] = number.to_bytes(20, "big")
+        if len(self._last) >= _IDS_IN_MEMORY:
+            if self._file is None:
+                import sqlite3
+
+                self._file = sqlite3.connect("")  # a file without a name, which goes with the process
+                self._file.execute("CREATE TABLE once (id BLOB PRIMARY KEY, number BLOB) WITHOUT ROWID")
+            self._file.executemany("INSERT INTO once VALUES (?, ?)", sorted(self._last.items()))
+            self._last.clear()
+
+    def pop(self, name: str) -> int | None:
+        """The number of an id, which is no longer here."""
+        if (found := self._get(name.encode())) is None:
+            return None
+        if self._last.pop(name.encode(), None) is None:
+            self._file.execute("DELETE FROM once WHERE id = ?", (name.encode(),))
+        return int.from_bytes(found, "big")
+
+
+class _Ids:
+    """Keeps the ids of trajectories apart, in a time that does not grow with how often one occurs, and with little memory for
+    those that occur once."""
+
+    def __init__(self) -> None:
+        self._once = _Once()
+        """Each with the content of the trace and its judge as one number."""
         self._taken: set[str] = set()
-        self._names: dict[tuple[str, str], list[str]] = {}
+        """The others, and the names that were made of them."""
+        self._judges: dict[str, int] = {}
+        self._names: dict[tuple[str, int], list[str]] = {}
         """The names of traces by id and content."""
-        self._used: dict[tuple[str, str, str], int] = {}
+        self._used: dict[tuple[str, int, int], int] = {}
         """How many of these a judge has judged."""
         self._last: dict[str, int] = {}
         """The number at the end of the last name that was made of an id."""
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._taken or name in self._once
 
     def unique(self, row: Judged) -> Judged:
         """The row, with another id if its own was taken."""
@@ -165,23 +212,31 @@ class _Ids:
 
     def _name(self, wanted: str, key: str, judge: str) -> str:
         """The first of `wanted`, `wanted~2`, … that is free, or is of this trace and not yet of this judge."""
-        names = self._names.setdefault((wanted, key), [])
-        used = self._used.get((wanted, key, judge), 0)
-        self._used[wanted, key, judge] = used + 1
+        content, by = int(key[:32], 16), self._judges.setdefault(judge, len(self._judges))
+        if wanted not in self:
+            self._once.put(wanted, content << 32 | by)
+            return wanted
+        if (before := self._once.pop(wanted)) is not None:
+            self._taken.add(wanted)
+            self._names[wanted, before >> 32] = [wanted]
+            self._used[wanted, before >> 32, before & 0xFFFFFFFF] = 1
+        names = self._names.setdefault((wanted, content), [])
+        used = self._used.get((wanted, content, by), 0)
+        self._used[wanted, content, by] = used + 1
         if used < len(names):
             return names[used]
-        name = _free(wanted, self._taken, self._last)
+        name = _free(wanted, self, self._last)
+        self._taken.add(name)
         names.append(name)
         return name
 
 
-def _free(wanted: str, taken: set[str], last: dict[str, int]) -> str:
-    """The first of `wanted`, `wanted~2`, … that is not taken; it is from now on."""
+def _free(wanted: str, taken: Container[str], last: dict[str, int]) -> str:
+    """The first of `wanted`, `wanted~2`, … that is not taken."""
     name, number = wanted, last.get(wanted, 1)
     while name in taken:
         number += 1
         name = f"{wanted}~{number}"
-    taken.add(name)
     last[wanted] = number
     return name
 
@@ -203,11 +258,11 @@ def _parquet_rows(source: Source, bad: BadRecords | None, problems: bool = False
         raise FormatError(str(getattr(source, "name", source)), "a path to a Parquet file", got="a stream")
     kind = parquet_kind(source)
     if kind == "judged":
-        rows: list[Judged] = read_parquet(source, kind)
+        rows: Iterator[Judged] = iter_parquet(source, kind)
     elif kind == "trajectory":
-        rows = [Judged(trajectory, None) for trajectory in read_parquet(source, kind)]
+        rows = (Judged(trajectory, None) for trajectory in iter_parquet(source, kind))
     elif kind == "problem" and problems:
-        rows = [Judged(Trajectory(problem.id, problem), None) for problem in read_parquet(source, kind)]
+        rows = (Judged(Trajectory(problem.id, problem), None) for problem in iter_parquet(source, kind))
     else:
         raise FormatError(os.fspath(source), "trajectories, judged or not", got=f"rows of kind {kind!r}")
     pin = _pin(source)
@@ -259,7 +314,9 @@ def read_problems(
         same, content = contents.setdefault(problem.id, set()), _content(problem)
         if content not in same:
             same.add(content)
-            found.append(replace(problem, id=_free(problem.id, taken, last)))
+            name = _free(problem.id, taken, last)
+            taken.add(name)
+            found.append(replace(problem, id=name))
     return found
 
 

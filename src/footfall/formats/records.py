@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -53,6 +55,23 @@ class FormatError(ValueError):
             path, self.expected, line=line, field=self.field, got=self.got, fix=self.fix, unit=unit,
             subject=self.subject,
         )  # fmt: skip
+
+
+class NoMemoryError(MemoryError):
+    """A file is sound as far as anyone knows, and memory did not suffice to read it."""
+
+
+@contextmanager
+def naming_memory(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within a reader's own `try`: Arrow's error about memory is also one of those that it raises over damaged files."""
+    try:
+        yield
+    except NoMemoryError:
+        raise
+    except MemoryError as error:
+        said = f" ({one_line(str(error), _LONGEST)})" if str(error) else ""
+        fix = "free memory, or split the file: JSON lines are read one by one, Parquet files whole"
+        raise NoMemoryError(f"{path}: memory did not suffice to read it{said}; fix: {fix}") from error
 
 
 def is_finite(number: float) -> bool:

@@ -36,7 +36,7 @@ def write(
     sweep(Path(path))
     given = rows if threshold is None else (hardened(row, threshold) for row in rows)
     if format == "parquet":
-        write_parquet(path, list(given), "judged")
+        write_parquet(path, given, "judged")
         return
     chosen = format_named(format)
     with ExitStack() as stack:

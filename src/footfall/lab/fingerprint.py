@@ -23,12 +23,13 @@ import hashlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args, get_origin, get_type_hints
 
 from footfall import __version__
 from footfall.formats import atomic_write
@@ -211,12 +212,19 @@ def _rounded(value: Any) -> Any:
     return round(float(f"{value:.{DIGITS - 1}e}"), DECIMALS) + 0.0 if isinstance(value, float) else value
 
 
-@lru_cache(maxsize=1)
-def environment() -> str:
-    """The processor and the versions that figures depend on, e.g. `x86_64 AVX2, python 3.12.3, torch 2.8.0, …`."""
+@lru_cache
+def environment(device: str = "cpu") -> str:
+    """The processor and the versions that figures depend on, e.g. `x86_64 AVX2, python 3.12.3, torch 2.8.0, …`.
+
+    Of a `device` that is no processor its name comes first: it rounds in its own way.
+    """
     import torch
 
+    from footfall.loading import pick_device
+
     processor = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    if (place := pick_device(device)).type != "cpu":
+        processor = f"{torch.cuda.get_device_name(place) if place.type == 'cuda' else place.type}, {processor}"
     return ", ".join(
         [processor, f"python {platform.python_version()}", *(f"{name} {version(name)}" for name in _LIBRARIES)]
     )
@@ -237,14 +245,12 @@ def read_kept(path: Path) -> dict[str, Kept]:
     """A file of that form; what is wrong in it is named."""
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected recipes by name, found {type(found).__name__}")
     for name, kept in found.items():
         _demand_fields(kept, Kept, f"{path}: {name!r}")
-        if not isinstance(kept["environments"], dict):
-            raise ValueError(f"{path}: {name!r} has no environments by name")
         for where, record in kept["environments"].items():
             _demand_fields(record, Record, f"{path}: {name!r} on {where!r}")
             if not isinstance(record["seeds"], dict) or not all(seed.isdigit() for seed in record["seeds"]):
@@ -255,6 +261,29 @@ def read_kept(path: Path) -> dict[str, Kept]:
 def _demand_fields(given: Any, kind: type, where: str) -> None:
     if not isinstance(given, dict) or given.keys() != kind.__annotations__.keys():
         raise ValueError(f"{where} must have the fields {', '.join(kind.__annotations__)}")
+    demand_kinds(given, kind, where)
+
+
+def demand_kinds(given: Mapping[str, Any], kind: type, where: str) -> None:
+    """Each field of a record that was read is what its TypedDict says; an error names the first that is not."""
+    for name, hint in get_type_hints(kind).items():
+        if not _fits(given[name], hint):
+            raise ValueError(f"{where}: {name} cannot be {str(given[name])[:40]!r}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in inner
+    if origin is list:
+        return isinstance(value, list) and all(_fits(each, inner[0]) for each in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and (inner[1] is Record or all(_fits(each, inner[1]) for each in value.values()))
+    if inner:
+        return any(_fits(value, each) for each in inner)
+    if hint is float:
+        return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    return isinstance(value, hint)
 
 
 def record_outcomes(ledger: Path, name: str, kept: Kept) -> None:

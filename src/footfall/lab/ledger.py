@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
 from footfall.formats import atomic_write
-from footfall.lab.fingerprint import Kept, Records, figures_hash, fingerprint, locked
+from footfall.lab.fingerprint import Kept, Records, demand_kinds, figures_hash, fingerprint, locked
 from footfall.lab.recipe import Claim, Entry, Outcome, Recipe
 from footfall.lab.verdicts import ROOM, Verdict, decide, effect_by_looks, remarks, without_room
 from footfall.metrics.intervals import Interval
@@ -256,7 +256,7 @@ def read_ledger(path: Path) -> list[Row]:
         return []
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
     if not isinstance(rows, list):
         raise ValueError(f"{path}: expected a list of rows, found {type(rows).__name__}")
@@ -265,6 +265,9 @@ def read_ledger(path: Path) -> list[Row]:
         missing = sorted(Row.__annotations__.keys() - given) + sorted(given - Row.__annotations__.keys())
         if missing:
             raise ValueError(f"{path}: row {number} lacks or should not have the field {missing[0]!r}")
+        demand_kinds(row, Row, f"{path}: row {number}")
+        if len(row["ci95"]) != 2:
+            raise ValueError(f"{path}: row {number}: ci95 has two ends")
     return rows
 
 

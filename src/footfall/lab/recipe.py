@@ -50,6 +50,10 @@ class Trial(NamedTuple):
     """For what must outlive a kill (a training run); removed when the outcome is stored."""
     shared: Path | None = None
     """For what other recipes use too (`footfall.lab.shared`); stays. None: nothing is shared."""
+    device: str = "cpu"
+    """Where models are run and trained."""
+    large: bool = False
+    """Whether shared models and data are those of the lab's larger model (`footfall.lab.shared.prms.large`)."""
 
     def size(self, full: int, quick: int) -> int:
         """How many: of a full run, or of a smoke test."""

@@ -1,6 +1,7 @@
 """Running recipes: each seed of one is a unit, stored when it is done, so a killed run goes on where it stopped.
 
-Units need nothing from each other, so they spread over processes (`spread`): each works on one thread.
+Units need nothing from each other, so they spread over processes (`spread`) or a cluster (`spread_on`): each works on one
+thread.
 
 Here too: whether the ledger's rows are still what the code gives. Figures are compared, not files.
 
@@ -17,19 +18,20 @@ what was recorded on another machine.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from footfall.damaged import naming
+from footfall.formats.files import remove_folder
 from footfall.lab.fingerprint import (
     Kept,
     Record,
@@ -57,7 +59,8 @@ from footfall.lab.ledger import (
     status_of_code,
 )  # fmt: skip
 from footfall.lab.recipe import Claim, Entry, Outcome, Trial, load_measure
-from footfall.store import Run, worker_processes, write_json
+from footfall.scale import RayWorkers
+from footfall.store import Run, keep_json, kept_json, worker_processes
 from footfall.terminal import Progress
 from footfall.types import Cost, content_key
 
@@ -83,17 +86,16 @@ class Unit(NamedTuple):
     def path(self) -> Path:
         """The file of its outcome. Other code or another environment is another file."""
         seed, quick = self.trial.seed, self.trial.quick
-        key = content_key(self.entry.recipe.name, self.version, seed, quick, environment())[:16]
+        key = content_key(self.entry.recipe.name, self.version, seed, quick, environment(self.trial.device))[:16]
         return self.trial.folder / "seeds" / f"{seed:04d}-{key}.json"
 
     def outcome(self) -> Outcome:
         """What it gives, measured now if it is not stored."""
-        path = self.path
-        if not path.exists():
-            self._measure(path)
-        return Outcome.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        found = kept_json(self.path) or self._measure(self.path)
+        with naming(self.path):
+            return Outcome.from_dict(found)
 
-    def _measure(self, path: Path) -> None:
+    def _measure(self, path: Path) -> dict[str, Any]:
         from footfall.loading import single_threaded
 
         scratch = self.trial.folder / "work" / path.stem
@@ -101,24 +103,30 @@ class Unit(NamedTuple):
             needed.mkdir(parents=True, exist_ok=True)
         # A worker may outlive a killed parent for a moment; whoever comes next waits for it.
         with locked(scratch):
-            if path.exists():
-                return
+            if found := kept_json(path):
+                return found
             begun = time.monotonic()
             # Figures must not depend on how many cores a machine has.
             with single_threaded():
                 outcome = load_measure(self.entry)(self.trial._replace(folder=scratch))
             seconds = round(time.monotonic() - begun, 3)
             outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
-            write_json(path, {"seed": self.trial.seed, "version": self.version, **outcome.to_dict()})
-            shutil.rmtree(scratch)
+            made = keep_json(path, {"seed": self.trial.seed, "version": self.version, **outcome.to_dict()})
+            remove_folder(scratch)
+        return made
 
 
 def units_of(
-    entry: Entry, seeds: Sequence[int], folder: Path, quick: bool = False, shared: Path | None = None
+    entry: Entry,
+    seeds: Sequence[int],
+    folder: Path,
+    quick: bool = False,
+    shared: Path | None = None,
+    device: str = "cpu",
 ) -> list[Unit]:
     """One a seed. What recipes have in common is kept in `shared`; None: in the folder "shared" beside the run."""
     version, shared = version_of(entry.path), folder.parent / "shared" if shared is None else shared
-    return [Unit(entry, Trial(seed, quick, folder, shared), version) for seed in seeds]
+    return [Unit(entry, Trial(seed, quick, folder, shared, device), version) for seed in seeds]
 
 
 def run_recipe(
@@ -129,10 +137,10 @@ def run_recipe(
         return finish(run, entry, _outcomes(run, entry, units_of(entry, seeds, folder, quick, shared)), quick)
 
 
-def measure_seed(entry: Entry, seed: int, folder: Path, quick: bool = False, shared: Path | None = None) -> Outcome:
+def measure_seed(entry: Entry, seed: int, folder: Path, quick: bool = False, device: str = "cpu") -> Outcome:
     """What one seed gives, measured now if it is not stored."""
     with opened(entry, folder, quick) as run:
-        return _outcomes(run, entry, units_of(entry, [seed], folder, quick, shared))[seed]
+        return _outcomes(run, entry, units_of(entry, [seed], folder, quick, device=device))[seed]
 
 
 def opened(entry: Entry, folder: Path, quick: bool) -> Run:
@@ -214,6 +222,34 @@ def spread(
         executor.shutdown(cancel_futures=True)
 
 
+def seed_outcome(item: tuple[Unit, float]) -> Outcome | None:
+    """What a unit gives, in a worker of a cluster; `None` after the time at which nothing more is begun."""
+    unit, until = item
+    return None if time.time() > until else unit.outcome()
+
+
+def spread_on(
+    cluster: RayWorkers, units: Sequence[Unit], log: Callable[..., None], minutes: float | None = None
+) -> Iterator[tuple[Unit, Callable[[], Outcome]]]:
+    """As `spread`, by workers of a cluster, which were made for calls of `seed_outcome` and see the runs' folders.
+
+    `log` takes what happens to workers, and who measured which seed of a `recipe`.
+    """
+    until = math.inf if minutes is None else time.time() + 60 * minutes
+    for done in cluster.calls("seeds", ((unit, until) for unit in units), log, errors_told=True):
+        unit = units[done.chunk.index]
+        if done.shard is not None:
+            facts = {"recipe": unit.entry.recipe.name, "index": unit.trial.seed, "seconds": round(done.seconds, 3)}
+            log("chunk", stage="seeds", items=1, worker=done.worker, **facts)
+            yield unit, partial(_returned, done.shard)
+
+
+def _returned(found: Outcome | Exception) -> Outcome:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 def _outcomes(run: Run, entry: Entry, units: Sequence[Unit]) -> dict[int, Outcome]:
     found: dict[int, Outcome] = {}
     with Progress(entry.recipe.name, len(units)) as progress:
@@ -268,7 +304,7 @@ def update(ledger: Path, entry: Entry, runs: Path) -> Standing:
         return found
     known = sorted(map(int, seeds_here))
     seeds = known if len(known) >= rows[0]["seeds"] else list(range(rows[0]["seeds"]))
-    _replace_rows(ledger, entry, run_recipe(entry, seeds, runs / name).outcomes, quick, records)
+    _replace_rows(ledger, entry, run_recipe(entry, seeds, runs / name).outcomes, quick, records, here)
     return Standing(name, "current", f"measured anew on {len(seeds)} seeds")
 
 
@@ -287,26 +323,29 @@ def _relabelled(ledger: Path, entry: Entry) -> tuple[list[Row], Kept | None]:
     return _recorded(ledger, entry)
 
 
-def record_run(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], runs: Path, wanted: int = 1) -> str:
-    """Record full seeds: their hashes, and rows made from them unless the rows at hand are what this code gives.
+def record_run(
+    ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], runs: Path, wanted: int = 1, device: str = "cpu"
+) -> str:
+    """Record full seeds of a device: their hashes, and rows made from them unless the rows at hand are what this code gives.
 
     Rows are made from `wanted` seeds at least, and from no fewer than they had. The answer says in words what was recorded.
     """
     rows, kept = _recorded(ledger, entry)
-    records, mine = _records(kept), _records(kept).get(environment())
-    quick, seeds = quick_hash(entry, runs), _hashes(outcomes)
+    here = environment(device)
+    records, mine = _records(kept), _records(kept).get(here)
+    quick, seeds = quick_hash(entry, runs, device), _hashes(outcomes)
     before = rows[0]["seeds"] if rows else 0
     status = at_sight(entry, rows, kept).status
     if rows and len(seeds) <= before and _gives_the_rows(status, mine, quick, seeds):
         merged = _by_seed({**(mine["seeds"] if mine else {}), **seeds})
         now = Record(code=fingerprint(entry.path), quick=quick, seeds=merged)
-        record_outcomes(ledger, entry.recipe.name, _keep(rows, {**records, environment(): now}))
+        record_outcomes(ledger, entry.recipe.name, _keep(rows, {**records, here: now}))
         return f"hashes of {len(seeds)} seeds recorded; the rows are what this code gives and stay"
     if len(seeds) < max(wanted, before):
         return f"not recorded: new rows need {max(wanted, before)} seeds, {len(seeds)} are measured"
     if single_figures(entry, list(outcomes.values())):
         return "not recorded: one seed with one figure has no interval, two are needed"
-    _replace_rows(ledger, entry, outcomes, quick, records)
+    _replace_rows(ledger, entry, outcomes, quick, records, here)
     return f"rows of {len(seeds)} seeds recorded"
 
 
@@ -348,9 +387,9 @@ def merge(ledger: Path, entry: Entry, given: Kept, runs: Path) -> list[str]:
     return told
 
 
-def quick_hash(entry: Entry, runs: Path) -> str:
+def quick_hash(entry: Entry, runs: Path, device: str = "cpu") -> str:
     """The hash of the quick outcome of the present code."""
-    return outcome_hash(measure_seed(entry, QUICK_SEED, quick_folder(entry, runs), quick=True))
+    return outcome_hash(measure_seed(entry, QUICK_SEED, quick_folder(entry, runs), quick=True, device=device))
 
 
 def quick_folder(entry: Entry, runs: Path) -> Path:
@@ -382,7 +421,9 @@ def compared(name: str, quick: str, records: Records) -> Standing:
     return Standing(name, "stale", "its quick outcome differs from the recorded one")
 
 
-def _replace_rows(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], quick: str, records: Records) -> None:
+def _replace_rows(
+    ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], quick: str, records: Records, here: str
+) -> None:
     """New rows, and beside them the hashes of their seeds and of the quick outcome.
 
     Of other environments only what this very code gave is kept. The hashes are written first: a kill between the two writes
@@ -392,7 +433,7 @@ def _replace_rows(ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], q
     rows = rows_of(entry, [outcomes[seed] for seed in sorted(outcomes)])
     others = {where: record for where, record in records.items() if record["code"] == code}
     mine = Record(code=code, quick=quick, seeds=_hashes(outcomes))
-    record_outcomes(ledger, entry.recipe.name, _keep(rows, {**others, environment(): mine}))
+    record_outcomes(ledger, entry.recipe.name, _keep(rows, {**others, here: mine}))
     record(ledger, rows)
 
 

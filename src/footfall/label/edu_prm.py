@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from footfall.answers import grade
 from footfall.drive.requests import Reread, Write
 from footfall.drive.rollouts import Course, run_courses, ungradable
-from footfall.drive.trees import GrowingTree, Harvest, charged, leaf_rows, score_nodes, tree_of
+from footfall.drive.trees import GrowingTree, charged, leaf_rows, score_nodes, tree_of
 from footfall.label.counting import CountingPolicy, CountingTokens
 from footfall.policy.http import HttpPolicy
 from footfall.policy.http_tokens import HttpTokens, served_tokenizer
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, StudyRow, label_row, register
 from footfall.segment.tokens import is_symbol
-from footfall.types import Cost, Judged, Problem, Step, Trajectory, Tree
+from footfall.types import Barren, Cost, Harvest, Judged, Problem, Step, Trajectory, Tree
 from footfall.worlds.word_writer import WordWriter
 
 if TYPE_CHECKING:
@@ -326,13 +326,13 @@ class ServedHarvest:
             if reason is None:
                 found += _of_tree(each.tree, each.rows(self.name), cost)
             else:
-                found += Harvest(cost=cost, barren=((each.tree.problem, reason),))
+                found += Harvest(cost=cost, barren=(Barren(each.tree.problem, reason),))
         return found
 
 
 def _of_tree(tree: Tree, rows: Sequence[Judged], cost: Cost) -> Harvest:
     """The rows of one tree; its leaves count as rollouts."""
-    barren = () if rows else ((tree.problem, ungradable(tree.problem) or "no solution was written"),)
+    barren = () if rows else (Barren(tree.problem, ungradable(tree.problem) or "no solution was written"),)
     leaves = [tree.nodes[leaf] for leaf in tree.leaves()]
     return Harvest(charged(rows, cost), cost, barren, len(leaves), sum("cut" in leaf.meta for leaf in leaves))
 

@@ -51,12 +51,24 @@ from footfall.drive.rollouts import (
     run_plans,
     ungradable,
 )
-from footfall.drive.trees import Harvest, RolledOutTree, top_of
+from footfall.drive.trees import RolledOutTree, top_of
 from footfall.label.formal import Formal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.simulate import chance
-from footfall.types import Cost, Judge, Judged, Judgement, Problem, Reason, Trajectory, Tree, Unjudged, failures_of
+from footfall.types import (
+    Cost,
+    Harvest,
+    Judge,
+    Judged,
+    Judgement,
+    Problem,
+    Reason,
+    Trajectory,
+    Tree,
+    Unjudged,
+    failures_of,
+)
 
 
 def verdict_sum(verdicts: Sequence[float]) -> float:
@@ -293,7 +305,7 @@ class GroundedTrees:
 
         `harvest` has the cost of trees without a row as well, and why they have none.
         """
-        return self.harvest(problems, separator).rows
+        return list(self.harvest(problems, separator).rows)
 
     def harvest(self, problems: Sequence[Problem], separator: str = "\n\n") -> Harvest:
         """The rows with all that was asked for them."""

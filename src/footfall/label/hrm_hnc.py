@@ -22,10 +22,23 @@ import numpy as np
 from footfall.answers import grade
 from footfall.drive.requests import ROOT, Write
 from footfall.drive.rollouts import Course, drawn, run_courses, ungradable
-from footfall.drive.trees import ELSEWHERE, Harvest, charged, leaf_rows, score_nodes, silence_of, top_of
+from footfall.drive.trees import ELSEWHERE, charged, leaf_rows, score_nodes, silence_of, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, label_row, register
-from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Tree, Unjudged, content_key
+from footfall.types import (
+    Barren,
+    Cost,
+    Harvest,
+    Judged,
+    Judgement,
+    Problem,
+    Reason,
+    Step,
+    Trajectory,
+    Tree,
+    Unjudged,
+    content_key,
+)
 
 
 @dataclass
@@ -241,7 +254,7 @@ class HierarchicalTrees(FullTrees):
         grown = self.grow(problems, separator)
         both = [each for tree in grown.trees for each in (tree, self._compressed(tree))]
         rows = charged(tree_samples(both, self.name, silent=True), grown.cost)
-        barren = tuple((problems[t], reason) for t, reason in grown.silences.items())
+        barren = tuple(Barren(problems[t], reason) for t, reason in grown.silences.items())
         return Harvest(rows, grown.cost, barren, grown.written, grown.unfinished)
 
     def _compressed(self, tree: Tree) -> Tree:

@@ -40,12 +40,13 @@ from footfall.drive.rollouts import (
     run_plans,
     ungradable,
 )
-from footfall.drive.trees import Harvest, RolledOutTree, leaf_rows, node_rows, note_value, top_of
+from footfall.drive.trees import RolledOutTree, leaf_rows, node_rows, note_value, top_of
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, label_row, register
 from footfall.types import (
     AFTER_ERROR,
     Cost,
+    Harvest,
     Judged,
     Judgement,
     Problem,
@@ -293,7 +294,7 @@ class OmegaPRM:
 
         The cost of a tree stands in its first row; `harvest` has that of trees without a row as well.
         """
-        return self.harvest(problems, separator).rows
+        return list(self.harvest(problems, separator).rows)
 
     def harvest(self, problems: Sequence[Problem], separator: str = "\n\n") -> Harvest:
         """The rows with all that was asked for them. A node whose rollouts say nothing has a row with the reason."""

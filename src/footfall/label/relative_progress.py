@@ -4,6 +4,10 @@ With MC(s_1) the success rate of the problem itself and MC(s_t, a_t) that after 
 
     P_t = MC(s_t, a_t) / MC(s_t),   label 1 if P_t >= ε (0.8), else 0
 
+StepWiser (arXiv 2508.19229) labels a chunk by what it does for the policy that takes the best of n, too:
+
+    effective_t = MC_t + α (μ_t − μ_(t-1)),   μ = 1 − (1 − MC)^n,   label 1 if effective_t > 0, else 0
+
 Once an MC is 0 all later ones count as 0 and are labelled 0, so they are not rolled out. More rollouts go to harder
 problems: 128 a prefix if MC(s_1) < 0.1, 64 below 0.9, else 32. A problem that is never solved has no ratio: its traces
 stay unlabelled. The last step of a finished trace has its outcome for MC.
@@ -11,8 +15,9 @@ stay unlabelled. The last step of a finished trace has its outcome for MC.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from footfall.drive.rollouts import Done, Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
@@ -41,6 +46,20 @@ def progress_differences(start: float, values: Sequence[float]) -> list[float]:
     return differences
 
 
+def effective_progress(start: float, values: Sequence[float], alpha: float = 0.8, best_of: int = 4) -> list[float]:
+    """StepWiser's Rel-Effective: MC_t + α (μ_t − μ_(t-1)), μ = 1 − (1 − MC)^n, with later values set to 0 after one of 0."""
+    found, before = [], start
+    for value in values:
+        value = value if before > 0 else 0.0
+        found.append(value + alpha * ((1 - before) ** best_of - (1 - value) ** best_of))
+        before = value
+    return found
+
+
+_ABOVE_ZERO = 1e-9
+"""The least effective progress that counts: nothing, up to rounding, is none."""
+
+
 def rollouts_for(pass_rate: float) -> int:
     """Rollouts a prefix by how often the problem is solved at all."""
     if pass_rate < 0.1:
@@ -59,10 +78,13 @@ class RelativeProgress:
     """Of the problem itself, for the pass rate."""
     epsilon: float = 0.8
     """A step that makes less progress is wrong. For `compare="difference"` the paper tried -0.5 to -0.1."""
-    compare: Literal["ratio", "difference"] = "ratio"
+    compare: Literal["ratio", "difference", "effective"] = "ratio"
     estimate: Literal["hard", "soft"] = "hard"
     """`soft` keeps P_t itself (which may exceed 1)."""
     params: SamplingParams = SamplingParams()
+    alpha: float = 0.8
+    """With `best_of`, of `effective`, which has no epsilon; StepWiser's own values of both were not found."""
+    best_of: int = 4
 
     def __post_init__(self) -> None:
         if self.pass_rollouts < 1 or (self.rollouts is not None and self.rollouts < 1):
@@ -72,12 +94,18 @@ class RelativeProgress:
     def name(self) -> str:
         n = f"n={self.rollouts or 'by-pass-rate'},pass_n={self.pass_rollouts}"
         rule = f"{self.compare}>={self.epsilon},{self.estimate}"
+        if self.compare == "effective":
+            rule = f"effective(alpha={self.alpha:g},n={self.best_of})>0,{self.estimate}"
         return f"relative-progress({self.policy.name},{n},{rule},{drawn(self.params)})"
 
     @property
     def threshold(self) -> float:
         """From which value on a step counts as good."""
-        return self.epsilon if self.estimate == "soft" else 0.5
+        return self._least if self.estimate == "soft" else 0.5
+
+    @property
+    def _least(self) -> float:
+        return _ABOVE_ZERO if self.compare == "effective" else self.epsilon
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
@@ -118,9 +146,11 @@ class RelativeProgress:
             return [None] * n, [start.failure or Unjudged(Reason.UNDECIDED, words)] * n
         known = [mean for mean in means if mean is not None]
         known = known[: next((k for k, mean in enumerate(means) if mean is None), n)]
-        compare = progress_ratios if self.compare == "ratio" else progress_differences
-        progress = compare(start.value, known)
-        hard = [float(p >= self.epsilon and mean > 0) for p, mean in zip(progress, known, strict=True)]
+        rules: dict[str, Callable[[float, Sequence[float]], list[float]]]
+        rules = {"ratio": progress_ratios, "difference": progress_differences,
+                 "effective": partial(effective_progress, alpha=self.alpha, best_of=self.best_of)}  # fmt: skip
+        progress = rules[self.compare](start.value, known)
+        hard = [float(p >= self._least and mean > 0) for p, mean in zip(progress, known, strict=True)]
         said = progress if self.estimate == "soft" else hard
         reason = next((estimate.failure for estimate in estimates if estimate.failure), None)
         lacking = n - len(said)
@@ -133,6 +163,7 @@ class RelativeProgress:
     Declared(
         study=(label_row(50, value="success_rate", settings=lambda n: {"rollouts": int(n), "pass_rollouts": int(n)}),),
         smoke={"rollouts": 2, "pass_rollouts": 2},
+        systems={"stepwiser-labels": {"compare": "effective", "rollouts": 16, "pass_rollouts": 16}},
     ),
 )
 def relative_progress(
@@ -140,9 +171,11 @@ def relative_progress(
     rollouts: int | None = None,
     pass_rollouts: int = 32,
     epsilon: float = 0.8,
-    compare: Literal["ratio", "difference"] = "ratio",
+    compare: Literal["ratio", "difference", "effective"] = "ratio",
     estimate: Literal["hard", "soft"] = "hard",
     params: SamplingParams = SamplingParams(),
+    alpha: float = 0.8,
+    best_of: int = 4,
 ) -> RelativeProgress:
-    """Whether a step keeps the success rate it was given (GenPRM's relative progress estimation)."""
-    return RelativeProgress(policy, rollouts, pass_rollouts, epsilon, compare, estimate, params)
+    """Whether a step keeps the success rate it was given (GenPRM's relative progress estimation; StepWiser's `effective`)."""
+    return RelativeProgress(policy, rollouts, pass_rollouts, epsilon, compare, estimate, params, alpha, best_of)

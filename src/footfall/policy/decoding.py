@@ -59,6 +59,7 @@ def _weights(logits_NV: Tensor, params: SamplingParams) -> Tensor:
         sorted_NV = weights_NV.sort(dim=-1, descending=True).values
         before_NV = sorted_NV.cumsum(dim=-1) - sorted_NV
         inside_NV = before_NV < params.top_p * sorted_NV.sum(dim=-1, keepdim=True)
+        inside_NV[:, 0] = True  # also where a tiny share of the sum is rounded to 0
         least_N1 = sorted_NV.masked_fill(~inside_NV, float("inf")).amin(dim=-1, keepdim=True)
         weights_NV = weights_NV.where(weights_NV >= least_N1, 0)
     return weights_NV
@@ -351,22 +352,27 @@ class Loop:
 
     def admit(self) -> bool:
         """Fill free rows from the queue, and move rows together once nobody waits. False when all is done."""
+        seated: dict[tuple[int, int], tuple[Entry, list[int]]] = {}
         while self.waiting and self.free:
-            self._seat(self.waiting.popleft(), self.free.popleft())
+            row = self.free.popleft()
+            entry, shared = self._seat(self.waiting.popleft(), row)
+            if entry is not None:
+                seated.setdefault((id(entry), shared), (entry, []))[1].append(row)
+        for (_, shared), (entry, rows) in seated.items():
+            self.slots.load(rows, entry.data, shared)
         taken = np.flatnonzero(self.batch.owner >= 0)
         if len(taken) and not self.waiting and taken[-1] + 1 > self.decoder.slack * len(taken) + 1:
             self._compact(taken)
         return len(taken) > 0
 
-    def _seat(self, request_index: int, row: int) -> None:
+    def _seat(self, request_index: int, row: int) -> tuple[Entry | None, int]:
+        """Give a request its row, and give what is to be put there: the entry of its prefix, and how much of it."""
         request = self.requests[request_index]
         prefix = request.ids[:-1]
         entry, shared = self.cache.longest(prefix)
         if shared < len(prefix):
             self.results[request_index].prefilled += self.prefill([prefix])[0]
             entry, shared = self.cache.longest(prefix)
-        if entry is not None:
-            self.slots.load(row, entry.data, shared)
         if shared < len(prefix):
             raise MemoryError("the prefix cache cannot hold one prefix; raise cache_bytes")
         self.batch.tokens[row] = request.ids[-1]
@@ -375,6 +381,7 @@ class Loop:
         self.batch.owner[row] = request_index
         self.batch.limit[row] = request.max_tokens
         self.batch.written[row] = 0
+        return entry, shared
 
     def _compact(self, taken: npt.NDArray[np.int64]) -> None:
         """The last rows go to the holes before them."""

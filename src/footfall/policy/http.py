@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -241,6 +242,7 @@ class HttpPolicy:
         outcomes: dict[int, Outcome[T]] = {}
         queue = iter(enumerate(asked))
         session = Session(self.server, self._accepted)
+        most = self.server.concurrency * len(self.server.urls)
 
         async def work() -> None:
             for i, (question, parse) in queue:
@@ -248,7 +250,7 @@ class HttpPolicy:
                 told(len(outcomes), len(asked), "answered")
 
         async with session.client:
-            workers = [asyncio.ensure_future(work()) for _ in range(min(self.server.concurrency, len(asked)))]
+            workers = [asyncio.ensure_future(work()) for _ in range(min(most, len(asked)))]
             try:
                 await asyncio.gather(*workers)
             finally:
@@ -425,7 +427,10 @@ def http_policy(
     if api_key is None and api_key_env is not None:
         api_key = os.environ.get(api_key_env)
         if not api_key:
-            raise ValueError(f"api_key_env names {api_key_env}, but that environment variable is not set")
+            named = (
+                api_key_env if re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", api_key_env) else "a variable"
+            )  # not the key itself
+            raise ValueError(f"api_key_env names {named}, but that environment variable is not set")
     timeouts = (connect_timeout, read_timeout, total_timeout)
     server = Server(url, api_key, concurrency, *timeouts, retries, first_wait, longest_wait)
     loaded = None if tokenizer is None else _load_tokenizer(tokenizer)

@@ -31,6 +31,7 @@ from urllib.parse import quote
 
 import httpx
 
+from footfall.policy.http_pool import Pool
 from footfall.types import Json, content_key
 
 T = TypeVar("T")
@@ -57,7 +58,11 @@ class AttemptError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """Where to ask and how patiently. `total_timeout` bounds one attempt, from connecting to the last byte."""
+    """Where to ask and how patiently. `total_timeout` bounds one attempt, from connecting to the last byte.
+
+    Several addresses with commas between them are a pool (`footfall.policy.http_pool`): servers of the same model, each of
+    which may have `concurrency` requests under way.
+    """
 
     url: str
     api_key: str | None = field(default=None, repr=False)
@@ -69,31 +74,22 @@ class Server:
     first_wait: float = 0.5
     longest_wait: float = 60.0
     max_bytes: int = 64 * 2**20
+    pool: Pool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        secret = "give the key as api_key or by api_key_env (--api-key-env) instead"
-        if "@" in self.url:
-            raise ValueError(f"the url holds a user name or password; {secret}")
-        if "?" in self.url or "#" in self.url:
-            raise ValueError(
-                f"the url goes on after its path with ? or #; leave that out, and if it holds a key, {secret}"
-            )
-        try:
-            url = httpx.URL(self.url)
-            url.host.encode("idna")  # as the resolver will
-            usable = url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) < 1 << 16
-        except (httpx.InvalidURL, UnicodeError):
-            url, usable = httpx.URL(), False
-        if not usable:
-            raise ValueError(f"url={self.url[:200]!r} is not a server's address; write e.g. http://localhost:8000/v1")
-        if url.path == "/":
-            url = url.copy_with(path="/v1")
-        object.__setattr__(self, "url", str(url).rstrip("/"))
+        urls = tuple(dict.fromkeys(_address(url.strip()) for url in re.split(r",(?=\s*https?://)", self.url)))
+        object.__setattr__(self, "url", ",".join(urls))
         if self.api_key is not None and not re.fullmatch(r"[\x21-\x7e]+", self.api_key):
             raise ValueError("the api_key is empty or holds white space or characters that no header can carry")
         numbers = (self.concurrency, self.connect_timeout, self.read_timeout, self.total_timeout, self.max_bytes)
         if min(numbers) <= 0 or min(self.retries, self.first_wait, self.longest_wait) < 0:
             raise ValueError(f"concurrency, time-outs, retries, waits and max_bytes out of range: {self}")
+        object.__setattr__(self, "pool", Pool(urls, self.first_wait, self.longest_wait))
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses of all servers of the pool."""
+        return self.url.split(",")
 
     def without_key(self, text: str) -> str:
         """The text without the key, as it is, in JSON and in an address."""
@@ -107,6 +103,26 @@ class Server:
         """Seconds after a failed attempt: first_wait · 2^(attempt-1), times a jitter in [½, 1] seeded by the question."""
         jitter = random.Random(f"{question}/{attempt}").uniform(0.5, 1.0)
         return float(min(self.longest_wait, self.first_wait * 2 ** min(attempt - 1, 40)) * jitter)
+
+
+def _address(given: str) -> str:
+    """The address of one server as requests are put to it; one that holds a secret or is none is refused."""
+    secret = "give the key as api_key or by api_key_env (--api-key-env) instead"
+    if "@" in given:
+        raise ValueError(f"the url holds a user name or password; {secret}")
+    if "?" in given or "#" in given:
+        raise ValueError(f"the url goes on after its path with ? or #; leave that out, and if it holds a key, {secret}")
+    try:
+        url = httpx.URL(given)
+        url.host.encode("idna")  # as the resolver will
+        usable = url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) < 1 << 16 and "," not in given
+    except (httpx.InvalidURL, UnicodeError):
+        url, usable = httpx.URL(), False
+    if not usable:
+        raise ValueError(f"url={given[:200]!r} is not a server's address; write e.g. http://localhost:8000/v1")
+    if url.path == "/":
+        url = url.copy_with(path="/v1")
+    return str(url).rstrip("/")
 
 
 class Question(NamedTuple):
@@ -143,12 +159,14 @@ class Session:
         self.server = server
         self.accepted = accepted
         # A proxy named by the environment is for the world outside, never for a server on this machine.
-        trust_env = httpx.URL(server.url).host not in LOOPBACK
+        hosts = {httpx.URL(url).host for url in server.urls}
+        trust_env, most = not hosts <= set(LOOPBACK), server.concurrency * len(server.urls)
         self.client = httpx.AsyncClient(
             timeout=httpx.Timeout(server.read_timeout, connect=server.connect_timeout, pool=None),
-            limits=httpx.Limits(max_connections=server.concurrency, max_keepalive_connections=server.concurrency),
+            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
             verify=_ssl_context(trust_env),
             trust_env=trust_env,
+            mounts={f"all://{host}": None for host in hosts & set(LOOPBACK) if ":" not in host},
         )
         # A server that sets another cookie in each answer would make every later request longer.
         self.client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
@@ -158,13 +176,19 @@ class Session:
         started = time.perf_counter()
         attempt = 1
         while True:
-            try:
-                value = await self._attempt(question, attempt, parse)
-                return Outcome(value, None, attempt, time.perf_counter() - started)
-            except AttemptError as failed:
-                if not failed.again or attempt > self.server.retries or failed.wait > self.server.longest_wait:
-                    reason = self._last_words(failed, attempt)
-                    return Outcome(None, reason, attempt, time.perf_counter() - started)
+            with self.server.pool.member() as url:
+                try:
+                    value = await self._attempt(url, question, attempt, parse)
+                    self.server.pool.answered(url)
+                    return Outcome(value, None, attempt, time.perf_counter() - started)
+                except AttemptError as error:
+                    failed = error
+            elsewhere = failed.again and self.server.pool.failed(url, failed.wait)
+            too_long = failed.wait > self.server.longest_wait and not elsewhere
+            if not failed.again or attempt > self.server.retries or too_long:
+                reason = self._last_words(failed, attempt)
+                return Outcome(None, reason, attempt, time.perf_counter() - started)
+            if not elsewhere:
                 await asyncio.sleep(max(failed.wait, self.server.wait(question.id, attempt)))
             attempt += 1
 
@@ -177,10 +201,10 @@ class Session:
             )
         return words
 
-    async def _attempt(self, question: Question, attempt: int, parse: Callable[[object], T]) -> T:
+    async def _attempt(self, url: str, question: Question, attempt: int, parse: Callable[[object], T]) -> T:
         server = self.server
         try:
-            response, body = await asyncio.wait_for(self._exchange(question, attempt), server.total_timeout)
+            response, body = await asyncio.wait_for(self._exchange(url, question, attempt), server.total_timeout)
         except asyncio.TimeoutError:
             raise AttemptError(
                 f"no whole answer within {server.total_timeout:g} s (total_timeout; --timeout)"
@@ -194,12 +218,12 @@ class Session:
             raise AttemptError(
                 f"it redirects to an address that is none ({type(error).__name__})", again=False
             ) from error
-        self._check_status(question, response, body)
+        self._check_status(url, question, response, body)
         value = parse(self._decoded(body))
         self.accepted.add(question.shape)
         return value
 
-    async def _exchange(self, question: Question, attempt: int) -> tuple[httpx.Response, bytes]:
+    async def _exchange(self, url: str, question: Question, attempt: int) -> tuple[httpx.Response, bytes]:
         # Identity encoding: a small compressed answer must not unpack into a large one.
         headers = {"Accept-Encoding": "identity", "X-Request-Id": question.request_id(attempt)}
         if self.server.api_key is not None:
@@ -209,8 +233,7 @@ class Session:
             method, content = "POST", json.dumps(question.body).encode()
             headers["Content-Type"] = "application/json"
         body = bytearray()
-        url = self.server.url + question.path
-        async with self.client.stream(method, url, content=content, headers=headers) as response:
+        async with self.client.stream(method, url + question.path, content=content, headers=headers) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise AttemptError("the answer is compressed though identity encoding was asked for", again=False)
             async for chunk in response.aiter_raw():
@@ -219,14 +242,14 @@ class Session:
                     raise AttemptError(f"the answer is longer than max_bytes={self.server.max_bytes}", again=False)
         return response, bytes(body)
 
-    def _check_status(self, question: Question, response: httpx.Response, body: bytes) -> None:
+    def _check_status(self, url: str, question: Question, response: httpx.Response, body: bytes) -> None:
         status = response.status_code
         if status == 200:
             return
         reason = (
             f"HTTP {status}: {_bounded(self.server.without_key(_server_message(body)), _MOST_SAID) or 'no message'}"
         )
-        refused = f"{self.server.url}{question.path} answered {reason}"
+        refused = f"{url}{question.path} answered {reason}"
         if status == 500 and _NOT_TAKEN.search(reason) and (fix := _named_fields(question, reason)):
             raise ServerRefusedError(f"{refused}; {fix}")
         if status in (408, 425, 429) or status >= 500:

@@ -12,6 +12,6 @@ LAB = Path(__file__).parent.parent / "models" / "lab"
 
 
 @register("policy", "embedded-lab", Declared(separator="\n"))
-def lab(device: str | None = None, rows: int | None = None, compile: bool = False) -> TorchPolicy:
+def lab(device: str | None = None, rows: int | None = None, compile: bool | None = None) -> TorchPolicy:
     """The Llama of 9.5 million parameters that ships with the package and writes traces of every world."""
     return TorchPolicy.load(LAB, device or "cpu", label="embedded-lab", rows=rows, compile=compile)

@@ -46,9 +46,10 @@ class TorchPolicy:
         template: Template | None = None,
         rows: int | None = None,
         cache_bytes: int | None = None,
-        compile: bool = False,
+        compile: bool | None = None,
     ) -> None:
-        """`cache_bytes` for the keys and values of prefixes: 1 GiB, or on CUDA an eighth of the free memory."""
+        """`cache_bytes` for the keys and values of prefixes: 1 GiB, or on CUDA an eighth of the free memory; `compile` as
+        the engine has it."""
         check_round_trip(tokenizer, label)
         self.tokenizer = tokenizer
         self.template = template or template_for(tokenizer)
@@ -280,7 +281,11 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[
 
 @register("policy", "torch", Declared(serves=("model",)))
 def torch_policy(
-    path: str, device: str | None = None, rows: int | None = None, compile: bool = False, system: str | None = None
+    path: str,
+    device: str | None = None,
+    rows: int | None = None,
+    compile: bool | None = None,
+    system: str | None = None,
 ) -> TorchPolicy:
     """Any Hugging Face decoder from a folder, hub id or GGUF file, in this process; `system` is its system message."""
     template = None if system is None else Template("chat", system=system)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import first_error_f1
-from footfall.lab.shared.prms import pool, spent, train, training_traces
+from footfall.lab.shared.prms import large, pool, spent, train, training_traces
 from footfall.train import TrainConfig
 from footfall.train.active import AtRandom, MostUncertain, Selector, train_actively, until_first_error
 from footfall.types import Cost, Judged
@@ -29,8 +29,8 @@ RECIPE = Recipe(
     year=2025,
     stage="train",
     world="arithmetic",
-    scale="32 heads on the embedded Llama of 1.1M parameters; a seed has a pool of 300 traces in 5 rounds and 400 held-out "
-    "solutions of 100 problems.",
+    scale="32 heads on the lab's model (9.5M parameters); a seed has a pool of 2,400 traces in 5 rounds and 4,000 held-out "
+    "solutions of 1,000 problems.",
     claims=(
         Claim(
             "Labels for the half of the pool that the ensemble is unsure of give the quality of all labels.",
@@ -52,16 +52,17 @@ LATER = 0.375
 
 def measure(trial: Trial) -> Outcome:
     """First-error F1 of PRMs that had all labels, a random half, or the half they were least sure of."""
+    trial = large(trial)
     arms: dict[str, Selector] = {
         "all labels": AtRandom(1.0), "random half": AtRandom(LATER, trial.seed), "active half": MostUncertain(LATER),
     }  # fmt: skip
     config = TrainConfig(
         heads=trial.size(32, 2), lr=3e-4, epochs=trial.size(2, 1), schedule="constant", eval_share=0.0,
-        seed=trial.seed, device="cpu",
+        seed=trial.seed, device=trial.device,
     )  # fmt: skip
-    traces = training_traces(trial)[:: trial.size(2, 1)][: trial.size(300, 10)]
+    traces = training_traces(trial)[: trial.size(2400, 10)]
     solutions = pool(trial)[:: trial.size(2, 1)]
-    first, later = traces[: trial.size(60, 6)], traces[trial.size(60, 6) :]
+    first, later = traces[: trial.size(480, 6)], traces[trial.size(480, 6) :]
     rows = [Judged(t, until_first_error(said)) for t, said in zip(first, TruthJudge().judge(first), strict=True)]
     start = train(trial, "actprm-first", rows, config)
     found: dict[str, float] = {}
@@ -71,7 +72,7 @@ def measure(trial: Trial) -> Outcome:
             later, start.folder, TruthJudge(), config, trial.folder / arm.replace(" ", "-"), select=select,
             rounds=trial.size(4, 1),
         )  # fmt: skip
-        said = result.judge("cpu").judge(solutions)
+        said = result.judge(trial.device).judge(solutions)
         found |= {arm: first_error_f1(solutions, said), f"{arm} at 0.5": first_error_f1(solutions, said, 0.5)}
         costs += [result.cost, *(judgement.cost for judgement in said)]
     return Outcome(found, Cost.total(costs))

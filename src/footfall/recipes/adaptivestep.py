@@ -9,10 +9,10 @@ Fewer steps, put where something was decided, cost fewer rollouts; at equal cost
 guides greedy decoding token by token (TVD): where the likeliest token has less than a threshold, the best valued of 8 is
 taken.
 
-What differs: writer, completer and PRM backbone are the embedded model. The PRMs of both cuts get labels for the same number
-of generated tokens, a hundred line-cut traces and as many confidence-cut ones as those pay for, and are trained with the same
-number of updates. This writer is unsure of its wording alone, where the likeliest token has about 0.15: under τ greedy
-decoding would never be guided, so it is guided below the quantile with 5% of all tokens below it. Best-of-8 goes by the
+What differs: writer, completer and PRM backbone are the lab's model. The PRMs of both cuts get labels for the same number
+of generated tokens, 400 line-cut traces and as many confidence-cut ones as those pay for, and are trained with the same
+number of updates. Under τ greedy decoding of so small a writer is
+hardly ever guided, so it is guided below the quantile with 5% of all tokens below it. Best-of-8 goes by the
 lowest step value.
 """
 
@@ -25,7 +25,6 @@ from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.cases import best_of_n
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.policy.embedded import embedded
 from footfall.policy.protocol import draw_traces
 from footfall.policy.torch_policy import AnyCut
 from footfall.reward.judge import step_head
@@ -41,8 +40,8 @@ RECIPE = Recipe(
     year=2025,
     stage="segment",
     world="arithmetic",
-    scale="Embedded Llama of 1.1M parameters as policy, completer and PRM backbone; a seed has 100 training traces cut at "
-    "lines and 100 held-out problems with 8 solutions each; 40 of them are decoded under guidance.",
+    scale="The lab's model (9.5M parameters) as policy, completer and PRM backbone; a seed has 400 training traces cut at "
+    "lines and 1,000 held-out problems with 8 solutions each; 200 of them are decoded under guidance, 50 by lines.",
     claims=(
         Claim(
             "Token-level decoding guided by its PRM beats greedy decoding.",
@@ -65,15 +64,16 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-N and guided decoding by PRMs on lines and on confidence steps, labelled for the same tokens."""
-    policy, traces, pool = embedded(), prms.training_traces(trial), prms.pool(trial)
+    trial = prms.large(trial)
+    policy, traces, pool = prms.policy(trial), prms.training_traces(trial), prms.pool(trial)
     logprobs = [p for trace in traces for step in trace.steps for p in step.logprobs or ()]
     cut = confidence(confidence_threshold(logprobs, share=0.02))
     unsure_below = confidence_threshold(logprobs, share=0.05)
-    first, n = trial.size(100, 4), trial.size(8, 2)
+    first, n = trial.size(400, 4), trial.size(8, 2)
     lines = _labelled(MonteCarlo(policy, n, params=prms.params(trial)), traces, first)
     unsure = [recut(trace, cut, policy.tokenizer) for trace in traces]
     steps = _labelled(MonteCarlo(AnyCut(policy), n, params=prms.params(trial)), unsure, first, sum(_tokens(lines)))
-    tops = [trace.prefix(0) for trace in pool[:: prms.POOL][: trial.size(40, 1)]]
+    tops = [trace.prefix(0) for trace in pool[:: prms.POOL][: trial.size(200, 1)]]
     greedy = draw_traces(policy, tops, 1, replace(prms.params(trial), temperature=0.0))
     arms: dict[str, list[float]] = {
         "tokens for lines": _tokens(lines), "tokens for confidence steps": _tokens(steps[:first]),
@@ -87,11 +87,12 @@ def measure(trial: Trial) -> Outcome:
         ("confidence steps", prms.train_alike(trial, "adaptivestep", steps, "bce", threshold=0.0),
          [recut(t, cut, policy.tokenizer) for t in pool]),
     ):  # fmt: skip
-        judge = step_head(trained.folder, device="cpu")
+        judge = step_head(trained.folder, device=trial.device)
         said = judge.judge(solutions)
         arms[name] = best_of_n(solutions, said, "min")
         costs += [trained.cost, *(each.cost for each in said)]
-        guided = [guided_solution(policy, judge.model, top, unsure_below, max_tokens=200) for top in tops]
+        some = tops if name == "confidence steps" else tops[: trial.size(50, 1)]
+        guided = [guided_solution(policy, judge.model, top, unsure_below, max_tokens=200) for top in some]
         arms[f"guided by {name}"] = [float(bool(trace.correct)) for trace in guided]
     return Outcome(arms, Cost.total(costs))
 

@@ -29,8 +29,8 @@ RECIPE = Recipe(
     stage="search",
     world="arithmetic",
     scale="Scripted policy that gets a step wrong one time in three; N = 4 (M = 2), 8 and 16 (M = 4); step verdicts of which "
-    "none (exact), 20% (fair) or 40% (bad) are flipped, folded by their mean; 60 problems a seed. Equal tokens: those that the "
-    "policy writes and those that the judge reads, counted on both sides.",
+    "none (exact), 20% (fair) or 40% (bad) are flipped, folded by their mean; 350 problems a seed. Equal tokens: those that "
+    "the policy writes and those that the judge reads, counted on both sides.",
     claims=(
         Claim(
             "Beam search beats best-of-N at equal tokens if the judge is exact and keeps what it has read.",
@@ -91,6 +91,16 @@ RECIPE = Recipe(
             metric="different first steps among the finished solutions, exact judge, N = 8", direction="lower",
             baseline="openings, best-of-N", method="openings, beam search",
         ),
+        Claim(
+            "Beam search with a trained PRM beats a weighted vote of as many generated tokens, on GSM8K test.",
+            metric="accuracy at equal generated tokens", direction="higher",
+            baseline="weighted vote of its tokens", method="search", tier="real",
+        ),
+        Claim(
+            "Beam search with a trained PRM beats a weighted vote of as many generated tokens, on MATH-500.",
+            metric="accuracy at equal generated tokens", direction="higher",
+            baseline="weighted vote of its tokens", method="search", tier="real",
+        ),
     ),
 )  # fmt: skip
 N = 8
@@ -98,7 +108,7 @@ N = 8
 
 def measure(trial: Trial) -> Outcome:
     """Beam search against best-of-N by judge and width; lookahead, tokens and different first steps beside."""
-    given = searches.problems(trial, trial.size(60, 4))
+    given = searches.problems(trial, trial.size(350, 4))
     grid = compared(trial, "beam search", lambda n, m: BeamSearch(n, m, AGGREGATION), given)
     beams = grid.found["exact judge", N]
     judge = searches.priced(searches.flipped(trial, 0.0), {})

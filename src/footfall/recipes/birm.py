@@ -30,7 +30,7 @@ RECIPE = Recipe(
     stage="search",
     world="arithmetic",
     scale="Scripted policy; judges that are wrong about one step in four; best of 8, beam search with 8 candidates and 2 "
-    "beams; 36 problems a seed.",
+    "beams; 400 problems a seed.",
     claims=(
         Claim(
             "In best-of-N, both signals beat the PRM alone.",
@@ -64,7 +64,7 @@ BETAS = {"BiRM": (1.0, 3.0), "PRM alone": (ALONE, ALONE), "ORM alone": (0.0, 0.0
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-8 and beam search by V + β·R, for each β."""
-    given = searches.problems(trial, trial.size(36, 3))
+    given = searches.problems(trial, trial.size(400, 3))
     samples = searches.drawn(trial, trial.size(8, 4), given, POLICY)
     ahead = Noisy(ExactValueJudge(POLICY), 0.25, 0.25, seed=2 * trial.seed)
     behind = Noisy(TruthJudge(), 0.25, 0.25, seed=2 * trial.seed + 1)

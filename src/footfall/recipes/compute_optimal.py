@@ -7,7 +7,7 @@ samples; for each bin the method that was best on other problems is taken:
 
 What differs: four pilot samples instead of 2,048, three bins instead of five, and the pilot's tokens count as spent. The
 policy is scripted arithmetic that errs one step in three; the PRM knows its exact values, blurred by a normal error on the
-scale of logits. The bins' methods are chosen on 100 other problems among nothing more, weighted votes and beam search.
+scale of logits. The bins' methods are chosen on 400 other problems among nothing more, weighted votes and beam search.
 Best-of-N and the weighted vote have as many samples on every problem as cost what the chooser spends on average.
 """
 
@@ -30,7 +30,7 @@ RECIPE = Recipe(
     year=2024,
     stage="search",
     world="arithmetic",
-    scale="Scripted policy that gets a step wrong one time in three; blurred exact values; bins fitted on 100 problems, 100 "
+    scale="Scripted policy that gets a step wrong one time in three; blurred exact values; bins fitted on 400 problems, 400 "
     "others a seed.",
     claims=(
         Claim(
@@ -58,8 +58,8 @@ FIXED = ("weighted-vote:n=8", "weighted-vote:n=16", "beam-search:n=8,expansions=
 def measure(trial: Trial) -> Outcome:
     """The method chosen by difficulty against the best fixed one and against samples of equal tokens."""
     judge = Blurred(searches.WRITER, 2.0, seed=trial.seed)
-    others = ArithmeticWorld().problems(trial.size(100, 6), trial.seed + 1000, split="test")
-    given = searches.problems(trial, trial.size(100, 6))
+    others = ArithmeticWorld().problems(trial.size(400, 6), trial.seed + 1000, split="test")
+    given = searches.problems(trial, trial.size(400, 6))
     pilot = searches.searched(trial, BestOf(PILOT, "weighted", "last"), judge, others)
     tried = {name: searches.searched(trial, method_of(name), judge, others) for name in FIXED}
     known = {"": searches.right(pilot)} | {name: searches.right(found) for name, found in tried.items()}

@@ -89,6 +89,16 @@ RECIPE = Recipe(
             metric="different first steps among the finished solutions, N = 16", direction="higher",
             baseline="openings, beam search", method="openings, DVTS",
         ),
+        Claim(
+            "DVTS with a trained PRM beats a weighted vote of as many generated tokens, on GSM8K test.",
+            metric="accuracy at equal generated tokens", direction="higher",
+            baseline="weighted vote of its tokens", method="search", tier="real",
+        ),
+        Claim(
+            "DVTS with a trained PRM beats a weighted vote of as many generated tokens, on MATH-500.",
+            metric="accuracy at equal generated tokens", direction="higher",
+            baseline="weighted vote of its tokens", method="search", tier="real",
+        ),
     ),
 )  # fmt: skip
 N, M = 16, 4

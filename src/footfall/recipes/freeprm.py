@@ -28,7 +28,8 @@ RECIPE = Recipe(
     year=2025,
     stage="train",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters, each on the outcomes of 240 traces; a seed has 800 solutions of 100 held-out problems.",
+    scale="PRMs of the lab's model (9.5M parameters), each on 2,400 traces; a seed has 8,000 solutions of 1,000 held-out "
+    "problems.",
     claims=(
         Claim(
             "A PRM on outcome labels with a buffer finds first errors better than one on Monte Carlo step labels.",
@@ -54,6 +55,7 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """First-error F1 of PRMs on outcome labels, with and without the buffer, beside Monte Carlo labels."""
+    trial = prms.large(trial)
     traces, rates, pool = prms.arm_traces(trial), prms.rolled_out(trial), prms.arm_pool(trial)
     rows = list(map(Judged, traces, OutcomeLabels().judge(traces)))
     trained = {

@@ -32,7 +32,7 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="arithmetic, algebra, code",
-    scale="45 traces of each world a seed, right and wrong ones, by scripted policies that are also the completers.",
+    scale="200 traces of each world a seed, right and wrong ones, by scripted policies that are also the completers.",
     claims=(
         Claim(
             "Relative progress finds first errors more often than hard labels, MC > 0.",
@@ -71,7 +71,7 @@ def measure(trial: Trial) -> Outcome:
     """How often each rule on success rates finds the first error, and what agreement with a critic keeps."""
     arms, cost, drawn = defaultdict[str, list[float]](list), Cost(), SamplingParams(seed=trial.seed)
     for world in ("arithmetic", "algebra", "code"):
-        given = known(trial, world, trial.size(45, 5))
+        given = known(trial, world, trial.size(200, 5))
         ratio = RelativeProgress(given.policy, 32, estimate="soft", params=drawn).judge(given.traces)
         rates = [replace(judgement, values=judgement.aspects["success_rate"]) for judgement in ratio]
         difference = RelativeProgress(given.policy, 32, epsilon=-0.5, compare="difference", params=drawn)

@@ -29,7 +29,7 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="arithmetic",
-    scale="80 traces a seed by the scripted policy, which is also the completer; 8 rollouts a step.",
+    scale="600 traces a seed by the scripted policy, which is also the completer; 8 rollouts a step.",
     claims=(
         Claim(
             "Verdicts of a tool fused with outcomes give better labels than outcomes of the same rollouts alone.",
@@ -56,7 +56,7 @@ def measure(trial: Trial) -> Outcome:
     """Labels that agree with the truth, fused with tools or by outcome alone, on all steps and on first errors."""
     world, policy = ArithmeticWorld(), ArithmeticPolicy(recover=0.3)
     params = SamplingParams(seed=trial.seed)
-    traces = [trace for _, trace in world.traces(policy, trial.size(80, 8), trial.seed)]
+    traces = [trace for _, trace in world.traces(policy, trial.size(600, 8), trial.seed)]
     fused = Grounded(policy, rollouts=8, params=params).judge(traces)
     plain = MonteCarlo(policy, rollouts=8, params=params).judge(traces)
     arms: dict[str, list[float]] = {name: [] for claim in RECIPE.claims for name in (claim.baseline, claim.method)}

@@ -35,7 +35,7 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="arithmetic, algebra",
-    scale="Trees of 6 arithmetic and 6 algebra problems a seed, 5 steps after each node, depth 6, by scripted policies.",
+    scale="Trees of 24 arithmetic and 24 algebra problems a seed, 5 steps after each node, depth 6, by scripted policies.",
     claims=(
         Claim(
             "Merged pairs and node compression give at least twice the examples of single steps, from the same rollouts.",
@@ -65,7 +65,7 @@ def measure(trial: Trial) -> Outcome:
     """Rows from the same trees with pairs and compression, and their error against exact values."""
     arms, cost, generator = defaultdict[str, list[float]](list), Cost(), np.random.default_rng(trial.seed)
     for world, policy in WORLDS:
-        problems = world.problems(trial.size(6, 2), trial.seed)
+        problems = world.problems(trial.size(24, 2), trial.seed)
         method = FullTrees(policy, 5, trial.size(6, 4), SamplingParams(0.1, seed=trial.seed))
         grown = method.grow(problems, "\n")
         cost += grown.cost

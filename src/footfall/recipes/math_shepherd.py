@@ -41,6 +41,21 @@ RECIPE = Recipe(
             metric="share of first errors labelled good, 8 rollouts",
             direction="lower", baseline="hard labels", method="soft labels", beside=("hard labels in theory",),
         ),
+        Claim(
+            "A PRM on soft labels finds first errors better than one on hard labels of the same rollouts, on ProcessBench.",
+            metric="F1 of the first error, mean of four splits", direction="higher",
+            baseline="PRM on hard labels", method="PRM on soft labels", tier="real", threshold="other data",
+        ),
+        Claim(
+            "A PRM on soft labels chooses better of 16 solutions than one on hard labels of the same rollouts, on GSM8K test.",
+            metric="accuracy of best-of-16, min", direction="higher",
+            baseline="PRM on hard labels", method="PRM on soft labels", tier="real",
+        ),
+        Claim(
+            "A PRM on soft labels chooses better of 16 solutions than one on hard labels of the same rollouts, on MATH-500.",
+            metric="accuracy of best-of-16, min", direction="higher",
+            baseline="PRM on hard labels", method="PRM on soft labels", tier="real",
+        ),
     ),
 )  # fmt: skip
 

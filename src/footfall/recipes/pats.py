@@ -6,7 +6,8 @@ Each step is the best of 8, 4 or 2 candidates by a PRM; how good it is, r, sets 
 
 What differs: the writer is scripted, and the PRM is the truth of the steps, blurred by a normal error on the scale of logits:
 of right steps 59% have r >= .85, 12% lie between .75 and .85 and 10% below .4, of wrong ones 2% have r >= .85. Tokens
-are those of all candidates, as in the paper. "Keeps the accuracy" is read as two points.
+are those of all candidates, as in the paper. "Keeps the accuracy" is read as two points. Problems are of the hard tier
+(7 to 9 operations): on the default ones the complex mode had 98 of 100 right, and no room to differ.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="60 held-out problems a seed; scripted policy, graded PRM of known quality.",
+    scale="600 held-out problems of the hard tier a seed; scripted policy, graded PRM of known quality.",
     claims=(
         Claim(
             "Switching keeps the accuracy of the complex mode.",
@@ -66,7 +67,8 @@ METHODS = {
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy and tokens of each way to set the number of candidates."""
-    problems = ArithmeticWorld().problems(trial.size(60, 4), trial.seed, split="test")
+    world = ArithmeticWorld() if trial.quick else ArithmeticWorld.at("hard")
+    problems = world.problems(trial.size(600, 4), trial.seed, split="test")
     prm = Blurred(TruthJudge(), seed=trial.seed)
     params = SamplingParams(temperature=0.6, seed=trial.seed, max_tokens=64)
     arms: dict[str, list[float]] = {}

@@ -9,8 +9,9 @@ A PRM on such lines rewards a program line by line; an outcome model (ORM) sees 
 What differs: no reinforcement learning. Both models choose among 8 programs of the scripted writer (PRM by its lowest line,
 ORM by its last), which shows what their rewards are worth. Mutations come from the syntax tree, not from a language model;
 programs are those of the code world, run by its interpreter. Both models have the same backbone, read the same changed
-programs and differ in their labels alone: ORM rows are labelled at the last line only. The backbone has read arithmetic, not
-code, and reads it letter by letter: from so few programs it learns at which line errors are common, and little else.
+programs and differ in their labels alone: ORM rows are labelled at the last line only. The backbone is
+the lab's model, which has read the code world; the embedded one reads it letter by letter and learned at which line errors are
+common, and little else.
 
 The right programs of a problem are mostly one text and the wrong ones are different texts. A model that cannot tell them apart
 so chooses among the different ones by chance, which is worse than taking the first program: that is what to compare it with.
@@ -36,8 +37,8 @@ RECIPE = Recipe(
     name="prlcoder",
     paper="Process-Supervised Reinforcement Learning for Code Generation",
     arxiv="2502.01715", year=2025, stage="data", world="code",
-    scale="Embedded Llama of 1.1M parameters as backbone; a seed has 30 training problems (folds and extremes) with 5 "
-    "programs each, and 30 held-out problems with 8 programs each.",
+    scale="The lab's model (9.5M parameters) as backbone; a seed has 480 training problems with 5 programs each, and 500 "
+    "held-out problems with 8 programs each.",
     claims=(
         Claim(
             "Process supervision by mutation and execution beats outcome supervision.",
@@ -58,13 +59,14 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Programs chosen by a process and an outcome model, and how well each ranks lines."""
-    (world, policy, truth), execution = WORLDS["short code"], Execution(run="world")
+    trial = prms.large(trial)
+    (world, policy, truth), execution = WORLDS["short code" if trial.quick else "code"], Execution(run="world")
     process: list[Judged] = []
-    for problem in world.problems(trial.size(30, 2), trial.seed):
-        samples = mutation_rows(_short(problem), execution)
+    for problem in world.problems(trial.size(480, 2), trial.seed):
+        samples = mutation_rows(_asked(trial, problem), execution)
         n = min(trial.size(5, 2), len(samples))
         process += [samples[i * len(samples) // n].row for i in range(n)]
-    tests = [world.prefix(_short(p)) for p in world.problems(trial.size(30, 1), trial.seed, split="test")]
+    tests = [world.prefix(_asked(trial, p)) for p in world.problems(trial.size(500, 1), trial.seed, split="test")]
     drawn = write(policy, tests, 8, SamplingParams(seed=trial.seed))
     rows = [[_program(world.graded(c.after(t, policy.name))) for c in row] for t, row in zip(tests, drawn, strict=True)]
     different = [list({t.key: t for t in row}.values()) for row in rows]
@@ -76,11 +78,13 @@ def measure(trial: Trial) -> Outcome:
         "any program": [float(any(t.correct for t in row)) for row in rows],
     }
     costs = [t.cost for row in rows for t in row] + [row.judgement.cost for row in process if row.judgement]
-    config = TrainConfig(lr=1e-3, epochs=trial.size(2, 1), batch_size=8, eval_share=0.0, seed=trial.seed, device="cpu")
+    config = TrainConfig(
+        lr=3e-4, epochs=1, batch_size=trial.size(16, 8), eval_share=0.0, seed=trial.seed, device=trial.device
+    )
     labels = {"process model": (process, "min"), "outcome model": (list(map(_outcome, process)), "last")}
     for name, (labelled, how) in labels.items():
         trained = prms.train(trial, f"prlcoder-{how}", labelled, config)
-        said = step_head(trained.folder, device="cpu").judge(programs)
+        said = step_head(trained.folder, device=trial.device).judge(programs)
         scores = iter([aggregate(each.values, how) for each in said])
         found = [row[best([next(scores) for _ in row]) or 0] for row in different]
         arms[name] = [float(bool(t.correct)) for t in found]
@@ -94,9 +98,9 @@ def _program(trace: Trajectory) -> Trajectory:
     return replace(trace, steps=trace.steps[:-1])
 
 
-def _short(problem: Problem) -> Problem:
-    """Without examples and without the list of calls: what is asked for is in the first line."""
-    return replace(problem, prompt=problem.text.splitlines()[0])
+def _asked(trial: Trial, problem: Problem) -> Problem:
+    """A smoke test leaves examples and calls away: what is asked for is in the first line."""
+    return replace(problem, prompt=problem.text.splitlines()[0]) if trial.quick else problem
 
 
 def _outcome(row: Judged) -> Judged:

@@ -16,7 +16,7 @@ from footfall.benchmarks import processbench
 from footfall.benchmarks.runner import Tuned, measured
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import Said, benchmark_of, figures, step_cases
-from footfall.lab.shared.prms import Labels, judged_pool, pool, spent
+from footfall.lab.shared.prms import Labels, judged_pool, large, pool, spent
 from footfall.metrics.cases import always_right, always_wrong
 
 RECIPE = Recipe(
@@ -26,7 +26,8 @@ RECIPE = Recipe(
     year=2024,
     stage="eval",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters on 600 traces; a seed has 800 solutions of 100 held-out problems, half for tuning.",
+    scale="PRMs of the lab's model (9.5M parameters) on 2,400 traces; a seed has 8,000 solutions of 1,000 held-out problems, "
+    "half for tuning.",
     claims=(
         Claim(
             "A PRM trained on step truth finds first errors better than one trained on Monte Carlo labels.",
@@ -47,6 +48,7 @@ ARMS: dict[str, Labels] = {"Monte Carlo labels": "monte-carlo", "step truth": "t
 
 def measure(trial: Trial) -> Outcome:
     """First-error F1 by labels, with a tuned threshold and at 0.5, beside judges that know nothing."""
+    trial = large(trial)
     traces = pool(trial)
     half = {name: ("tuning", "test")[i % 2] for i, name in enumerate(dict.fromkeys(t.problem.id for t in traces))}
     cases = step_cases(traces, lambda trace: half[trace.problem.id])

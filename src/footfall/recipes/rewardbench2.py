@@ -14,7 +14,7 @@ import numpy as np
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import NoisyTruth, Said, credits, response_cases
-from footfall.lab.shared.prms import POOL, judged_pool, pool, right_and_wrong, spent
+from footfall.lab.shared.prms import POOL, judged_pool, large, pool, right_and_wrong, spent
 from footfall.metrics.cases import Case
 from footfall.metrics.preferences import strict_credit
 from footfall.types import Trajectory
@@ -26,8 +26,8 @@ RECIPE = Recipe(
     year=2025,
     stage="eval",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters on 600 traces; a seed has 8 solutions of each of 100 held-out problems, and a prompt of "
-    "each that has three wrong ones and a right one among them.",
+    scale="PRMs of the lab's model (9.5M parameters) on 2,400 traces; a seed has 8 solutions of each of 1,000 held-out "
+    "problems, and a prompt of each that has three wrong ones and a right one among them.",
     claims=(
         Claim(
             "Best-of-four accuracy lies more than ten points below the same judge's accuracy on pairs.",
@@ -48,6 +48,7 @@ Prompt = tuple[Trajectory, list[Trajectory]]
 
 def measure(trial: Trial) -> Outcome:
     """Scores on four candidates and on pairs, and how each goes with best-of-8 over judges of many qualities."""
+    trial = large(trial)
     traces = pool(trial)
     judges = {
         f"noise {error:g}": NoisyTruth(error, trial.seed).judge(traces) for error in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

@@ -10,7 +10,7 @@ and a PRM is trained by cross-entropy on y, on as many right as wrong responses.
 What differs: N = 8 instead of 128; the world's scripted policy is both generator and completer. Raw Monte Carlo rolls out
 every step of all responses up to the first without a success, and trains on 1[c_t > 0]; a PRM on c_t itself stands beside it.
 Equal cost: SCAN goes through further problems until it has generated as many tokens, responses included, as raw Monte Carlo
-on 240 responses.
+on 2,400 responses.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters on scripted responses whose labels cost equally many tokens: 240 with raw Monte Carlo, "
-    "those of up to 400 problems with SCAN; a seed has 800 solutions of 100 held-out problems.",
+    scale="PRMs of the lab's model (9.5M parameters) on scripted responses whose labels cost equally many tokens: 2,400 with "
+    "raw Monte Carlo, those of up to 3,000 problems with SCAN; a seed has 8,000 solutions of 1,000 held-out problems.",
     claims=(
         Claim(
             "At equal cost, a PRM trained on self-denoised labels finds first errors better than one on raw Monte Carlo.",
@@ -69,10 +69,11 @@ HARD = 1 / 16
 
 def measure(trial: Trial) -> Outcome:
     """Misplaced first errors of raw and denoised labels of equal tokens, and PRMs trained on either."""
+    trial = prms.large(trial)
     world, policy, params, pool = ArithmeticWorld(), ArithmeticPolicy(), prms.params(trial), prms.arm_pool(trial)
-    prefixes = [world.prefix(problem) for problem in world.problems(trial.size(400, 12), trial.seed)]
+    prefixes = [world.prefix(problem) for problem in world.problems(trial.size(3000, 12), trial.seed)]
     drawn = draw_traces(policy, prefixes, 8, params)
-    few = [trace for row in drawn[: trial.size(60, 2)] for trace in row[:4]]
+    few = [trace for row in drawn[: trial.size(600, 2)] for trace in row[:4]]
     raw = MonteCarlo(policy, 8, "soft", "first-error", params=params).judge(few)
     budget = Cost.total([*(trace.cost for trace in few), *(said.cost for said in raw)])
     # The responses that SCAN asks for are these traces, drawn again: its own cost has them already.

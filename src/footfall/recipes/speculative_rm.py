@@ -27,7 +27,7 @@ RECIPE = Recipe(
     name="speculative-rm",
     paper="Speculative Reward Model Boosts Decision Making Ability of LLMs Cost-Effectively",
     arxiv="2505.23579", year=2025, stage="search", world="arithmetic",
-    scale="Scripted policy, 2 blurred evaluators of equal quality, 4 candidates a node, 4 nodes a level; 28 problems a seed.",
+    scale="Scripted policy, 2 blurred evaluators of equal quality, 4 candidates a node, 4 nodes a level; 280 problems a seed.",
     claims=(
         Claim("The search with the reward model costs about a tenth of its host: no more than that.",
             metric="cost in LLM tokens a problem", direction="lower",
@@ -58,7 +58,7 @@ SMALL = 0.4 / 7
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy and cost of a tree search judged by the LLM, by a small model, and by it with the test."""
-    problems = WORLD.problems(trial.size(28, 2), trial.seed)
+    problems = WORLD.problems(trial.size(280, 2), trial.seed)
     params = SamplingParams(seed=trial.seed, max_tokens=100)
     llm, small = Blurred(POLICY, seed=2 * trial.seed, price=WRITES), Blurred(POLICY, seed=2 * trial.seed + 1)
     arms: dict[str, list[float]] = {}

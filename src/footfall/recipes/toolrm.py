@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import credits, response_cases
-from footfall.lab.shared.prms import pool, right_and_wrong, spent, train, training_traces
+from footfall.lab.shared.prms import large, pool, right_and_wrong, spent, train, training_traces
 from footfall.metrics.preferences import strict_credit
 from footfall.metrics.steps import auc
 from footfall.reward.judge import step_head
@@ -29,8 +29,8 @@ RECIPE = Recipe(
     year=2025,
     stage="train",
     world="arithmetic",
-    scale="Outcome models of 1.1M parameters on some 170 pairs from 600 traces; a seed has a right and a wrong "
-    "solution of each of 100 held-out problems.",
+    scale="Outcome models on the lab's model (9.5M parameters), on the pairs from 2,400 traces; a seed has a right and a wrong "
+    "solution of each of 1,000 held-out problems that have both.",
     claims=(
         Claim(
             "The centering term costs no accuracy on pairs.",
@@ -55,6 +55,7 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy, AUC and the meaning of zero of a pairwise ORM with and without centering."""
+    trial = large(trial)
     traces = [trace for right, wrong in right_and_wrong(pool(trial)) for trace in (right[0], wrong[0])]
     cases, truth = response_cases(traces), [float(bool(trace.correct)) for trace in traces]
     arms: dict[str, float | list[float]] = {}
@@ -62,9 +63,9 @@ def measure(trial: Trial) -> Outcome:
     for name, centering in (("without centering", 0.0), ("with centering", 0.01)):
         model = train(trial, "pairs", training_pairs(trial), TrainConfig(
             objective="bradley-terry", objective_options={"centering": centering}, lr=3e-4, epochs=trial.size(2, 1),
-            eval_share=0.0, seed=trial.seed, device="cpu",
+            eval_share=0.0, seed=trial.seed, device=trial.device,
         ))  # fmt: skip
-        said = step_head(model.folder, device="cpu").judge(traces)
+        said = step_head(model.folder, device=trial.device).judge(traces)
         scores = [float(judgement.values[-1] or 0.0) for judgement in said]
         arms[name] = credits(cases, said, "last", strict_credit)
         arms[f"AUC {name}"] = float(auc(scores, truth))

@@ -18,6 +18,7 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any, Literal, NamedTuple
 
+from footfall.damaged import naming
 from footfall.hashing import vocabulary_fingerprint
 from footfall.types import Author
 
@@ -26,23 +27,22 @@ MOST_TEMPLATE_LINES = 1_000_000
 
 
 def templated(tokenizer: Any, turns: Sequence[Any], **options: Any) -> Any:
-    """`tokenizer.apply_chat_template`. The template is a program that came with a model: one that does not end is stopped."""
-    lines = 0
+    """`tokenizer.apply_chat_template`. The template is a program that came with a model: one that does not end is stopped, and
+    what it raises is told as its own."""
+    lines, own = 0, f"the chat template of {getattr(tokenizer, 'name_or_path', 'the tokenizer')}"
 
     def within(frame: FrameType, event: str, value: object) -> Any:
         nonlocal lines
         lines += event == "line"
         if lines > MOST_TEMPLATE_LINES:
-            name = getattr(tokenizer, "name_or_path", "the tokenizer")
-            raise ValueError(
-                f"the chat template of {name} does not end: it was stopped after {MOST_TEMPLATE_LINES:,} lines"
-            )
+            raise ValueError(f"{own} does not end: it was stopped after {MOST_TEMPLATE_LINES:,} lines")
         return within
 
     before = sys.gettrace()
     sys.settrace(lambda frame, event, value: within if frame.f_code.co_filename == "<template>" else None)
     try:
-        return tokenizer.apply_chat_template(turns, **options)
+        with naming(own):
+            return tokenizer.apply_chat_template(turns, **options)
     finally:
         sys.settrace(before)
 
@@ -58,6 +58,13 @@ class Reading(NamedTuple):
     """Spans of ids after the prompt that the policy did not write: observations, and steps of other authors."""
     images: tuple[str, ...] = ()
     """References in the order of the trace: the problem's, then the steps'."""
+    mirror: Reading | None = None
+    """The trace with its steps in reverse order, for a PRM that reads both ways; its positions are those of the same steps."""
+
+    @property
+    def tokens(self) -> int:
+        """All tokens that are read."""
+        return len(self.ids) + (len(self.mirror.ids) if self.mirror is not None else 0)
 
     @property
     def step_ends(self) -> tuple[int, ...]:
@@ -74,10 +81,17 @@ class Reading(NamedTuple):
 
     def fitting(self, limit: int) -> Reading:
         """The part that fits in `limit` tokens, cut right after the last step that can be read."""
+        if self.mirror is not None:
+            raise ValueError(f"a PRM that reads both ways reads whole traces; this one has {len(self.ids)} tokens")
         positions = tuple(p for p in self.positions if p < limit)
         end = positions[-1] + 1 if positions else 0
         foreign = tuple((start, min(stop, end)) for start, stop in self.foreign if start < end)
         return Reading(self.ids[:end], positions, min(self.prompt_length, end), foreign, self.images)
+
+
+def both_ways(readings: Sequence[Reading]) -> list[Reading]:
+    """The readings, then the mirrors of those that have one."""
+    return [*readings, *(reading.mirror for reading in readings if reading.mirror is not None)]
 
 
 @dataclass(frozen=True, slots=True)

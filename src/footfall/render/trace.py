@@ -189,6 +189,8 @@ def prompt_ids(tokenizer: Tokenizer, problem: Problem, template: Template) -> li
         tokenize=True,
         return_dict=False,
     )
+    if not ids:
+        raise ValueError(f"the chat template of {getattr(tokenizer, 'name_or_path', 'the tokenizer')} writes nothing")
     return list(ids)
 
 

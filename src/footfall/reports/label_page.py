@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from footfall.metrics.intervals import Interval, bootstrap_mean, wilson
@@ -24,6 +27,8 @@ from footfall.reports.pages import (
 from footfall.reports.traces import TraceView, extremes, mean_value, scale_of, traces_section, view_of
 from footfall.types import Cost, Json, Judged
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 _SHOWN = 10
 _BINS = 10
 _LONGEST = 40
@@ -31,33 +36,62 @@ _LONGEST = 40
 _REASONS = 12
 _RESAMPLED = 5000
 """Values up to which a mean's interval is the bootstrap's; beyond, the normal one is the same and needs no memory."""
-Labels = Sequence[tuple[Judged, float]]
-"""Every label with the row that it stands in."""
+_OUTCOMES = {"right": True, "wrong": False, "not checked": None}
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """All labels as numbers: of millions of rows no more is held than these."""
+
+    values: FloatArray
+    step: IntArray
+    """In which of its trace's steps each stands, from 0 on."""
+    outcome: IntArray
+    """Of its trace, as a number of `_OUTCOMES`."""
+    means: FloatArray
+    """Of each trace that has a label."""
+    mean_outcome: IntArray
+
+
+def _labels_of(rows: Iterable[Judged]) -> _Labels:
+    codes = {right: code for code, right in enumerate(_OUTCOMES.values())}
+    values, means = array("d"), array("d")
+    step, outcome, mean_outcome = array("i"), array("b"), array("b")
+    for row in rows:
+        own = [(k, v) for k, v in enumerate(row.judgement.values) if v is not None] if row.judgement else []
+        if own:
+            code = codes[row.trajectory.correct]
+            values.extend(v for _, v in own)
+            step.extend(k for k, _ in own)
+            outcome.extend([code] * len(own))
+            means.append(sum(v for _, v in own) / len(own))
+            mean_outcome.append(code)
+    return _Labels(*(np.asarray(each) for each in (values, step, outcome, means, mean_outcome)))  # no copies
 
 
 def label_page(
     rows: Sequence[Judged], found: Mapping[str, Any], judge: Named, *, seed: int, config: Mapping[str, Json]
 ) -> str:
     """One run. `found` is its result.json, `judge` its labeller."""
-    labels = [(row, v) for row in rows if row.judgement for v in row.judgement.values if v is not None]
-    values, steps = [value for _, value in labels], found["steps"]
-    scale = scale_of(values)
+    labels, steps = _labels_of(rows), found["steps"]
+    values = labels.values
+    scale = scale_of([float(values.min()), float(values.max())] if len(values) else [])
     numbers = []
     if steps:
         share = wilson(len(values), steps)
         numbers.append(
             ("steps with a label", f"{share.value:.1%}", f"95% interval {share.low:.1%} to {share.high:.1%}")
         )
-    if values:
-        mean = _mean([mean for row in rows if (mean := mean_value(row)) is not None], seed)
+    if len(values):
+        mean = _mean(labels.means.tolist(), seed)
         numbers.append(
             ("mean label of a trace", f"{mean.value:.3f}", f"95% interval {mean.low:.3f} to {mean.high:.3f}")
         )
         numbers.append(_per_label(Cost(**found["cost"]), len(values)))
     sections = [
         *_distribution(values, scale),
-        *_along(rows),
-        *_by_outcome(labels, rows, seed),
+        *_along(labels),
+        *_by_outcome(labels, seed),
         *_unlabelled(found["unlabelled"], steps),
         *_traces(rows, scale),
         Section("What it cost", [cost_table([CostRow("labelling", Cost(**found["cost"]))])]),
@@ -82,7 +116,7 @@ def _mean(values: Sequence[float], seed: int) -> Interval:
     return bootstrap_mean(values, seed) if len(values) <= _RESAMPLED else _normal(values)
 
 
-def _normal(values: Sequence[float]) -> Interval:
+def _normal(values: Sequence[float] | FloatArray) -> Interval:
     """mean ± 1.96 s / √n."""
     mean, half = float(np.mean(values)), 1.96 * float(np.std(values)) / len(values) ** 0.5
     return Interval(mean, mean - half, mean + half)
@@ -94,8 +128,8 @@ def _per_label(cost: Cost, labels: int) -> tuple[str, str, str]:
     return "read a label", f"{cost.scored_tokens / labels:,.0f}", "tokens that a judge read"
 
 
-def _distribution(values: Sequence[float], scale: tuple[float, float]) -> list[Section]:
-    if not values:
+def _distribution(values: FloatArray, scale: tuple[float, float]) -> list[Section]:
+    if not len(values):
         return []
     counts, edges = np.histogram(values, bins=_BINS, range=scale)
     groups = []
@@ -107,18 +141,15 @@ def _distribution(values: Sequence[float], scale: tuple[float, float]) -> list[S
     return [Section("How the labels spread", [figure(chart, "Share of labels by value, with Wilson’s 95% intervals.")])]
 
 
-def _along(rows: Sequence[Judged]) -> list[Section]:
+def _along(labels: _Labels) -> list[Section]:
     """Mean label by the number of the step, of traces with a right and a wrong answer."""
     series = []
-    for slot, (name, right) in enumerate((("right answer", True), ("wrong answer", False), ("not checked", None))):
-        told = [row.judgement.values for row in rows if row.judgement and row.trajectory.correct is right]
-        points = []
-        for k in range(min(max(map(len, told), default=0), _LONGEST)):
-            values = [v for row in told if k < len(row) and (v := row[k]) is not None]
-            if values:
-                points.append(Point(k + 1, *_normal(values)))
+    for slot, name in enumerate(_OUTCOMES):
+        own = labels.outcome == slot
+        values, step = labels.values[own], labels.step[own]
+        points = [Point(int(k) + 1, *_normal(values[step == k])) for k in np.unique(step) if k < _LONGEST]
         if len(points) > 1:
-            series.append(Series(name, points, slot=slot))
+            series.append(Series(name if slot == 2 else f"{name} answer", points, slot=slot))
     if not series:
         return []
 
@@ -133,12 +164,12 @@ def _along(rows: Sequence[Judged]) -> list[Section]:
     return [Section("Labels along a trace", [figure(responsive(draw), caption)])]
 
 
-def _by_outcome(labels: Labels, rows: Sequence[Judged], seed: int) -> list[Section]:
+def _by_outcome(labels: _Labels, seed: int) -> list[Section]:
     lines = []
-    for name, right in (("right", True), ("wrong", False), ("not checked", None)):
-        means = [mean for row in rows if row.trajectory.correct is right and (mean := mean_value(row)) is not None]
+    for code, name in enumerate(_OUTCOMES):
+        means = labels.means[labels.mean_outcome == code].tolist()
         if means:
-            count = sum(row.trajectory.correct is right for row, _ in labels)
+            count = int((labels.outcome == code).sum())
             lines.append([name, f"{len(means):,}", f"{count:,}", str(_mean(means, seed))])
     head = ["answer", "traces", "labels", "mean label of a trace"]
     return [Section("By the answer of the trace", [table(head, lines, caption="With 95% intervals")])] if lines else []

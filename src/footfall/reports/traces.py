@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from footfall.reports.pages import Section, details, render
@@ -114,15 +116,26 @@ def extremes(rows: Sequence[Judged], worth: Callable[[Judged], float | None], mo
 
     Of equals the earlier goes first. Rows without a worth are left out.
     """
-    known = sorted((w, i) for i, row in enumerate(rows) if (w := worth(row)) is not None)
-    worst = _different(rows, [i for _, i in known], most // 2)
-    best = _different(rows, [i for _, i in reversed(known) if i not in worst], most - len(worst))
-    return [rows[i] for i in (*worst, *reversed(best))]
+    worths, places, problems = array("d"), array("q"), array("q")  # of millions of rows no more is held than numbers
+    for place, row in enumerate(rows):
+        if (own := worth(row)) is not None:
+            worths.append(own)
+            places.append(place)
+            problems.append(hash(row.trajectory.problem.id))
+    order = np.argsort(np.array(worths), kind="stable").tolist()
+    worst = _different(problems, order, most // 2)
+    best = _different(problems, (i for i in reversed(order) if i not in worst), most - len(worst))
+    return [rows[places[i]] for i in (*worst, *reversed(best))]
 
 
-def _different(rows: Sequence[Judged], order: Sequence[int], most: int) -> list[int]:
-    """The first of each problem in this order."""
-    return list({rows[i].trajectory.problem.id: i for i in reversed(order)}.values())[::-1][:most]
+def _different(problems: Sequence[int], order: Iterable[int], most: int) -> list[int]:
+    """The first of each problem in this order, up to so many."""
+    found: dict[int, int] = {}
+    for i in order:
+        if len(found) == most:
+            break
+        found.setdefault(problems[i], i)
+    return list(found.values())
 
 
 def mean_value(row: Judged) -> float | None:

@@ -5,7 +5,6 @@ Also the tensors of a checkpoint folder by name, which need no model to be loade
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoModel
 
-from footfall.damaged import naming, text_of
+from footfall.damaged import json_of, naming
 from footfall.gguf.container import is_gguf
 from footfall.loading import check_folder, check_weights, load_model, quiet
 
@@ -90,7 +89,7 @@ def _files_by_tensor(folder: Path) -> Mapping[str, str]:
     index = folder / _INDEX
     if index.is_file():
         with naming(index):
-            stored = json.loads(text_of(index))["weight_map"]
+            stored = json_of(index)["weight_map"]
             outside = [file for file in stored.values() if Path(file).name != file]
         if outside:
             raise ValueError(f"{index} names the file {outside[0]!r} outside its folder")
@@ -135,7 +134,7 @@ def load_native(folder: Path, dtype: torch.dtype, keys: Mapping[str, str] | None
 def base_of(folder: Path, base: str | None) -> Path:
     """The folder of the model that a bare adapter belongs to: `base`, or the one that it names."""
     with naming(folder / _ADAPTER):
-        name = base or json.loads(text_of(folder / _ADAPTER)).get("base_model_name_or_path")
+        name = base or json_of(folder / _ADAPTER).get("base_model_name_or_path")
     if not name:
         raise ValueError(f"{folder / _ADAPTER} names no base model; give it: --set base=…")
     return local_folder(name)
@@ -189,8 +188,16 @@ def _peft(folder: Path | None = None) -> Any:
     return peft
 
 
+def check_rank(model: Backbone, rank: int) -> None:
+    """Refuse a rank that is more than the model's layers are wide: it could say nothing more, and would take any memory."""
+    width = model.config.get_text_config().hidden_size
+    if not 1 <= rank <= width:
+        raise ValueError(f"lora_rank {rank}: from 1 to {width}, the width of this model; a higher rank adds nothing")
+
+
 def add_lora(backbone: Backbone, rank: int, alpha: int, seed: int) -> Backbone:
     """The backbone frozen, with trainable low-rank adapters on all its linear layers."""
+    check_rank(backbone, rank)
     peft = _peft()
     config = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="FEATURE_EXTRACTION")
     # peft draws from torch's global generator: lend it a seeded one.
@@ -226,7 +233,7 @@ def _check_adapter(folder: Path) -> None:
     with naming(weights), safe_open(weights, framework="pt") as file:
         widest = max((min(file.get_slice(name).get_shape(), default=0) for name in file.keys()), default=0)  # noqa: SIM118
     with naming(folder / _ADAPTER):
-        stored = json.loads(text_of(folder / _ADAPTER))
+        stored = json_of(folder / _ADAPTER)
         ranks = [stored["r"], *(stored.get("rank_pattern") or {}).values()]
         if not all(isinstance(rank, int) and 0 < rank <= widest for rank in ranks):
             raise ValueError(f"{folder / _ADAPTER} claims the ranks {str(ranks)[:60]}; its weights have {widest}")

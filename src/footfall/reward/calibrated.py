@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from footfall.damaged import text_of
+from footfall.damaged import json_of
 from footfall.judging import Traits, read_partial, traits
 from footfall.registry import create, parts, register
 from footfall.types import Judge, Judged, Judgement, Trajectory, content_key
@@ -68,12 +68,16 @@ class Calibration:
     def read(cls, path: str | Path) -> Calibration:
         """What `save` wrote."""
         try:
-            given: dict[str, Any] = json.loads(text_of(Path(path)))
+            given: dict[str, Any] = json_of(Path(path))
             numbers = tuple(tuple(map(float, row)) for row in given["numbers"])
             found = cls(given["kind"], tuple(given["names"]), numbers, int(given["rows"]), str(given["judge"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"{path} holds no calibration ({error!r}); write one by Calibration.save") from error
-        if found.kind not in _FITS or len(found.names) != len(found.numbers):
+        if (
+            found.kind not in _FITS
+            or len(found.names) != len(found.numbers)
+            or not np.isfinite(np.hstack(numbers)).all()
+        ):
             raise ValueError(f"{path} holds no calibration of a known kind ({', '.join(_FITS)})")
         return found
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import footfall
-from footfall.damaged import text_of
+from footfall.damaged import json_of
 from footfall.render import Template
 from footfall.reward.readout import MeanOfHeads, Readout, Several, readout_from
 from footfall.types import Json
@@ -18,6 +17,7 @@ CONFIG_FILE = "step_head.json"
 FOOTFALL = "footfall"
 """The family of PRMs that are trained here on a plain decoder."""
 Read = Literal["last", "marker"]
+View = Literal["all", "math", "words", "last-math", "next-thought"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class PRMConfig:
     """What the head's outputs mean, as a registered part."""
     max_length: int = 0
     """Tokens that fit in the context, markers included."""
+    view: View = "all"
+    """What of each step it is shown (`footfall.reward.views`)."""
     lora: bool = False
     """The folder holds an adapter for `backbone`, not a backbone."""
     version: str = footfall.__version__
@@ -77,7 +79,7 @@ class PRMConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """As the model's folder keeps it."""
-        shallow = {f.name: getattr(self, f.name) for f in fields(self)}
+        shallow = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "view" or self.view != "all"}
         return {
             **shallow, "template": self.template.to_dict(), "head": dict(self.head), "readout": self.readout.to_dict(),
             "training": dict(self.training),
@@ -114,6 +116,10 @@ class PRMConfig:
             spelled |= {"heads": self.heads, "head_width": self.head.get("hidden", 128)}
         if self.columns:
             spelled["columns"] = self.columns
+        if self.view != "all":
+            spelled["view"] = self.view
+        if self.head.get("name") not in ("linear", "layers", "heads"):
+            spelled["head"] = dict(self.head)
         return spelled
 
 
@@ -126,9 +132,9 @@ class Parts(NamedTuple):
 
 def parts_for(
     classes: Sequence[str] = (), good: Sequence[str] = (), heads: int = 0, head_width: int = 128,
-    columns: Sequence[str] = (),
+    columns: Sequence[str] = (), head: Mapping[str, Any] | None = None,
 ) -> Parts:  # fmt: skip
-    """A linear head with one logit, named classes or named outputs; or so many small networks of this width."""
+    """A linear head (or `head`) with one logit, named classes or named outputs; or so many small networks of this width."""
     if heads < 0 or head_width < 1 or (heads and classes):
         raise ValueError(
             f"several heads give one logit each and go with no classes; got {heads} heads of width "
@@ -136,11 +142,14 @@ def parts_for(
         )
     if columns and (heads or classes or len(set(columns)) != len(columns)):
         raise ValueError(f"the outputs {tuple(columns)} must have different names, and go with no classes or heads")
+    if head is not None and heads:
+        raise ValueError(f"{heads} small heads are a head of their own: leave heads or {head['name']} out")
+    own = head or {"name": "linear"}
     if heads:
         return Parts({"name": "heads", "hidden": head_width}, MeanOfHeads(members=heads))
     if columns:
-        return Parts({"name": "linear"}, Several(names=tuple(columns)))
-    return Parts({"name": "linear"}, Readout("good" if classes else "sigmoid", tuple(classes), tuple(good)))
+        return Parts(own, Several(names=tuple(columns)))
+    return Parts(own, Readout("good" if classes else "sigmoid", tuple(classes), tuple(good)))
 
 
 def _from_earlier(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +167,7 @@ def read_json(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no step-head model: it has no {CONFIG_FILE}")
     try:
-        parsed = json.loads(text_of(path))
+        parsed = json_of(path)
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}); the save was probably interrupted") from error
     if not isinstance(parsed, dict):

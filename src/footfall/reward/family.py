@@ -8,14 +8,13 @@ trained here on a plain decoder are a family too (`families/footfall.py`), whose
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from footfall.damaged import text_of
+from footfall.damaged import json_of
 from footfall.registry import create, parts
 from footfall.render import Piece, Reading, Writer
 from footfall.reward.backbone import TensorFiles
@@ -139,7 +138,7 @@ class Evidence:
             if self.base is None:
                 return {}
             path = self.base() / "config.json"
-        parsed = json.loads(text_of(path))
+        parsed = json_of(path)
         if not isinstance(parsed, dict):
             raise ValueError(f"{path}: expected an object, found {type(parsed).__name__}")
         return parsed
@@ -242,6 +241,10 @@ class Family:
     """Any token from the prompt's end on can be read like the end of a step: the layout puts nothing in to read at."""
     judged: Callable[..., Judge] | None = None
     """For a family that is read in several passes: makes the judge of (model, options). None: one pass."""
+    marks: tuple[str, ...] = ()
+    """Of a family whose first pass marks a step: the aspects of a label that say what the marks should be, in order."""
+    taught: Callable[[Writer, Trajectory, Sequence[bool] | None], list[Piece]] | None = None
+    """Its passes over the last step as they are trained: None, marks are read; with marks given, the value is."""
     open: Callable[..., Judge] | None = None
     """For families that are not one head on one backbone: makes the judge from (evidence, family, options).
 
@@ -249,6 +252,8 @@ class Family:
     """
     made_layout: Callable[[Any, PRMConfig], TraceLayout] | None = None
     """For a layout that has settings: makes it from (tokenizer, config) in place of `layout`."""
+    stored_as: str | None = None
+    """The architecture that its folders name, where PRMs are written in its format (`publish`); {decoder}: as Qwen2."""
     objective: str | None = None
     """The objective that trains a family of language models. None: any that fits its head; without a head, none."""
     spans: Spans | None = None

@@ -11,13 +11,14 @@ needs two rows of the output matrix, not all 150,000: it is a class head like an
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import safetensors.torch
 import torch
@@ -25,18 +26,51 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from footfall.damaged import naming
-from footfall.registry import create, register, stored
+from footfall.registry import Declared, create, load, register, stored
 from footfall.render import Writer
 from footfall.reward.backbone import TensorFiles
 
+MOST_NUMBERS = 1 << 28
+"""Of a head's weights, a gigabyte; a head is small beside its decoder."""
+
 
 class Head(nn.Module):
-    """A head that can say what it is."""
+    """A head that can say what it is. A new one has `settings` and `forward`; the rest is for those that read more."""
+
+    asks: ClassVar[Mapping[str, bool]] = {}
+    """What the decoder gives it beside its last states, in transformers' words: `{"output_hidden_states": True}`."""
+    both_ways: ClassVar[bool] = False
+    """It is given the states of a step in the trace and in the trace with its steps reversed, side by side."""
+    frozen: ClassVar[bool] = False
+    """The decoder is not trained with it."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """Its name as a part, and its settings."""
         raise NotImplementedError
+
+    @property
+    def plain(self) -> bool:
+        """It reads the last state at a step's end and nothing else, so that rows can be packed and prefixes kept."""
+        return not self.asks and not self.both_ways
+
+    def states(self, output: Any, decoder: Any) -> Tensor:
+        """What it reads of every token (N, T, …), from what the decoder gave."""
+        found: Tensor = output.last_hidden_state
+        return found
+
+    def at(self, states_NTH: Tensor, positions_NS: Tensor, prompts_N: Tensor | None = None) -> Tensor:
+        """Logits (N, S, K) of the steps that end at these positions; a trace's own tokens begin at `prompts_N`."""
+        index_NSH = positions_NS.unsqueeze(-1).expand(-1, -1, states_NTH.shape[-1])
+        return self.of(states_NTH.gather(1, index_NSH))
+
+    def of(self, read_NSH: Tensor) -> Tensor:
+        """Logits of the states that were read, in float32; of both ways the rows that belong together are joined."""
+        if self.both_ways:
+            read_NSH = torch.cat(read_NSH.chunk(2), dim=-1)
+        with torch.autocast(read_NSH.device.type, enabled=False):
+            logits_NSK: Tensor = self(read_NSH.float())
+        return logits_NSK
 
 
 class Linear(nn.Linear, Head):
@@ -79,7 +113,7 @@ class Heads(Head):
         super().__init__()
         self.hidden = hidden
         generator = torch.Generator().manual_seed(seed)
-        pairs = list(pairwise((width, hidden, hidden, 1)))
+        pairs = layer_sizes((width, hidden, hidden, 1), members)
         self.weights = nn.ParameterList(_uniform((members, a, b), a, generator) for a, b in pairs)
         self.biases = nn.ParameterList(_uniform((members, b), a, generator) for a, b in pairs)
         self.register_buffer("initial", parameters_to_vector(self.parameters()).detach().clone())
@@ -107,41 +141,58 @@ def through_members(hidden: Tensor, weights_EHD: Iterable[Tensor], biases_ED: It
     return x
 
 
+def layer_sizes(widths: Sequence[int], members: int = 1) -> list[tuple[int, int]]:
+    """What each layer takes and gives; widths that no head has are refused before memory is taken for them."""
+    sizes = list(pairwise(widths))
+    numbers = members * sum(a * b for a, b in sizes)
+    if min(members, *widths) < 1 or numbers > MOST_NUMBERS:
+        of = f"{members} networks" if members != 1 else "layers"
+        raise ValueError(
+            f"a head of {of} with the widths {', '.join(map(str, widths[:8]))}: a width is 1 or more, and all weights together "
+            f"are at most {MOST_NUMBERS:,} numbers"
+        )
+    return sizes
+
+
 def _uniform(shape: tuple[int, ...], taken: int, generator: torch.Generator) -> nn.Parameter:
     """Even in ±1/√(inputs), as linear layers begin."""
     bound = 1 / math.sqrt(taken)
     return nn.Parameter((2 * torch.rand(shape, generator=generator) - 1) * bound)
 
 
-@register("head", "linear")
+@register("head", "linear", Declared(unmeasured="every objective is measured with it"))
 def linear_head(width: int, outputs: int, seed: int = 0, bias: bool = True) -> Linear:
     """One linear layer."""
     return _drawn(width, outputs, bias, torch.Generator().manual_seed(seed))
 
 
-@register("head", "layers")
+@register("head", "layers", Declared(unmeasured="it is how published heads are stored"))
 def layered_head(
     width: int, outputs: int, seed: int = 0, hidden: Sequence[int] = (), biases: Sequence[bool] | None = None
 ) -> Layers:
     """Linear layers with ReLU between them, of these hidden widths."""
     generator = torch.Generator().manual_seed(seed)
-    sizes = list(pairwise((width, *hidden, outputs)))
+    sizes = layer_sizes((width, *hidden, outputs))
     kept = biases if biases is not None else [True] * len(sizes)
+    if len(kept) != len(sizes):
+        raise ValueError(f"a head of {len(sizes)} layers has as many biases, not {len(kept)}")
     return Layers([_drawn(a, b, bias, generator) for (a, b), bias in zip(sizes, kept, strict=True)])
 
 
-@register("head", "heads")
+@register("head", "heads", Declared(unmeasured="`footfall lab run actprm` measures several small networks"))
 def small_networks(width: int, outputs: int, seed: int = 0, hidden: int = 128) -> Heads:
     """As many small networks as there are outputs, each with a start of its own."""
     return Heads(width, outputs, hidden, seed)
 
 
-def make_head(settings: Mapping[str, Any], width: int, outputs: int, seed: int = 0) -> Head:
-    """The head that `Head.settings` describes, with fresh weights."""
-    made: Head = create(
-        "head", settings["name"], width=width, outputs=outputs, seed=seed,
-        **stored({name: value for name, value in settings.items() if name != "name"}, "the head of a PRM"),
-    )  # fmt: skip
+def make_head(settings: Mapping[str, Any], width: int, outputs: int, seed: int = 0, decoder: Any = None) -> Head:
+    """The head that `Head.settings` describes, with fresh weights; one that takes it is told the config of its decoder."""
+    given = stored({name: value for name, value in settings.items() if name != "name"}, "the head of a PRM")
+    own: dict[str, Any] = {"width": width, "outputs": outputs, "seed": seed, "decoder": decoder}
+    taken = inspect.signature(load("head", settings["name"])).parameters
+    if wrong := [name for name in given if name in own or name not in taken]:
+        raise ValueError(f"the head {settings['name']!r} takes no {wrong[0]!r}")
+    made: Head = create("head", settings["name"], **{name: own[name] for name in own if name in taken}, **given)
     return made
 
 
@@ -213,6 +264,18 @@ class LinearHead:
     """Stored under `prefix`: one linear layer (`prefix.weight`) or several (`prefix.0.weight`, …) with ReLU between."""
 
     prefix: str
+    hidden: int = 0
+    """Layers before the last one, as wide as the decoder, of a head that is begun here."""
+
+    def fresh(self, width: int, outputs: int, seed: int) -> Layers:
+        """A head of this shape that has learned nothing."""
+        return layered_head(width, outputs, seed, (width,) * self.hidden)
+
+    def stored(self, head: nn.Module) -> dict[str, Tensor]:
+        """Its tensors under their published names; a single layer has no number."""
+        state: dict[str, Tensor] = head.state_dict()
+        single = {name.partition(".")[0] for name in state} == {"0"}
+        return {f"{self.prefix}.{name.removeprefix('0.') if single else name}": t for name, t in state.items()}
 
     def build(self, tensors: TensorFiles, writer: Writer, width: int, outputs: int) -> Head:
         """The stored layers in order; widths that do not fit are refused."""

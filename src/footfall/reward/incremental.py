@@ -200,7 +200,7 @@ class PrefixCache:
     def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
         positions = padded([[p - job.past for p in job.reading.positions[len(job.known) :]] for job in jobs])
-        logits_NSK = self.model.head_at(hidden_NTH, positions.to(hidden_NTH.device)).cpu()
+        logits_NSK = self.model.head.at(hidden_NTH, positions.to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
             new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]

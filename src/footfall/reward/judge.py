@@ -73,7 +73,7 @@ class Runner:
         self.model = model.eval()
         self.token_budget = token_budget or model.token_budget
         self._size = model.size
-        self._cache = PrefixCache(model, cache_tokens) if cache_tokens else None
+        self._cache = PrefixCache(model, cache_tokens) if cache_tokens and model.head.plain else None
         self._compile = compile
 
     def forget(self) -> None:
@@ -101,7 +101,7 @@ class Runner:
         try:
             if self._cache is not None:
                 return self._cache.each_logits(readings, self.token_budget)
-            return self.model.each_logits(readings, self.token_budget), [len(r.ids) for r in readings]
+            return self.model.each_logits(readings, self.token_budget), [r.tokens for r in readings]
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -156,9 +156,10 @@ class PRMJudge:
     ) -> None:
         if too_long not in ("error", "partial"):
             raise ValueError(f'too_long is "error" or "partial", not {too_long!r}')
-        if (initial or token_values) and not model.layout.token_level:
+        if (initial or token_values) and not (model.layout.token_level and model.head.plain):
             raise ValueError(
-                f"a {model.kind} reads its values at marks: it has none at the prompt's end or at other tokens"
+                f"a {model.kind} reads its values at marks, or steps as a whole: it has none at the prompt's end or at "
+                "other tokens"
             )
         self.model = model
         self.too_long = too_long

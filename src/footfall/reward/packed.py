@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from footfall.render import Reading
+from footfall.render import Reading, both_ways
 
 _varlen: Any = None
 _CAUSAL: dict[str, Any] = {}
@@ -47,7 +47,8 @@ class Packed(NamedTuple):
 
 
 def pack_row(readings: Sequence[Reading], pad_id: int, multiple: int = 1) -> Packed:
-    """The readings one after the other; filled up to a `multiple` of tokens by a sequence that nobody reads."""
+    """The readings (and their mirrors) one after the other; filled up to a `multiple` of tokens by what nobody reads."""
+    readings = both_ways(readings)
     lengths = [len(reading.ids) for reading in readings]
     total = sum(lengths)
     filling = -total % multiple
@@ -71,15 +72,16 @@ def packable(backbone: Any, max_length: int) -> bool:
     window = getattr(config, "sliding_window", None)
     narrow = "sliding_attention" in kinds and window is not None and window < max_length
     model = backbone.get_base_model() if hasattr(backbone, "get_base_model") else backbone
-    return bool(getattr(model, "_supports_attention_backend", False)) and not narrow
+    sinks = any(name.endswith(".sinks") for name, _ in model.named_parameters())
+    return bool(getattr(model, "_supports_attention_backend", False)) and not narrow and not sinks
 
 
 @contextmanager
-def packing(backbone: Any) -> Iterator[None]:
+def packing(backbone: Any, attention: str = IMPLEMENTATION) -> Iterator[None]:
     """The backbone takes packed rows inside, and padded ones too; outside it is as it was."""
     config = backbone.config.get_text_config()
     before = config._attn_implementation
-    config._attn_implementation = IMPLEMENTATION
+    config._attn_implementation = attention
     try:
         yield
     finally:

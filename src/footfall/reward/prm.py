@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,14 +26,15 @@ from footfall.damaged import naming
 from footfall.hashing import weights_fingerprint
 from footfall.loading import load_tokenizer, pack, padded, pick_device, pick_dtype, quiet
 from footfall.registry import create
-from footfall.render import Reading, Template, check_round_trip, template_for
+from footfall.render import Reading, Template, both_ways, check_round_trip, template_for
 from footfall.reward import backbone as backbones
 from footfall.reward.backbone import Backbone
 from footfall.reward.canary import Canary, check_canary, default_pair, make_canary, refuse_constant
-from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, parts_for, read_json
+from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, View, parts_for, read_json
 from footfall.reward.family import Family, TraceLayout
 from footfall.reward.heads import Head, Layers, load_head, make_head, repeated
 from footfall.reward.readout import Columns, Several
+from footfall.reward.views import ViewedLayout
 from footfall.types import Trajectory, content_key
 
 HEAD_FILE = "head.safetensors"
@@ -49,12 +50,19 @@ class Batch(NamedTuple):
 
     input_ids: Tensor
     positions: Tensor
+    prompts: Tensor
+    """(N): tokens before the first step."""
 
 
 def pad(readings: Sequence[Reading], pad_id: int, device: torch.device | str = "cpu", multiple: int = 1) -> Batch:
-    """Ids padded on the right, to a `multiple` of tokens, and positions with 0; the caller looks at neither."""
-    ids = padded([reading.ids for reading in readings], pad_id, multiple)
-    return Batch(ids.to(device), padded([reading.positions for reading in readings]).to(device))
+    """Ids padded on the right, to a `multiple` of tokens, and positions with 0; the caller looks at neither.
+
+    Readings that have a mirror are followed by all mirrors, in the same order.
+    """
+    rows = both_ways(readings)
+    ids = padded([reading.ids for reading in rows], pad_id, multiple)
+    prompts = torch.tensor([reading.prompt_length for reading in rows])
+    return Batch(ids.to(device), padded([reading.positions for reading in rows]).to(device), prompts.to(device))
 
 
 class PRM(nn.Module):
@@ -72,13 +80,19 @@ class PRM(nn.Module):
         self.backbone: Backbone = backbone
         self.prm_config = config
         self.family: Family = create("family", config.family)
-        self.layout: TraceLayout = self.family.layout_of(tokenizer, config, source)
+        layout = self.family.layout_of(tokenizer, config, source)
+        self.layout: TraceLayout = layout if config.view == "all" else ViewedLayout(layout, config.view)
         self.readout = config.readout
         self.tokenizer = tokenizer
         self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         width: int = backbone.config.get_text_config().hidden_size
-        made = head if head is not None else make_head(config.head, width, config.readout.outputs, seed)
-        self.head: nn.Module = made.to(self.device)
+        decoder = backbone.config.get_text_config()
+        made = head if head is not None else make_head(config.head, width, config.readout.outputs, seed, decoder)
+        self.head: Head = made.to(self.device)
+        if self.head.asks.get("output_attentions"):
+            backbone.set_attn_implementation("eager")  # no other kernel has them
+        if self.head.frozen:
+            backbone.requires_grad_(False)
 
     @classmethod
     def from_backbone(
@@ -91,15 +105,20 @@ class PRM(nn.Module):
         good: Sequence[str] = (),
         heads: int = 0,
         head_width: int = 128,
+        head: Mapping[str, Any] | None = None,
         columns: Sequence[str] = (),
         template: Template | None = None,
+        view: View = "all",
         max_length: int | None = None,
         lora_rank: int | None = None,
         lora_alpha: int | None = None,
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
     ) -> PRM:
-        """A fresh head on a backbone: a folder, a hub id, or a model (used as it is, not copied) with its tokenizer."""
+        """A fresh head on a backbone: a folder, a hub id, or a model (used as it is, not copied) with its tokenizer.
+
+        `head` is a registered one with its settings, as `Head.settings` has them; None: linear, or `heads` small ones.
+        """
         if isinstance(source, nn.Module):
             if tokenizer is None:
                 raise ValueError("a backbone given as a model needs its tokenizer too")
@@ -110,7 +129,7 @@ class PRM(nn.Module):
             backbone = backbones.load_backbone(name, dtype)
             tokenizer = tokenizer or load_tokenizer(name)
         check_round_trip(tokenizer, name)
-        head, readout = parts_for(classes, good, heads, head_width, columns)
+        parts = parts_for(classes, good, heads, head_width, columns, head)
         added = marker is not None and backbones.add_marker(tokenizer, backbone, marker)
         config = PRMConfig(
             backbone=name,
@@ -118,9 +137,10 @@ class PRM(nn.Module):
             marker=marker,
             marker_added=added,
             template=template or template_for(tokenizer),
-            head=head,
-            readout=readout,
+            head=parts.head,
+            readout=parts.readout,
             max_length=_context(backbone, max_length, name),
+            view=view,
         )
         model = cls(backbone, tokenizer, config, seed=seed)
         if lora_rank is not None:
@@ -179,6 +199,8 @@ class PRM(nn.Module):
 
     def adapt(self, rank: int, alpha: int | None, seed: int) -> None:
         """Freeze the backbone and put trainable low-rank adapters on it; `alpha` None: twice the rank."""
+        if self.head.frozen:
+            raise ValueError(f"the head {self.prm_config.head['name']} goes with a frozen decoder: leave lora_rank out")
         self.backbone = backbones.add_lora(self.backbone, rank, alpha or 2 * rank, seed)
         self.prm_config = replace(self.prm_config, lora=True)
 
@@ -201,6 +223,11 @@ class PRM(nn.Module):
     def config(self) -> Any:
         """The backbone's config, where a Trainer looks for it."""
         return self.backbone.config
+
+    @property
+    def _no_split_modules(self) -> Any:
+        """Classes of layers that are sharded whole, where accelerate looks for them."""
+        return getattr(self.backbone, "_no_split_modules", None)
 
     @property
     def kind(self) -> str:
@@ -229,20 +256,25 @@ class PRM(nn.Module):
         config = self.prm_config
         if config.family == FOOTFALL:
             return content_key(config.address(), weights_fingerprint(self))[:12]
-        own = [] if config.readout == self.family.readout else [config.readout.to_dict()]
+        own: list[Any] = [] if config.readout == self.family.readout else [config.readout.to_dict()]
+        own += [] if config.view == "all" else [config.view]
         return content_key(config.family, config.max_length, weights_fingerprint(self), *own)[:12]
 
     def read(self, trajectory: Trajectory) -> Reading:
         """The ids this model sees for a trace, and where it reads each step."""
-        return self.layout.read(trajectory)
+        return self.layout.read(trajectory) if not self.head.both_ways else self.reads(trajectory)[0]
 
     def reads(self, trajectory: Trajectory) -> list[Reading]:
         """One sequence that is read at every step; a model that must see each prefix apart gives one a step."""
         return self.reads_of([trajectory])[0]
 
     def reads_of(self, trajectories: Sequence[Trajectory]) -> list[list[Reading]]:
-        """`reads` of many traces, tokenised together."""
-        return self.layout.reads_of(trajectories)
+        """`reads` of many traces, tokenised together; with their mirrors, of a head that reads both ways."""
+        found = self.layout.reads_of(trajectories)
+        if not self.head.both_ways:
+            return found
+        turned = self.layout.reads_of([reversed_steps(t) for t in trajectories])
+        return [[_mirrored(r, m) for r, m in zip(*rows, strict=True)] for rows in zip(found, turned, strict=True)]
 
     @property
     def device(self) -> torch.device:
@@ -256,27 +288,18 @@ class PRM(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def forward(
-        self, input_ids: Tensor, positions: Tensor, position_ids: Tensor | None = None, starts: Tensor | None = None
-    ) -> Tensor:
+        self, input_ids: Tensor, positions: Tensor, position_ids: Tensor | None = None, starts: Tensor | None = None,
+        prompts: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Logits (N, S, K) at `positions` (N, S) of right-padded ids (N, T); with `starts`, of N traces packed in one row
         (`packed.pack_row`, inside `packed.packing`)."""
         if starts is None:
-            hidden_NTH: Tensor = self.backbone(input_ids=input_ids, use_cache=False).last_hidden_state
-            return self.head_at(hidden_NTH, positions)
+            output = self.backbone(input_ids=input_ids, use_cache=False, **self.head.asks)
+            return self.head.at(self.head.states(output, self.backbone), positions, prompts)
         told = {"cu_seq_lens_q": starts, "max_length_q": self.max_length}
         given = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False, **told}
-        hidden_1TH: Tensor = self.backbone(**given).last_hidden_state
-        return self._head_of(hidden_1TH[0][positions])
-
-    def head_at(self, hidden_NTH: Tensor, positions_NS: Tensor) -> Tensor:
-        """The head's logits (N, S, K) at these positions."""
-        index_NSH = positions_NS.unsqueeze(-1).expand(-1, -1, hidden_NTH.shape[-1])
-        return self._head_of(hidden_NTH.gather(1, index_NSH))
-
-    def _head_of(self, read_NSH: Tensor) -> Tensor:
-        with torch.autocast(read_NSH.device.type, enabled=False):
-            logits_NSK: Tensor = self.head(read_NSH.float())
-        return logits_NSK
+        hidden_1TH: Tensor = self.backbone(**given, **self.head.asks).last_hidden_state
+        return self.head.of(hidden_1TH[0][positions])
 
     def fuse(self) -> None:
         """Compile the decoder's layers, which share one piece of code; the first batches are then slow, the rest faster."""
@@ -302,7 +325,7 @@ class PRM(nn.Module):
     def logits(self, readings: Sequence[Reading]) -> Tensor:
         """Logits (N, S, K) of readings that fit in one batch; entries past a trace's own steps mean nothing."""
         batch = pad(readings, self.pad_id, self.device, self.multiple)
-        logits_NSK: Tensor = self(*batch)
+        logits_NSK: Tensor = self(**batch._asdict())
         return logits_NSK
 
     @property
@@ -315,7 +338,7 @@ class PRM(nn.Module):
 
         Nothing is copied back before the last batch is under way, so a GPU never waits for the host in between.
         """
-        groups = pack([len(r.ids) for r in readings], token_budget or self.token_budget)
+        groups = pack([r.tokens for r in readings], token_budget or self.token_budget)
         batches = [self.logits([readings[i] for i in group]) for group in groups]
         found: list[Tensor] = [torch.zeros(0, self.readout.outputs)] * len(readings)
         for group, logits_NSK in zip(groups, batches, strict=True):
@@ -351,6 +374,16 @@ class PRM(nn.Module):
     def gradient_checkpointing_disable(self) -> None:
         """Passed on to the backbone."""
         self.backbone.gradient_checkpointing_disable()
+
+
+def reversed_steps(trajectory: Trajectory) -> Trajectory:
+    """The trace with its steps in reverse order, as text: sampled ids have their separators where they were sampled."""
+    steps = tuple(replace(s, token_ids=None, logprobs=None, observation_ids=None) for s in reversed(trajectory.steps))
+    return replace(trajectory, steps=steps)
+
+
+def _mirrored(reading: Reading, turned: Reading) -> Reading:
+    return reading._replace(mirror=turned._replace(positions=turned.positions[::-1]))
 
 
 def stored_config(folder: Path) -> tuple[PRMConfig, Canary | None]:

@@ -108,7 +108,7 @@ def renorm_credit(
     "credit",
     "rlfr",
     Declared(
-        needs=("outcome", "token_scores"),
+        needs=("outcome", "flow"),
         unmeasured="its scores come from a flow model over hidden states, and a table of logits has none",
         paper=Paper("RLFR: Extending Reinforcement Learning for LLMs with Flow Environment", 2025, "2510.10201"),
     ),
@@ -120,11 +120,11 @@ def rlfr(coef: float = 0.01, threshold: float = 0.6, top: int = 15, eps: float =
         rows = []
         for each, end in zip(group, standardised(outcomes(group), eps), strict=True):
             kept = np.zeros(each.tokens)
-            kept[each.mask] = deviations_kept(each.known("token_scores")[each.mask], threshold, top)
+            kept[each.mask] = deviations_kept(each.known("flow")[each.mask], threshold, top)
             rows.append(end - coef * to_go(kept))
         return rows
 
-    return Credit(("outcome", "token_scores"), each_group(rule))
+    return Credit(("outcome", "flow"), each_group(rule))
 
 
 @register(

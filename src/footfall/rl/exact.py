@@ -77,9 +77,9 @@ class Chain:
 
 
 def softmax(logits: Floats) -> Floats:
-    """π (S, A)."""
-    weights: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))
-    chances: Floats = weights / weights.sum(axis=1, keepdims=True)
+    """π (…, S, A)."""
+    weights: Floats = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    chances: Floats = weights / weights.sum(axis=-1, keepdims=True)
     return chances
 
 
@@ -112,6 +112,16 @@ def solve(chain: Chain, logits: Floats, gain: Floats) -> Solved:
     return Solved(float(values[0, 0]), gradient, values)
 
 
+def expected(chain: Chain, logits: Floats, gain: Floats) -> Floats:
+    """What a trace brings under each of several policies, (P, S, A) to (P,): `Solved.value` alone."""
+    chances, onward, goes_on = softmax(logits), chain.next, np.arange(4) != STOP
+    values = np.zeros(logits.shape[:2])
+    for _ in range(chain.horizon):
+        values = (chances * (gain + goes_on * values[:, onward])).sum(axis=-1)
+    found: Floats = values[:, 0]
+    return found
+
+
 class Trace(NamedTuple):
     """What one rollout did: the state before each step, and the step."""
 
@@ -127,18 +137,14 @@ def sample(chain: Chain, logits: Floats, count: int, rng: np.random.Generator) -
     """Rollouts of the policy."""
     reach, onward = np.cumsum(softmax(logits), axis=1), chain.next
     draws = rng.random((count, chain.horizon))
-    found = []
-    for row in draws:
-        states, actions, state = [], [], 0
-        for draw in row:
-            action = min(int(np.searchsorted(reach[state], draw, side="right")), STOP)
-            states.append(state)
-            actions.append(action)
-            if action == STOP:
-                break
-            state = int(onward[state, action])
-        found.append(Trace(np.array(states), np.array(actions)))
-    return found
+    states, actions = np.zeros((2, count, chain.horizon + 1), np.int64)
+    for t in range(chain.horizon):
+        here = states[:, t]
+        actions[:, t] = np.minimum((reach[here] <= draws[:, t, None]).sum(axis=1), STOP)
+        states[:, t + 1] = onward[here, actions[:, t]]
+    ended = actions[:, :-1] == STOP
+    lengths = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, chain.horizon)
+    return [Trace(states[i, :n], actions[i, :n]) for i, n in enumerate(lengths)]
 
 
 def estimate(chances: Floats, traces: Sequence[Trace], advantages: Sequence[Floats], rollouts: int) -> Floats:

@@ -41,6 +41,17 @@ def removed(right: Sequence[float], wrong: Sequence[float], count: int) -> tuple
     return lowest[0][:ahead], lowest[1][: count - ahead]
 
 
+def refuse_empty(keep: Filter, size: int) -> None:
+    """Refuse a filter that leaves nothing to compare even of a group of this size in which half of the rollouts are right."""
+    half = [Rollout(np.ones(2, np.int64), float(i % 2), np.full(2, i % 2, np.float64)) for i in range(size)]
+    kept = max((int(np.count_nonzero(chosen.weights)) for chosen in keep([Group(tuple(half))])), default=0)
+    if kept < 2:
+        raise ValueError(
+            f"the filter keeps {kept} of a group's {size} rollouts, and there is nothing to learn from less than 2: write more "
+            "(--group 8), or give the filter other settings (--filter NAME,KEY=VALUE)"
+        )
+
+
 def _usable(group: Group, needs: Sequence[str]) -> list[int]:
     return [i for i, each in enumerate(group.rollouts) if each.lacks(needs) is None]
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Needs: TypeAlias = Literal["outcome", "rewards", "start", "ids", "old", "reference", "online", "token_scores"]
-_BY_TOKEN = ("ids", "old", "reference", "online", "token_scores")
+Needs: TypeAlias = Literal["outcome", "rewards", "start", "ids", "old", "reference", "online", "token_scores", "flow"]
+_BY_TOKEN = ("ids", "old", "reference", "online", "token_scores", "flow")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,8 @@ class Rollout:
     """(T,) under a reward model that is a language model and is trained beside the policy."""
     token_scores: Floats | None = None
     """(T,) a score at every token: of the prefix that ends there, or of the token."""
+    flow: Floats | None = None
+    """(T,) how far the token's hidden state deviates from what a model of good text expects."""
     aspects: Mapping[str, Floats] = field(default_factory=dict)
     """(S,) further numbers a step, NaN where there is none."""
     failure: Unjudged | None = None
@@ -125,7 +127,7 @@ def rollout(
 
     `outcome` is 1 or 0 by `trajectory.correct` if it is not given. `tail` tokens that the policy wrote stand behind the last
     step (its end token). A judge that stops at the first error leaves later steps unjudged; `after_error` is their value.
-    Without ids a step is one token. `by_token` are `old`, `reference`, `online`, `token_scores`; `old` is the trace's own else.
+    Without ids a step is one token. `by_token` are `old` (else the trace's own), `reference`, `online`, `token_scores`, `flow`.
     """
     parts = [part for step in trajectory.steps for part in step.parts]
     sampled = bool(parts) and all(part.token_ids is not None for part in parts)

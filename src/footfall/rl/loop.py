@@ -25,12 +25,15 @@ from footfall.judging import forget
 from footfall.loading import quiet
 from footfall.policy.protocol import SamplingParams
 from footfall.render import Template, prompt_ids
+from footfall.reward.backbone import check_rank
 from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
 from footfall.rl.online import Sequences, scored
+from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.probes import pays
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
 from footfall.rl.trainer import CreditTrainer, Rolled, Writer
+from footfall.scale.processes import agreed, count, is_main, join
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.types import Judge, Judgement, Problem
 
@@ -39,7 +42,7 @@ Told = Callable[[str, Mapping[str, Any]], None]
 _PROBED, _COMPARED, _SHOWN, _LONGEST = 16, 64, 3, 400
 """Traces that exploits are made of, completions that the KL is estimated on, traces of a batch that are kept for people, and
 tokens of each."""
-_FIGURES = ("loss", "reward", "accuracy", "left", "steps", "entropy", "kl", "online_loss", "grad_norm",
+_FIGURES = ("loss", "reward", "accuracy", "left", "steps", "entropy", "kl", "online_loss", "flow_loss", "grad_norm",
             "completions/mean_length")  # fmt: skip
 
 
@@ -60,6 +63,8 @@ class Setting:
     truth: Judge | None = None
     """Says whether steps are truly right, where that is known; the policy is not trained on it."""
     log: str | None = None
+    parts: Parts | None = None
+    """How the engine cuts a batch, and who writes the parts. None: all at once, in this process."""
 
 
 @dataclass(frozen=True)
@@ -81,36 +86,42 @@ def train_policy(
     folder: Path,
     *,
     told: Told = lambda *_: None,
-    known: Iterable[Mapping[str, Any]] = (),
+    known: Iterable[Checkpoint] = (),
 ) -> Trained:
-    """Train, or go on training. `known` are the facts of checkpoints that an earlier process told."""
+    """Train, or go on training. `known` are checkpoints that an earlier process told (`point_of`).
+
+    Under a launcher every process makes the same call; the main one alone measures, tells and writes.
+    """
+    join(given.model.device.type == "cpu")
     kept = folder / "checkpoints"
-    last = last_checkpoint(kept) if kept.is_dir() else None
+    last = agreed(last_checkpoint(kept) if is_main() and kept.is_dir() else None)
     begun = 0 if last is None else update_of(last)
-    watch = Watch(given, settings, told, [point_of(facts) for facts in known if facts["update"] <= begun])
+    watch = Watch(given, settings, told, [point for point in known if point.update <= begun])
     saves = _Saves(settings)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     with quiet():
         trainer = make_trainer(given, settings, kept, [saves, watch])
         watch.trainer = trainer
         with full_disk_told(folder), stopping_between_updates(saves):
-            if last is not None and (begun >= settings.updates or (settings.stop_hacked and watch.hacked)):
+            if last is not None and (begun >= settings.updates or watch.stops):
                 # Killed after its last update; the trainer would make one more before it looks.
                 trainer._load_from_checkpoint(str(last))
                 trainer.state.global_step = begun
                 watch.on_train_begin(trainer.args, trainer.state, trainer.control)
             else:
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        made = folder / "model.partial"
-        shutil.rmtree(made, ignore_errors=True)
-        model: Any = trainer.accelerator.unwrap_model(trainer.model)
-        model.save_pretrained(made)
-        given.tokenizer.save_pretrained(made)
-        shutil.rmtree(folder / "model", ignore_errors=True)
-        made.rename(folder / "model")
-    signs = alarms(watch.run, watch.limits)
-    return Trained(
-        folder / "model", tuple(watch.run), tuple(signs), watch.hacked, trainer.state.global_step, dict(trainer.seconds)
+        if is_main():
+            made = folder / "model.partial"
+            shutil.rmtree(made, ignore_errors=True)
+            model: Any = trainer.accelerator.unwrap_model(trainer.model)
+            model.save_pretrained(made)
+            given.tokenizer.save_pretrained(made)
+            shutil.rmtree(folder / "model", ignore_errors=True)
+            made.rename(folder / "model")
+    told_of, seconds = trainer.state.global_step, dict(trainer.seconds)
+    signs = alarms(watch.run, watch.limits) if is_main() else []
+    return agreed(
+        Trained(folder / "model", tuple(watch.run), tuple(signs), is_main() and watch.hacked, told_of, seconds)
     )
 
 
@@ -119,9 +130,14 @@ def make_trainer(
 ) -> CreditTrainer:
     """The trainer with TRL's arguments for these settings."""
     cuda = given.model.device.type == "cuda"
+    if settings.prompts % count() or settings.prompts * settings.group % (settings.accumulation * count()):
+        raise ValueError(
+            f"{count()} processes share out --prompts {settings.prompts}, and --accumulation {settings.accumulation} cuts "
+            "what each has: choose a multiple of the processes and a divisor of that"
+        )
     args = GRPOConfig(
         str(folder),
-        per_device_train_batch_size=settings.prompts * settings.group // settings.accumulation,
+        per_device_train_batch_size=settings.prompts * settings.group // (settings.accumulation * count()),
         gradient_accumulation_steps=settings.accumulation,
         num_generations=settings.group,
         num_iterations=settings.iterations,
@@ -146,17 +162,29 @@ def make_trainer(
         run_name=folder.parent.name,
         disable_tqdm=True,
     )
-    peft = None
     if settings.lora_rank is not None:
-        from peft import LoraConfig
-
-        peft = LoraConfig(r=settings.lora_rank, lora_alpha=2 * settings.lora_rank, target_modules="all-linear")
+        check_rank(given.model, settings.lora_rank)
+    peft = None if settings.lora_rank is None else adapters(settings.lora_rank)
     made = CreditTrainer(
         given.model, given.tokenizer, given.problems, given.reward, args, writer=given.writer, separator=given.separator,
         template=given.template, online_lr=settings.online_lr, callbacks=callbacks, peft_config=peft, keep_reference=True,
     )  # fmt: skip
     made.remove_callback(PrinterCallback)
+    for config in getattr(made.model, "peft_config", {}).values():
+        # PEFT writes a set in the order of its hashes, another one in every process: the same adapter must be the same bytes.
+        if isinstance(config.target_modules, set):
+            config.target_modules = sorted(config.target_modules)
+    if given.parts is not None and given.writer == "engine":
+        engine: Any = EngineInParts(made.policy.engine, given.parts)
+        made.policy.engine = engine
     return made
+
+
+def adapters(rank: int) -> Any:
+    """The low-rank adapters that are trained, as PEFT names them."""
+    from peft import LoraConfig
+
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
 
 
 class _Saves(Saves):
@@ -187,20 +215,26 @@ class Watch(TrainerCallback):
         """Whether the rule says so of the run so far."""
         return hacked(self.run, self.limits)
 
+    @property
+    def stops(self) -> bool:
+        """Whether the run ends for that; all processes ask, and the main one knows."""
+        return self.settings.stop_hacked and agreed(is_main() and self.hacked)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        if state.global_step not in {point.update for point in self.run}:
+        if is_main() and state.global_step not in {point.update for point in self.run}:
             self.look(state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
-        if logs and "loss" in logs:
+        if is_main() and logs and "loss" in logs:
             facts = {
                 name.partition("/")[2] or name: float(logs[name]) for name in _FIGURES if logs.get(name) is not None
             }
             self.told("update", {"update": state.global_step, **facts})
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        self.look(state.global_step)
-        control.should_training_stop |= self.settings.stop_hacked and self.hacked
+        if is_main():
+            self.look(state.global_step)
+        control.should_training_stop |= self.stops
 
     def look(self, update: int) -> None:
         """One checkpoint: figures, exploits, signs."""
@@ -276,4 +310,6 @@ def _shown(trainer: CreditTrainer, tokenizer: Any) -> list[dict[str, Any]]:
 
 def point_of(facts: Mapping[str, Any]) -> Checkpoint:
     """A checkpoint as it was told."""
-    return Checkpoint(**{each.name: facts[each.name] for each in fields(Checkpoint)})
+    return Checkpoint(
+        **{**{each.name: facts[each.name] for each in fields(Checkpoint)}, "update": int(facts["update"])}
+    )

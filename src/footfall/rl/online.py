@@ -71,18 +71,23 @@ class OnlineReward:
     def update(
         self,
         batch: Sequences,
+        scores_BT: Tensor,
         against_BT: Tensor,
         own_BT: Tensor,
         lengths: Sequence[Sequence[int]],
         outcomes: Sequence[float | None],
         tasks: Sequence[str],
     ) -> float:
-        """One step; the loss. `own_BT` is 1 at the policy's tokens, `lengths` are tokens of steps. Without outcome, no part."""
+        """One step; the loss. `scores_BT` is what `scores` gave, `own_BT` is 1 at the policy's tokens.
+
+        `lengths` are tokens of steps. A rollout without outcome has no part. The loss is taken of the scores that are known,
+        so that completions can go through the model a few at a time.
+        """
         known = [i for i, outcome in enumerate(outcomes) if outcome is not None]
         if not known:
             return 0.0
-        part = Sequences(batch.ids_BL[known], batch.mask_BL[known], batch.kept)
-        ratios_BT = (logprobs(self.model, part) - against_BT[known]) * own_BT[known]
+        whole, own_BT = Sequences(batch.ids_BL[known], batch.mask_BL[known], batch.kept), own_BT[known]
+        ratios_BT = ((scores_BT[known] - against_BT[known]) * own_BT).requires_grad_()
         right_B = torch.tensor([float(outcomes[i] or 0) for i in known], device=ratios_BT.device)
         if self.pairs:
             ratios_BS, mask_BS = _by_step(ratios_BT, [lengths[i] for i in known])
@@ -92,7 +97,10 @@ class OnlineReward:
         if not torch.isfinite(loss):
             raise ValueError(f"the loss of the online reward model is {float(loss)}; lower its learning rate")
         self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward([loss])
+        (pull_BT,) = torch.autograd.grad(loss, [ratios_BT])
+        for at in range(0, len(known), _ROWS):
+            rows = slice(at, at + _ROWS)
+            torch.autograd.backward([logprobs(self.model, whole.rows(rows)) * own_BT[rows]], [pull_BT[rows]])
         self.optimizer.step()
         return float(loss.detach())
 

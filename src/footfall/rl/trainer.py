@@ -9,6 +9,9 @@ TRL keeps the loop, the loss, LoRA, accelerate, loggers and vLLM. A batch of com
 Prompts and observations are never trained on. A rollout that could not be judged leaves its group before any statistic is
 taken, and its tokens are masked. Factors of a credit's token losses are put into the advantages, which is the same for a
 clipped objective; the KL to the reference (`args.beta`) is not weighted by them.
+
+Of several processes each writes and judges whole groups. Credits and filters see the batch of all, and each process trains on
+its part of what they chose, so that the number of processes decides nothing but the time.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -35,21 +39,21 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from footfall.answers import grade
 from footfall.judging import forget
-from footfall.loading import pack
 from footfall.policy.decoding import Request
 from footfall.policy.protocol import Policy, Run, SamplingParams, sample_runs, sample_seed
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids, template_for
+from footfall.rl.flow import FlowReward, neighbours
 from footfall.rl.groups import Floats, Group, Rollout, credited
 from footfall.rl.monitors import Logged
 from footfall.rl.online import OnlineReward, Sequences, scored
 from footfall.rl.rewards import Reward
+from footfall.rl.shared_prompts import completion_logprobs, shareable
+from footfall.train.trainer import part_of_mean
 from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 Writer: TypeAlias = Literal["engine", "trl"] | Policy
-_PASS_TOKENS, _WASTE = 16384, 0.1
-"""Tokens in one pass of the model that is trained, and the share of padding among them."""
 
 
 class Written(NamedTuple):
@@ -139,6 +143,7 @@ class CreditTrainer(GRPOTrainer):
             if "online" in needs
             else None
         )
+        self.flow = FlowReward(int(model.config.hidden_size), model.device, seed=args.seed) if "flow" in needs else None
         rows = [{"prompt": problem.text, "problem": i} for i, problem in enumerate(self.problems)]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
@@ -154,8 +159,11 @@ class CreditTrainer(GRPOTrainer):
                 f"a process writes {local} completions at once, which is no multiple of num_generations = "
                 f"{args.num_generations}: a group must be whole within one process"
             )
-        if writer == "engine" and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
-            raise ValueError("the engine needs whole weights in this process: with FSDP or DeepSpeed let TRL write")
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            raise ValueError(
+                "a policy is written with and measured by whole weights in each process: train it by plain processes "
+                "(DDP), with --lora-rank if it is large, not with FSDP or DeepSpeed"
+            )
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         """TRL's, but the order of an epoch depends on seed and epoch alone, so that a resumed run sees the same problems."""
@@ -234,12 +242,13 @@ class CreditTrainer(GRPOTrainer):
         return grade(found.trajectory)
 
     def judged(
-        self, problems: Sequence[Problem], completions: Sequence[Sequence[int]], own: Sequence[Sequence[int]] | None
-    ) -> list[Rolled]:
-        """All completions as rollouts, not credited yet."""
+        self, problems: Sequence[Problem], completions: Sequence[Sequence[int]], own: Sequence[Sequence[int]] | None,
+        first: int = 0,
+    ) -> list[Rolled]:  # fmt: skip
+        """All completions as rollouts, not credited yet; `first` is the place of the first in the batch of all processes."""
         step = self.state.global_step
         traces = [
-            self.trace(problem, ids, None if own is None else own[i], f"{problem.id}/step-{step}/{i}")
+            self.trace(problem, ids, None if own is None else own[i], f"{problem.id}/step-{step}/{first + i}")
             for i, (problem, ids) in enumerate(zip(problems, completions, strict=True))
         ]
         try:
@@ -261,7 +270,8 @@ class CreditTrainer(GRPOTrainer):
             with self._timed("judging"):
                 if self.paid.judge is not None:
                     forget(self.paid.judge)
-                self.batch = self.judged(self._asked, completion_ids, self._own)
+                first = self.accelerator.process_index * len(completion_ids)
+                self.batch = self.judged(self._asked, completion_ids, self._own, first)
             for i, why in self._failed.items():
                 gone = Unjudged(Reason.FAILED_CALL, why)
                 bare = replace(self.batch[i].rollout, outcome=None, rewards=None, failure=gone)
@@ -283,7 +293,15 @@ class CreditTrainer(GRPOTrainer):
         """TRL's batch with advantages, and a mask that leaves out what is not trained on."""
         training = self.model.training
         size = int((self.num_generations if training else self.num_generations_eval) or 1)
-        self._learn_scores(output)
+        own_rows = len(output["completion_ids"])
+        # A reward model that learns beside the policy takes the same step in every process, on the batch of all.
+        learns = self.online is not None or self.flow is not None
+        if learns:
+            output = self._of_all(output)
+            self._learn_scores(output)
+        else:
+            self._learn_scores(output)
+            output = self._of_all(output)
         groups = [
             Group(tuple(each.rollout for each in self.batch[at : at + size]), self.batch[at].trajectory.problem.id)
             for at in range(0, len(self.batch), size)
@@ -315,11 +333,25 @@ class CreditTrainer(GRPOTrainer):
             for name, value in output.items()
         }
         own = torch.from_numpy(own_BT).to(output["completion_mask"]) * output["completion_mask"]
-        total: Any = self.accelerator.gather(own.sum())
+        output |= {"advantages": torch.from_numpy(advantages_BT).to(taken.device, torch.float32), "tool_mask": own,
+                   "num_items_in_batch": own.sum(), "rollout": taken}  # fmt: skip
+        mine = slice(own_rows * self.accelerator.process_index, own_rows * (self.accelerator.process_index + 1))
         return {
-            **output, "advantages": torch.from_numpy(advantages_BT).to(taken.device, torch.float32), "tool_mask": own,
-            "num_items_in_batch": total.sum(), "rollout": taken,
-        }  # fmt: skip
+            name: value[mine] if isinstance(value, Tensor) and value.dim() else value for name, value in output.items()
+        }
+
+    def _of_all(self, output: dict[str, Any]) -> dict[str, Any]:
+        """The batch of all processes in each of them, its rows and `self.batch` in the order of the processes."""
+        if self.accelerator.num_processes == 1:
+            return output
+        self.batch = gather_object(self.batch)
+        found = dict(output)
+        for name, value in output.items():
+            if isinstance(value, Tensor) and value.dim():
+                pad = int(self.processing_class.pad_token_id or 0) if name.endswith("_ids") else 0
+                wide: Any = self.accelerator.pad_across_processes(value, 1, pad, pad_first=name.startswith("prompt"))
+                found[name] = self.accelerator.gather(wide)
+        return found
 
     def _learn_scores(self, output: dict[str, Any]) -> None:
         """Log-probabilities that the credit needs; a reward model that learns beside the policy takes its step."""
@@ -334,21 +366,41 @@ class CreditTrainer(GRPOTrainer):
             by_token["reference"] = scored(self.reference, batch)
         if self.online is not None:
             by_token["online"] = self.online.scores(batch)
+        if self.flow is not None:
+            by_token["flow"] = self._flow_scores(batch)
         for i, each in enumerate(self.batch if by_token else ()):
             known: dict[str, Any] = {
                 name: values[i, : len(each.ids)].double().cpu().numpy() for name, values in by_token.items()
             }
             self.batch[i] = replace(each, rollout=replace(each.rollout, **known))
         if self.online is not None and self.model.training:
-            own = torch.zeros_like(by_token["online"])
-            for i, each in enumerate(self.batch):
-                own[i, : len(each.ids)] = torch.from_numpy(each.rollout.mask).to(own)
+            own = self._own_tokens(batch)
             loss = self.online.update(
-                batch, by_token["old" if self.online.pairs else "reference"], own,
+                batch, by_token["online"], by_token["old" if self.online.pairs else "reference"], own,
                 [each.rollout.lengths.tolist() for each in self.batch], [each.rollout.outcome for each in self.batch],
                 [each.trajectory.problem.id for each in self.batch],
             )  # fmt: skip
             self._metrics["train"]["online_loss"].append(loss)
+
+    def _own_tokens(self, batch: Sequences) -> Tensor:
+        """(B, T) 1 at tokens of the completions that the policy wrote."""
+        own = torch.zeros(len(self.batch), batch.kept, device=batch.ids_BL.device)
+        for i, each in enumerate(self.batch):
+            own[i, : len(each.ids)] = torch.from_numpy(each.rollout.mask).to(own)
+        return own
+
+    def _flow_scores(self, batch: Sequences) -> Tensor:
+        """How far each token deviates from right completions; after that the flow learns from this batch's."""
+        assert self.flow is not None
+        seed, own = self.sampling.seed, self._own_tokens(batch)
+        states = neighbours(self.accelerator.unwrap_model(self.model), batch)
+        found = self.flow.scores(states, own, seed)
+        if self.model.training:
+            right = [bool(each.rollout.outcome) for each in self.batch]
+            loss = self.flow.learn(states, own, right, seed + 1)
+            if loss is not None:
+                self._metrics["train"]["flow_loss"].append(loss)
+        return found
 
     def _tell(self, left: dict[int, Unjudged], mode: str) -> None:
         """Figures of the batch, in TRL's log."""
@@ -364,43 +416,27 @@ class CreditTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **named: Any
     ) -> Any:
-        """TRL's, over rows of like length: what is padding in the batch is not computed, which is most of it on a CPU."""
-        base: Any = super()
-        wanted = base._get_per_token_logps_and_entropies
-        batch_size, entropy = named.pop("batch_size", None), named.pop("compute_entropy", False)
-        if self.accelerator.num_processes > 1 or any(
-            value is not None and value is not False for value in named.values()
+        """TRL's, or the same numbers with each prompt read once for its group and no padding: half the tokens."""
+        more = {name for name, value in named.items() if value is not None and value is not False}
+        if (
+            self.accelerator.num_processes > 1
+            or more - {"batch_size", "compute_entropy"}
+            or not shareable(model, input_ids.shape[1])
         ):
-            return wanted(
-                model,
-                input_ids,
-                attention_mask,
-                logits_to_keep,
-                batch_size=batch_size,
-                compute_entropy=entropy,
-                **named,
-            )
-        ends = attention_mask[:, -logits_to_keep:].sum(dim=1)
-        lengths = attention_mask.sum(dim=1).tolist()
-        most = batch_size or len(lengths)
-        parts: list[tuple[Tensor, Tensor | None]] = []
-        order: list[int] = []
-        for group in pack(lengths, _PASS_TOKENS, _WASTE):
-            for rows in (group[at : at + most] for at in range(0, len(group), most)):
-                kept = max(1, int(ends[rows].max()))
-                ids, mask = _to_the_right(input_ids[rows], attention_mask[rows])
-                found = wanted(model, ids, mask, kept, compute_entropy=entropy)
-                parts.append((_to_the_left(found[0], ends[rows], logits_to_keep),
-                              _to_the_left(found[1], ends[rows], logits_to_keep) if entropy else None))  # fmt: skip
-                order += rows
-        back = torch.tensor(order, device=input_ids.device).argsort()
-        entropies = [each for _, each in parts if each is not None]
-        return torch.cat([each for each, _ in parts])[back], torch.cat(entropies)[back] if entropies else None, None
+            base: Any = super()
+            return base._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **named)
+        most, entropies = named.get("batch_size"), bool(named.get("compute_entropy"))
+        with self.accelerator.autocast():
+            return *completion_logprobs(model, input_ids, attention_mask, logits_to_keep, most, entropies), None
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *given: Any, **named: Any) -> Any:
         """TRL's loss; one that is not finite stops the run and names the trace."""
         base: Any = super()
         loss = base.compute_loss(model, inputs, *given, **named)
+        if self.loss_type == "bnpo" and self.accelerator.num_processes > 1:  # a mean over the tokens of a pass
+            own = (inputs["completion_mask"] * inputs["tool_mask"]).sum()
+            total: Any = self.accelerator.gather(own)
+            loss = part_of_mean(loss, own, total.sum().clamp(min=1), self.accelerator.num_processes)
         if torch.isfinite(loss):
             return loss
         source = int(inputs["rollout"][0])
@@ -425,18 +461,18 @@ class CreditTrainer(GRPOTrainer):
         """None in checkpoints: TRL's has its tags in another order in every process."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        if (
-            self.online is not None and self.args.should_save
-        ):  # before the rest: TRL's state is a checkpoint's last file
-            self.online.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+        for beside in (self.online, self.flow):  # before the rest: TRL's state is a checkpoint's last file
+            if beside is not None and self.args.should_save:
+                beside.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
         base: Any = super()
         base._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         base: Any = super()
         base._load_optimizer_and_scheduler(checkpoint)
-        if self.online is not None and checkpoint is not None:
-            self.online.load(Path(checkpoint))
+        for beside in (self.online, self.flow):
+            if beside is not None and checkpoint is not None:
+                beside.load(Path(checkpoint))
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
@@ -445,22 +481,6 @@ class CreditTrainer(GRPOTrainer):
             yield
         finally:
             self.seconds[what] += time.perf_counter() - begun
-
-
-def _to_the_right(ids_BL: Tensor, mask_BL: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows without the padding between and around prompt and completion, padded on the left as far as the longest needs."""
-    width = int(mask_BL.sum(dim=1).max())
-    # A stable sort by the mask puts all padding first and keeps the order of the rest.
-    order_BL = mask_BL.bool().int().argsort(dim=1, stable=True)[:, -width:]
-    return ids_BL.gather(1, order_BL), mask_BL.gather(1, order_BL)
-
-
-def _to_the_left(values_BK: Tensor, lengths_B: Tensor, width: int) -> Tensor:
-    """The last `lengths` of each row from the left on, zeros after them."""
-    kept = values_BK.shape[1]
-    at_BT = torch.arange(width, device=values_BK.device) + (kept - lengths_B)[:, None]
-    found = values_BK.gather(1, at_BT.clamp(max=kept - 1))
-    return found * (at_BT < kept)
 
 
 def _sequences(output: dict[str, Any]) -> Sequences:

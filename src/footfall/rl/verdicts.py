@@ -1,4 +1,4 @@
-"""CAPO and TP-GRPO: a judge's verdicts, right or wrong, that only ever take away from what the outcome says.
+"""CAPO, TP-GRPO and SPARK: a judge's verdicts, right or wrong, that only ever take away from what the outcome says.
 
 A step's reward is the share of critiques that call it right, so with several critiques of a trace it is their vote.
 
@@ -14,6 +14,12 @@ GRPO gives them:
 
     right completion   a thought that is right  a_i     wrong  a_i - r_c
     wrong completion   a thought that is wrong  a_i     one that is not  0
+
+SPARK (Stepwise Process-Aware Rewards for Reference-Free RL). The outcome y is the judge's own verdict on the whole, gated by
+the form F of the completion; a token carries the completion's advantage only where its step's verdict goes with the sign:
+
+    r_i = F y, or F (0.4 k/n + 0.6 y) with k of n steps right,   A_i = (r_i - mean) / std of the group
+    A_it = A_i where A_i >= 0 and the step is right, or A_i < 0 and it is wrong; else 0
 
 A thought is a run of steps with one verdict, so nothing changes if a step is cut in two. In a wrong completion only what the
 answer adopted is wrong, the rest is not punished: the judge must say so.
@@ -102,6 +108,47 @@ def tp_grpo(alpha: float = 0.5, threshold: float = 0.5, answer: bool = False, ep
         return rows
 
     return Credit(("outcome", "rewards"), each_group(rule))
+
+
+@register(
+    "credit",
+    "spark",
+    Declared(
+        needs=("outcome", "rewards"),
+        unmeasured="its outcome is a judge's verdict on the whole completion",
+        paper=Paper("SPARK: Stepwise Process-Aware Rewards for Reference-Free Reinforcement Learning", 2025),
+    ),
+)
+def spark(threshold: float = 0.5) -> Credit:
+    """GRPO's advantage on those tokens alone whose step's verdict goes with its sign (SPARK's selective advantage)."""
+
+    def rule(group: Sequence[Rollout]) -> list[Floats]:
+        paid = outcomes(group)
+        ends = (paid - paid.mean()) / paid.std() if paid.std() else np.zeros(len(paid))
+        return [
+            spread(selective(float(end), each.known("rewards") >= threshold), each.lengths)
+            for each, end in zip(group, ends, strict=True)
+        ]
+
+    return Credit(("outcome", "rewards"), each_group(rule))
+
+
+def selective(advantage: float, right: np.ndarray) -> Floats:
+    """A completion's advantage at each of its steps: at right ones if it is not negative, at wrong ones if it is."""
+    return np.where(right == (advantage >= 0), advantage, 0.0)
+
+
+def step_augmented(right: int, steps: int, whole: bool, formed: bool = True, share: float = 0.4) -> float:
+    """F (0.4 k/n + 0.6 y). Cutting a solution into trivial steps raises k/n, and so does leaving one step: watch `steps`."""
+    return formed * (share * right / steps + (1 - share) * whole) if steps else 0.0
+
+
+def well_formed(text: str) -> bool:
+    """F: exactly one answer tag, exactly one box inside it and nothing after it, so that no second, solved problem pays."""
+    _, opened, rest = text.partition("<answer>")
+    inside, closed, after = rest.partition("</answer>")
+    tags = text.count("<answer>"), text.count("</answer>")
+    return bool(opened and closed) and tags == (1, 1) and inside.count("\\boxed{") == 1 and not after.strip()
 
 
 def thoughts(wrong: np.ndarray, right: bool, end: float, cost: float, answer: bool = False) -> Floats:

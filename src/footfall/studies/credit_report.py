@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
 from footfall.registry import serving
 from footfall.reports.charts import Bar, BarGroup, bar_chart
-from footfall.reports.pages import Section, figure, paragraph, report, table
+from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
 from footfall.store import Run
-from footfall.studies.credits import ERROR, FIGURES, CreditGradients, CreditPlan, CreditRow, left_out, site, together
-from footfall.studies.report import markdown, shown
-from footfall.studies.study import measure_all
+from footfall.studies.credits import (
+    ERROR,
+    FIGURES,
+    CreditGradients,
+    CreditPlan,
+    CreditRow,
+    CreditSite,
+    left_out,
+    together,
+)
+from footfall.studies.report import in_words, markdown, shown
+from footfall.studies.study import measure_plan
 
 HEAD = ("credit", "direction", "one batch", "noise", "rollouts", "wasted")
 UNBIASED, SOUND, ASTRAY = 0.99, 0.95, 0.7
@@ -59,13 +69,13 @@ def advice(found: CreditGradients) -> str:
     if sound:
         first = min(sound, key=lambda name: max(row.value("rollouts") for row in listening[name]))
         said.append(
-            f"Of {len(listening)} credits that listen to a judge {_names(sound)} keep {SOUND:g} of the direction with every "
+            f"Of {len(listening)} credits that listen to a judge {in_words(sound)} keep {SOUND:g} of the direction with every "
             f"judge here; of these `{first}` needs fewest rollouts at worst, {_needed(listening[first])}."
         )
     astray = [name for name, rows in listening.items() if min(row.value("direction") for row in rows) < ASTRAY]
     if astray:
         said.append(
-            f"Do not train by {_names(astray)} on a judge that can be hacked: with the worst one here they keep less than "
+            f"Do not train by {in_words(astray)} on a judge that can be hacked: with the worst one here they keep less than "
             f"{ASTRAY:g} of the direction, and no number of rollouts mends that."
         )
     return " ".join(said)
@@ -74,11 +84,6 @@ def advice(found: CreditGradients) -> str:
 def _needed(rows: Sequence[CreditRow]) -> str:
     most = max(row.value("rollouts") for row in rows)
     return f"{most:.0f}" if math.isfinite(most) else "endlessly many"
-
-
-def _names(names: Sequence[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,7 @@ class CreditStudy:
 
     def run(self, plan: CreditPlan, run: Run, workers: int = 1) -> CreditGradients:
         """Measure all units that are not there yet, seeds side by side in `workers`."""
-        seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
-        sites = [site(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
-        return together(plan, measure_all(self.name, sites, workers))
+        return together(plan, measure_plan(self.name, plan, CreditSite, run, workers))
 
     def facts(self, found: CreditGradients) -> dict[str, str]:
         """What the figures depend on."""
@@ -108,7 +111,7 @@ class CreditStudy:
 
     def page(self, found: CreditGradients) -> str:
         """The run's page."""
-        charts = [figure(draw(found), words) for _, draw, words in _CHARTS]
+        charts = [figure(responsive(partial(draw, found)), words) for _, draw, words in _CHARTS]
         sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
         for judge in found.plan.judges:
             rows = [cells(row, True) for row in found.of(judge)]
@@ -163,7 +166,7 @@ def _table(found: CreditGradients) -> str:
 _CAPTION = "† listens to no judge; never: its bias alone is larger than the error"
 
 
-def _directions(found: CreditGradients) -> Markup:
+def _directions(found: CreditGradients, width: float = 760) -> Markup:
     judges = found.plan.judges
     rows = {(row.method, row.judge): row for row in found.rows}
     groups = []
@@ -172,15 +175,15 @@ def _directions(found: CreditGradients) -> Markup:
             ("no judge", last.figures.get("direction"))]  # fmt: skip
         groups.append(BarGroup(last.method, [Bar(name, value.value) for name, value in asked if value is not None]))
     return bar_chart(groups, label="Direction by credit and judge", x_label="cosine of mean estimate and exact gradient",
-                     form="number")  # fmt: skip
+                     form="number", width=width)  # fmt: skip
 
 
-def _rollouts(found: CreditGradients) -> Markup:
+def _rollouts(found: CreditGradients, width: float = 760) -> Markup:
     first = found.plan.judges[0]
     rows = sorted((row for row in found.of(first) if "rollouts" in row.figures), key=lambda row: row.value("rollouts"))
     groups = [BarGroup(row.method, [Bar(first, row.value("rollouts"))]) for row in rows]
     return bar_chart(groups, label=f"Rollouts needed with the {first} judge", x_label=f"rollouts to an error of {ERROR:g}",
-                     form="number")  # fmt: skip
+                     form="number", width=width)  # fmt: skip
 
 
 _CHARTS = (

@@ -21,7 +21,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,20 @@ from footfall.metrics.intervals import Interval
 from footfall.registry import StudyRow, create, declared, parts, serving, systems
 from footfall.rl.exact import FILLER, RIGHT, STOP, WRONG, Chain, Solved, Trace, estimate, sample, softmax, solve
 from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, credited
-from footfall.studies.study import Figures, Measured, Place, Site, Unit, interval_from, interval_json, kept, over_seeds
+from footfall.studies.study import (
+    Figures,
+    Measured,
+    Place,
+    Site,
+    Unit,
+    interval_from,
+    interval_json,
+    kept,
+    over_seeds,
+    plan_fields,
+    row_from,
+    row_json,
+)
 
 JUDGES = ("exact", "noisy", "hackable")
 BLUR = 0.25
@@ -65,6 +77,8 @@ class CreditPlan:
                 raise ValueError(f"{name}={getattr(self, name)}: at least {least} is needed")
         if self.horizon <= self.depth:
             raise ValueError(f"horizon={self.horizon}: {self.depth} steps and an answer do not fit")
+        if self.horizon > 1000:
+            raise ValueError(f"horizon={self.horizon}: at most 1,000 tokens are computed exactly")
 
     @property
     def worlds(self) -> tuple[str, ...]:
@@ -264,25 +278,15 @@ class CreditGradients:
         return {
             "plan": asdict(self.plan),
             "accuracy": interval_json(self.accuracy),
-            "rows": [{"judge": row.judge, "method": row.method, "asks": row.asks,
-                      "figures": {name: interval_json(found) for name, found in row.figures.items()}}
-                     for row in self.rows],
+            "rows": [row_json(row) for row in self.rows],
             "left_out": left_out(),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> CreditGradients:
         """From its JSON."""
-        plan = CreditPlan(**{**given["plan"], "judges": tuple(given["plan"]["judges"])})
-        rows = [CreditRow(row["judge"], row["method"], row["asks"],
-                          {name: interval_from(found) for name, found in row["figures"].items()})
-                for row in given["rows"]]  # fmt: skip
-        return cls(plan, interval_from(given["accuracy"]), tuple(rows))
-
-
-def site(plan: CreditPlan, folder: Path, world: str, seed: int) -> CreditSite:
-    """One seed of a plan."""
-    return CreditSite(plan, folder, world, seed)
+        plan = CreditPlan(**plan_fields(given["plan"]))
+        return cls(plan, interval_from(given["accuracy"]), tuple(row_from(CreditRow, row) for row in given["rows"]))
 
 
 def together(plan: CreditPlan, measured: Measured) -> CreditGradients:

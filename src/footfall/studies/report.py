@@ -21,7 +21,7 @@ from footfall.registry import FREE, Kind
 from footfall.reports.charts import Point as Mark
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
 from footfall.store import Run
-from footfall.studies.study import Costs, Measured, Placed, Point, Site, measure_all, ties
+from footfall.studies.study import Costs, Measured, Placed, Point, Site, measure_plan, ties
 
 C = TypeVar("C", bound=Costs[Any])
 
@@ -92,9 +92,7 @@ class Study(Generic[C]):
 
     def run(self, plan: Any, run: Run, workers: int = 1) -> C:
         """Measure all units that are not there yet, worlds and seeds side by side in `workers`, then put them together."""
-        seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
-        sites = [self.site(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
-        return self.together(plan, measure_all(self.name, sites, workers))
+        return self.together(plan, measure_plan(self.name, plan, self.site, run, workers))
 
     def rows(self, points: Sequence[Any], full: bool = False) -> list[list[str]]:
         """One row a point."""
@@ -226,6 +224,12 @@ def markdown(head: Sequence[str], body: Sequence[Sequence[str]], text_columns: i
     """A table for the documentation, numbers to the right."""
     side = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, side, *body))
+
+
+def in_words(names: Sequence[str]) -> str:
+    """`a`, `b` and `c`."""
+    each = [f"`{name}`" for name in names]
+    return each[0] if len(each) == 1 else f"{', '.join(each[:-1])} and {each[-1]}"
 
 
 def folded(summary: str, body: str) -> str:

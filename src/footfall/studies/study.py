@@ -11,22 +11,25 @@ Quality against tokens, for any set of methods, gives the frontier, and which po
 from __future__ import annotations
 
 import inspect
-import json
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, get_args
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.registry import Kind, StudyRow, declared, load, parts
-from footfall.store import worker_processes, write_json
+from footfall.store import Chunk, Run, keep_json, kept_json, worker_processes
 from footfall.terminal import Progress
 
 DIGITS = 6
 """Figures are rounded before they are compared: what is stored is what was compared."""
+_LOOK_EVERY_SECONDS = 0.5
 
 
 class Placed(Protocol):
@@ -63,6 +66,7 @@ class Point(Placed, Protocol):
 
 P = TypeVar("P", bound=Placed)
 Q = TypeVar("Q", bound=Point)
+R = TypeVar("R")
 
 
 def measured(points: Sequence[Q]) -> list[Q]:
@@ -268,11 +272,11 @@ class Site:
     def close(self) -> None:
         """All figures are kept: what they were made of can go."""
 
-    def fill(self) -> None:
-        """Write the files of a world and seed, for somebody else to read."""
+    def fill(self) -> Iterator[int]:
+        """Write the files of a world and seed, for somebody else to read; after each unit, how many are done."""
         self.about()
-        for _ in self.measured():
-            pass
+        for count, _ in enumerate(self.measured(), 1):
+            yield count
         self.close()
 
 
@@ -315,26 +319,38 @@ class Measured(NamedTuple):
     worlds: Mapping[str, Sequence[Figures]]
 
 
-def measure_all(name: str, sites: Sequence[Site], workers: int = 1) -> Measured:
-    """Measure all units that are not there yet, worlds and seeds side by side in `workers`, and gather their figures."""
+def measure_all(name: str, sites: Sequence[Site], workers: int = 1, run: Run | None = None) -> Measured:
+    """Measure all units that are not there yet, worlds and seeds side by side in `workers` or by those of the run, which fill
+    the sites that they are given (`filled`), and gather their figures."""
     for site in sites:
         site.check()
     figures: defaultdict[Place, list[Figures]] = defaultdict(list)
     worlds: defaultdict[str, list[Figures]] = defaultdict(list)
     total = sum(len(site.settings()) * len(site.units()) for site in sites)
-    with Progress(name, total) as progress, _filled(sites, workers) as done:
+    cluster = run if run is not None and run.workers is not None else None
+    with Progress(name, total) as progress, _filled(sites, workers, progress, cluster) as done:
         for site in done:
             worlds[site.world].append(site.about())
             for place, found in site.measured():
                 figures[place].append(found)
-                progress.advance(1)
+                if workers == 1 and cluster is None:
+                    _advance(progress, 1)
             site.close()
     return Measured(figures, worlds)
 
 
+def measure_plan(
+    name: str, plan: Any, site: Callable[[Any, Path, str, int], Site], run: Run, workers: int = 1
+) -> Measured:
+    """All worlds and seeds of a plan (`measure_all`)."""
+    seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
+    sites = [site(plan, run.folder, world, seed) for seed in seeds for world in plan.worlds]
+    return measure_all(name, sites, workers, run)
+
+
 @contextmanager
-def _filled(sites: Sequence[Site], workers: int) -> Iterator[Iterable[Site]]:
-    """The sites in order, each as soon as another process has left its figures on disk.
+def _filled(sites: Sequence[Site], workers: int, progress: Progress, cluster: Run | None) -> Iterator[Iterable[Site]]:
+    """The sites in order, each as soon as another process has left its figures on disk; units are counted as they are done.
 
     Without other processes nothing is done here: whoever reads the figures makes them.
     """
@@ -342,23 +358,69 @@ def _filled(sites: Sequence[Site], workers: int) -> Iterator[Iterable[Site]]:
         raise ValueError(f"workers={workers}: one at least has to work")
     # Copies, one after another: what a site remembers (what judges said, a PRM) goes with it.
     copies = map(replace, sites)
+    if cluster is not None and cluster.workers is not None:
+        chunks = (Chunk("sites", place, "", (site,)) for place, site in enumerate(sites))
+        for one in cluster.workers.each(chunks, cluster.log):
+            at, seconds = one.chunk.index, round(one.seconds, 3)
+            cluster.log("chunk", stage="sites", index=at, items=1, seconds=seconds, worker=one.worker)
+            _advance(progress, one.shard)
+        yield copies
+        return
     if workers == 1:
         yield copies
         return
-    executor = worker_processes(workers)
+    # One place a site, written by one process alone: no lock that a killed process could hold.
+    done = RawArray("q", len(sites))
+    executor = worker_processes(workers, _count_in, done)
     try:
-        yield (site for site, _ in zip(copies, executor.map(Site.fill, sites), strict=True))
+        running = [executor.submit(_fill_told, site, place) for place, site in enumerate(sites)]
+        yield (site for site, future in zip(copies, running, strict=True) if _awaited(future, done, progress))
     finally:
         executor.shutdown(cancel_futures=True)
 
 
+_done: Any = []
+"""In a process that fills sites: the units done of each."""
+
+
+def _count_in(done: Any) -> None:
+    global _done
+    _done = done
+
+
+def _fill_told(site: Site, place: int) -> None:
+    for count in site.fill():
+        _done[place] = count
+
+
+def filled(site: Site) -> int:
+    """What a worker of a cluster does, which sees the run's folder: all units of a site, and how many they are."""
+    return max(site.fill(), default=0)
+
+
+def _advance(progress: Progress, units: int) -> None:
+    """The first units pay for what all share (traces, a PRM): rate and time left are of those after them."""
+    if progress.done == 0 < units < progress.total:
+        progress.started, progress.at_start = time.monotonic(), units
+    progress.advance(units)
+
+
+def _awaited(future: Future[None], done: Any, progress: Progress) -> bool:
+    """The end of one site; meanwhile, how far all are."""
+    while True:
+        ended = wait([future], timeout=_LOOK_EVERY_SECONDS).done
+        _advance(progress, sum(done) - progress.done)
+        if ended:
+            future.result()
+            return True
+
+
 def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What an earlier run wrote there, or what is made now and written whole."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, make())
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    if (found := kept_json(path)) is not None:
+        return found
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return keep_json(path, make())
 
 
 def over_seeds(seeds: Sequence[Figures], names: Sequence[str], shares: Sequence[str] = ()) -> dict[str, Interval]:
@@ -382,6 +444,17 @@ def interval_json(interval: Interval) -> dict[str, Any]:
 
 def interval_from(given: Mapping[str, Any]) -> Interval:
     return Interval(given["value"], *(given["ci95"] or (math.nan, math.nan)))
+
+
+def row_json(row: Any) -> dict[str, Any]:
+    """A row that is a dataclass with intervals in `figures`."""
+    told = {field.name: getattr(row, field.name) for field in fields(row)}
+    return {**told, "figures": {name: interval_json(found) for name, found in row.figures.items()}}
+
+
+def row_from(kind: Callable[..., R], given: Mapping[str, Any]) -> R:
+    """What `row_json` told of a row of this kind."""
+    return kind(**{**given, "figures": {name: interval_from(found) for name, found in given["figures"].items()}})
 
 
 def plan_fields(stored: Mapping[str, Any]) -> dict[str, Any]:

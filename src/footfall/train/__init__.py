@@ -11,7 +11,8 @@ from footfall.train.decontaminate import Overlap, find_overlaps, normalise
 if TYPE_CHECKING:
     from footfall.train.data import DataReport
     from footfall.train.objectives import Objective
-    from footfall.train.prm import TrainResult, train_prm
+    from footfall.train.prm import train_prm
+    from footfall.train.run import TrainResult
     from footfall.train.trainer import StepTrainer
 
 __all__ = [
@@ -23,7 +24,7 @@ _HOMES = {
     "DataReport": "data",
     "Objective": "objectives",
     "StepTrainer": "trainer",
-    "TrainResult": "prm",
+    "TrainResult": "run",
     "train_prm": "prm",
 }
 

@@ -1,18 +1,21 @@
 """How a training run is kept: when a checkpoint is written, which one is gone on from, how a run stops, what a full disk is.
 
-A checkpoint is used whole or not at all: the Trainer's state is its last file. Which updates had one, and how often the run was
-stopped, leaves no trace in the weights.
+A checkpoint is used whole or not at all: its last file has the checksums of all others. Which updates had one, and how often
+the run was stopped, leaves no trace in the weights.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import re
 import shutil
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +24,21 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers import TrainerCallback
 
-SECONDS, SHARE, UPDATES = 20.0, 20, 200
-"""By the clock: at least so many seconds between two checkpoints, and of the time one part in so many to write them. Several
-processes cannot agree on a clock: they write one after so many updates."""
+from footfall.damaged import json_of
+from footfall.formats import atomic_write
+from footfall.formats.files import remove_folder
+from footfall.scale.processes import any_of, count, is_main
+
+SECONDS, SHARE = 20.0, 20
+"""By the clock: at least so many seconds between two checkpoints, and of the time one part in so many to write them."""
+CHECKSUMS = "checksums.json"
+_NAME = re.compile(r"checkpoint-\d{1,18}")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Saves(TrainerCallback):
-    """Asks for a checkpoint after every `steps` updates, None: by the clock; and after the update in which the user stops."""
+    """Asks for a checkpoint after every `steps` updates, None: by the clock (of the main process, if there are several); and
+    after the update in which the user stops."""
 
     def __init__(self, steps: int | None) -> None:
         self.steps = steps
@@ -37,20 +47,23 @@ class Saves(TrainerCallback):
         self._saved, self._took = time.monotonic(), 0.0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        self.stopped = self.asked_to_stop and state.global_step < state.max_steps
+        asked, due = any_of(self.asked_to_stop, is_main() and self._due(state.global_step))
+        self.stopped = asked and state.global_step < state.max_steps
         control.should_training_stop |= self.stopped
-        if self.stopped or self._due(state.global_step, args.world_size):
+        if self.stopped or due:
             self._asked = time.monotonic()
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if state.is_world_process_zero:
+            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
         self._saved = time.monotonic()
         if self._asked is not None:
             self._took, self._asked = self._saved - self._asked, None
 
-    def _due(self, update: int, processes: int) -> bool:
-        if self.steps is not None or processes > 1:
-            return update % (self.steps or UPDATES) == 0
+    def _due(self, update: int) -> bool:
+        if self.steps is not None:
+            return update % self.steps == 0
         return time.monotonic() - self._saved >= max(SECONDS, SHARE * self._took)
 
 
@@ -63,10 +76,12 @@ def stopping_between_updates(saves: Saves) -> Iterator[None]:
         return
 
     def ask(number: int, frame: Any) -> None:
-        if saves.asked_to_stop:
+        if saves.asked_to_stop and count() == 1:  # a launcher passes the signal on that its processes have had already
             raise KeyboardInterrupt
         saves.asked_to_stop = True
-        sys.stderr.write("footfall: stopping after this update, which is kept; Ctrl-C again stops at once\n")
+        if is_main():
+            again = "; Ctrl-C again stops at once" if count() == 1 else ""
+            sys.stderr.write(f"footfall: stopping after this update, which is kept{again}\n")
 
     signal.signal(signal.SIGINT, ask)
     try:
@@ -77,13 +92,31 @@ def stopping_between_updates(saves: Saves) -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def seal(checkpoint: Path) -> None:
+    """Write the checksums of a checkpoint's files, but for those that other processes may still write."""
+    sums = {file.name: checksum(file) for file in sorted(checkpoint.iterdir())
+            if file.is_file() and not file.name.startswith("rng_state_")}  # fmt: skip
+    with atomic_write(checkpoint / CHECKSUMS) as stream:
+        stream.write(json.dumps(sums, indent=1).encode())
+
+
+def checksum(file: Path) -> str:
+    """SHA-256 of a file of any size."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; what a kill or a full disk cut short is removed."""
-    found = sorted(folder.glob("checkpoint-*"), key=update_of)
-    for torn in [path for path in found if not _is_whole(path)]:
-        shutil.rmtree(torn)
-        found.remove(torn)
-    return found[-1] if found else None
+    """The newest checkpoint that is whole; one that a kill or a full disk cut short, or that was damaged since, is removed."""
+    found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name) and not path.is_symlink()]
+    for path in sorted(found, key=update_of, reverse=True):
+        if path.is_dir() and _is_whole(path):
+            return path
+        remove_folder(path)
+    return None
 
 
 def update_of(checkpoint: Path) -> int:
@@ -92,17 +125,16 @@ def update_of(checkpoint: Path) -> int:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
-    if not any((checkpoint / name).is_file() for name in weights):
-        return False
-    needed = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
-    if not all((checkpoint / name).is_file() for name in needed):
+    if not (checkpoint / CHECKSUMS).is_file():
         return False
     try:
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    return True
+        sums = json_of(checkpoint / CHECKSUMS)
+        whole = "trainer_state.json" in sums and all(checksum(checkpoint / name) == sum for name, sum in sums.items())
+    except (OSError, ValueError, RecursionError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        warnings.warn(f"{checkpoint} was damaged; it is removed, and training goes on from before it", stacklevel=3)
+    return whole
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from footfall.render import Template
+from footfall.reward.config import View
 from footfall.types import Json
 
 SMALL_LR, LORA_LR, LARGE_LR = 3e-4, 1e-4, 1e-5
@@ -30,12 +31,21 @@ class TrainConfig:
     family: str | None = None
     """How the backbone is read. None: a published PRM as its family does, with its head, and a plain decoder with a fresh head;
     a name of `footfall list family`: as that; `footfall`: with a fresh head, whatever it is."""
+    as_family: str | None = None
+    """Train a plain decoder in the layout of a published family, with a fresh head of its shape, and also write the model in
+    its format, which the family's own reader takes."""
     marker: str | None = None
     """Read each step at this token, put after it. None: read at the step's own last token."""
+    head: str | None = None
+    """A head of `footfall list head` in place of the linear one."""
+    head_options: Mapping[str, Json] = field(default_factory=dict)
+    """Its settings, e.g. `{"fusion": "mean"}` for `both-ways`."""
     heads: int = 0
     """So many small networks in place of one linear head; the value is their mean, their spread is told. 0: linear."""
     anchor: float = 0.5
     """With `heads`: weight of the mean squared distance of their weights from where they began."""
+    view: View = "all"
+    """What of each step the model is shown: all, its mathematics or words alone, … (`footfall.reward.views`)."""
     template: Template | None = None
     """None: chat where the tokenizer has a chat template, plain otherwise."""
     lr: float | None = None
@@ -92,6 +102,8 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """What decides the outcome, as JSON has it; what came later only where it is named, as in the plans of earlier runs."""
-        later = [name for name in ("family", "packing", "compile") if getattr(self, name) is None]
+        later = [name for name in ("family", "packing", "compile", "head", "as_family") if getattr(self, name) is None]
+        later += [] if self.head_options else ["head_options"]
+        later += ["view"] if self.view == "all" else []
         left_out = ("save_steps", "log", *later)
         return {name: value for name, value in asdict(self).items() if name not in left_out}

@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from footfall.render import Reading
+from footfall.render import Reading, Writer
+from footfall.reward.family import families
 from footfall.reward.packed import pack_row
 from footfall.reward.prm import PRM, pad
 from footfall.train.decontaminate import normalise
@@ -31,6 +32,8 @@ class Example(NamedTuple):
     mask: tuple[bool, ...]
     beside: tuple[tuple[float | None, ...], ...] = ()
     """Targets of further outputs, a column each; None: no label."""
+    marks: bool = False
+    """It is read at the marks of its last step, not at its steps."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def make_examples(
     examples: list[Example] = []
     dropped: Counter[str] = Counter()
     limit = model.max_length
+    _refuse_marks(model, objective)
     for row in rows:
         if row.judgement is None or all(value is None for value in row.judgement.values):
             dropped["no labelled step"] += 1
@@ -77,7 +81,10 @@ def make_examples(
         longest = len(whole.reading.ids)
         if longest <= limit:
             used.append(whole)
-            examples += _prefixes(whole, model) if model.layout.per_prefix else [whole]
+            if model.family.marks and model.family.marks == objective.beside:
+                examples += _in_passes(whole, model)
+            else:
+                examples += _prefixes(whole, model) if model.layout.per_prefix else [whole]
         elif too_long == "drop":
             dropped["too long"] += 1
         else:
@@ -86,8 +93,8 @@ def make_examples(
                 'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
             )
     if objective.together > 1:
-        _refuse_parted(examples, dropped, objective)
-    return examples, replace(_report(len(rows), used, dropped), tokens=sum(len(e.reading.ids) for e in examples))
+        refuse_parted([e.trajectory for e in examples], dropped, objective)
+    return examples, replace(_report(len(rows), used, dropped), tokens=sum(e.reading.tokens for e in examples))
 
 
 def _prefixes(whole: Example, model: PRM) -> list[Example]:
@@ -103,17 +110,51 @@ def _prefixes(whole: Example, model: PRM) -> list[Example]:
     ]  # fmt: skip
 
 
-def _refuse_parted(examples: Sequence[Example], dropped: Mapping[str, int], objective: Objective) -> None:
-    """Rows that are compared come as neighbours and of one problem; a dropped one would leave another alone."""
+def _refuse_marks(model: PRM, objective: Objective) -> None:
+    """Labels of marks are of use to a model that marks steps, and to no other."""
+    if objective.beside and not objective.columns and model.family.marks != objective.beside:
+        marking = ", ".join(name for name, family in families().items() if family.marks == objective.beside)
+        raise ValueError(
+            f"{objective.name} trains PRMs that mark the {' and the '.join(objective.beside)} of a step, and this is a "
+            f"{model.family.name}: begin from one of the family {marking}, or train a plain decoder --as {marking}"
+        )
+
+
+def _in_passes(whole: Example, model: PRM) -> list[Example]:
+    """Two examples a step of a family that marks steps before it values them: its marks, and its value given these marks."""
+    taught, writer = model.family.taught, Writer(model.tokenizer, model.prm_config.backbone)
+    assert taught is not None
+    found = []
+    for k, labelled in enumerate(whole.mask):
+        marks = tuple(column[k] for column in whole.beside)
+        known = [mark for mark in marks if mark is not None]
+        if not labelled or len(known) < len(marks):
+            continue
+        if whole.labels[k] == 1 and min(known) < 1:
+            raise ValueError(
+                f"trajectory {whole.trajectory.id!r}, step {k + 1}: the label is good and a mark is bad; a step is good if "
+                "all its marks are"
+            )
+        prefix, name = whole.trajectory.prefix(k + 1), f"trajectory {whole.trajectory.id!r}"
+        first, second = (
+            writer.read(taught(writer, prefix, given), name) for given in (None, [mark == 1 for mark in known])
+        )
+        found.append(Example(prefix, first, tuple(known), tuple(known), (True,) * len(known), marks=True))
+        found.append(Example(prefix, second, (whole.targets[k],), (whole.labels[k],), (True,)))
+    return found
+
+
+def refuse_parted(traces: Sequence[Trajectory], dropped: Mapping[str, int], objective: Objective) -> None:
+    """Traces that are compared come as neighbours and of one problem; a dropped one would leave another alone."""
     size = objective.together
     if dropped:
         raise ValueError(f"{objective.name} compares rows, so none can be left out, but there are {dict(dropped)}")
-    for at in range(0, len(examples), size):
-        group = examples[at : at + size]
-        if len(group) < size or len({e.trajectory.problem.id for e in group}) > 1:
+    for at in range(0, len(traces), size):
+        group = traces[at : at + size]
+        if len(group) < size or len({trace.problem.id for trace in group}) > 1:
             raise ValueError(
                 f"{objective.name} takes {size} rows of one problem side by side; "
-                f"row {at + 1} ({group[0].trajectory.id!r}) and its neighbour are of different problems"
+                f"row {at + 1} ({group[0].id!r}) and its neighbour are of different problems"
             )
 
 
@@ -123,18 +164,33 @@ def members(groups: Sequence[int], together: int) -> list[int]:
 
 
 def _example(trajectory: Trajectory, judgement: Judgement, model: PRM, objective: Objective) -> Example:
-    targets, labels = [], []
-    for k, value in enumerate(judgement.values):
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"trajectory {trajectory.id!r}: step {k + 1} has the label {value}")
-        try:
-            targets.append(0.0 if value is None else objective.target(value))
-        except ValueError as error:
-            raise ValueError(f"trajectory {trajectory.id!r}, step {k + 1}: {error}") from error
-        labels.append(0.0 if value is None else value)
+    values = judgement.values
+    targets = [0.0 if v is None else checked(v, objective, trajectory, k) for k, v in enumerate(values)]
+    labels = [0.0 if value is None else value for value in values]
+    known = {value for value in values if value is not None}
+    if objective.one_label and len(known) > 1:
+        raise ValueError(
+            f"trajectory {trajectory.id!r}: {objective.name} learns from the outcome, the same label on every step, and this "
+            f"one has {', '.join(f'{value:g}' for value in sorted(known))}; the labeller `freeprm` writes outcomes"
+        )
+    if objective.together > 1 and sum(value is not None for value in values) != 1:
+        raise ValueError(
+            f"trajectory {trajectory.id!r}: {objective.name} takes one labelled step of each trace, its last; this one has "
+            f"{sum(value is not None for value in values)}"
+        )
     mask = tuple(value is not None for value in judgement.values)
     beside = tuple(_further(trajectory, judgement, name, objective) for name in objective.beside)
     return Example(trajectory, model.read(trajectory), tuple(targets), tuple(labels), mask, beside)
+
+
+def checked(label: float, objective: Objective, trajectory: Trajectory, step: int) -> float:
+    """The label as the loss takes it; one that it cannot take is named by trace and step."""
+    if not math.isfinite(label):
+        raise ValueError(f"trajectory {trajectory.id!r}: step {step + 1} has the label {label}")
+    try:
+        return objective.target(label)
+    except ValueError as error:
+        raise ValueError(f"trajectory {trajectory.id!r}, step {step + 1}: {error}") from error
 
 
 def _further(trajectory: Trajectory, judgement: Judgement, name: str, objective: Objective) -> tuple[float | None, ...]:
@@ -176,12 +232,15 @@ def report_of(
 
 
 def collate(examples: Sequence[Example], pad_id: int, packed: bool = False) -> dict[str, Tensor]:
-    """A batch for the model and its loss, padded on the right or packed; labels of further outputs make a last axis."""
+    """A batch for the model and its loss, padded on the right or packed; labels of further outputs make a last axis.
+
+    Examples without steps to label are read only: targets and mask have no rows for them.
+    """
     readings = [e.reading for e in examples]
     batch = pack_row(readings, pad_id) if packed else pad(readings, pad_id)
-    targets_NS = torch.zeros(batch.positions.shape)
-    mask_NS = torch.zeros(batch.positions.shape, dtype=torch.bool)
-    for n, example in enumerate(examples):
+    shape = sum(bool(e.mask) for e in examples), batch.positions.shape[-1]  # mirrors have positions of their own
+    targets_NS, mask_NS = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
+    for n, example in enumerate(e for e in examples if e.mask):
         targets_NS[n, : len(example.targets)] = torch.tensor(example.targets)
         mask_NS[n, : len(example.mask)] = torch.tensor(example.mask)
     if not any(e.beside for e in examples):

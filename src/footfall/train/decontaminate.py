@@ -84,7 +84,7 @@ def find_overlaps(
     index = _index(evaluation, n, short_n)
     found: list[Overlap] = []
     seen: dict[str, tuple[str, ...]] = {}
-    for problem in train:
+    for problem in {(problem.id, problem.text): problem for problem in train}.values():
         tokens = normalise(problem.text)
         if seen.get(problem.id) == tokens:
             continue
@@ -121,7 +121,8 @@ def _shares(tokens: tuple[str, ...], index: _Index, same_numbers: bool) -> Itera
     hits: Counter[int] = Counter()
     for size, grams in index.grams.items():
         for gram in _grams(tokens, size):
-            hits.update(grams.get(gram, ()))
+            if gram in grams:
+                hits.update(grams[gram])
     numbers = _numbers(tokens)
     for i in sorted(hits):
         eval_id, form, size, total = index.forms[i]

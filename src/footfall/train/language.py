@@ -1,10 +1,11 @@
 """Training of PRMs that are language models: implicit ones by outcomes, critics by their verdicts.
 
-    implicit   r(y) = β Σ_t [log π(y_t) − log π_ref(y_t)],   loss = −l log σ(r) − (1 − l) log(1 − σ(r))
-    critic     loss = −log π(verdict | question, critique)
+    implicit   r(y) = β Σ_t [log π(y_t) − log π_ref(y_t)],   a loss of `log_ratio`: cross-entropy, DPO, NCA or KTO
+    critic     loss = −log π(verdict | question, critique), or of the critique too: the mean over all tokens of both
 
-l is the trace's outcome, or the label of its last step where that is not known. The reference is read once, before training:
-one number a trace, so that no second model is held meanwhile. What is saved is a causal LM with the family's name beside it.
+A trace's label is its outcome, or that of its last step where that is not known. The reference is read once, before training,
+and stored: one number a trace, so that no second model is held meanwhile. What is saved is a causal LM with the family's name
+beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from footfall.loading import load_model, pack, padded, pick_device
+from footfall.formats import atomic_write
+from footfall.loading import load_model, pack, padded, pick_device, quiet
 from footfall.policy.torch_policy import first_token
 from footfall.render import Writer, dialogue_text
 from footfall.reward.backbone import add_lora, context_length
@@ -28,8 +30,9 @@ from footfall.reward.config import CONFIG_FILE, PRMConfig, read_json
 from footfall.reward.families.critics import PROMPT_FILE
 from footfall.reward.families.eurus import token_log_probs
 from footfall.reward.family import Evidence, Family
+from footfall.reward.generative.critic import Request
 from footfall.train.config import TrainConfig, usual_lr
-from footfall.train.data import DataReport, report_of
+from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
 from footfall.train.imitation import ImitationConfig, fit
 from footfall.train.objectives import Objective
 from footfall.train.trainer import Progress, step_metrics
@@ -75,8 +78,9 @@ def train_language_prm(
     objective: Objective,
     config: TrainConfig,
     progress: Progress | None = None,
+    stored: Path | None = None,
 ) -> LanguagePRM:
-    """Fit the causal LM at `source` as its family is read."""
+    """Fit the causal LM at `source` as its family is read. What the reference says is kept in the file `stored`."""
     _refuse_settings(config, family)
     seen, place = evidence(source), pick_device(config.device)
     lm: Any
@@ -84,8 +88,8 @@ def train_language_prm(
     lm.float()
     limit = min(n for n in (config.max_length, context_length(lm)) if n)
     items_of = _outcomes(seen, family) if family.spans is not None else _verdicts(seen, family, tokenizer, objective)
-    train, train_report = _items(train_rows, items_of, limit, config)
-    held, held_report = _items(held_rows, items_of, limit, config)
+    train, train_report = _items(train_rows, items_of, limit, config, objective)
+    held, held_report = _items(held_rows, items_of, limit, config, objective)
     if len({objective.is_good(item.label) for item in train}) < 2:
         raise ValueError(
             f"nothing to learn for {objective.name}: the {len(train)} usable rows have one label value at most"
@@ -93,15 +97,21 @@ def train_language_prm(
     # What was trained here goes on against the reference that it began with.
     begun = read_json(seen.folder)["training"] if (seen.folder / CONFIG_FILE).is_file() else {}
     base = objective.settings.get("base") or begun.get("base")
-    reader = lm if base is None else _reference(str(base), tokenizer, place)
-    behind = _read(reader, [*train, *held]) if family.spans is not None else [0.0] * (len(train) + len(held))
+
+    def by_reference() -> list[float]:
+        return _read(lm if base is None else _reference(str(base), tokenizer, place), [*train, *held])
+
+    behind = _kept(stored, by_reference) if family.spans is not None else [0.0] * (len(train) + len(held))
     if config.lora_rank is not None:
         lm = add_lora(lm, config.lora_rank, config.lora_alpha or 2 * config.lora_rank, config.seed)
 
-    def loss_of(batch: Sequence[int]) -> Tensor:
+    size = objective.together
+
+    def loss_of(units: Sequence[int]) -> Tensor:
+        batch = members(units, size)
         said_N = written_log_probs(_whole(lm), [train[i] for i in batch])
-        if family.spans is None:
-            return -said_N.mean()
+        if family.spans is None:  # the mean over what is scored: a verdict, or a critique with it
+            return -said_N.mean() * (len(batch) / sum(len(train[i].ids) - train[i].first for i in batch))
         ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
         targets_N1 = torch.tensor([[objective.target(train[i].label)] for i in batch], device=said_N.device)
         logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
@@ -113,7 +123,9 @@ def train_language_prm(
         lr=lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
         weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
     )  # fmt: skip
-    losses, updates = fit(lm, lengths, loss_of, settings, progress)
+    # Traces that are compared stand in one batch, as one unit of their padded length.
+    longest = [size * max(lengths[i : i + size]) for i in range(0, len(lengths), size)]
+    losses, updates = fit(lm, longest, loss_of, settings, progress)
     lm = lm.merge_and_unload() if config.lora_rank is not None else lm
     odds = _log_odds(lm, held, behind[len(train) :], objective, family)
     tokens = sum(lengths) * config.epochs
@@ -121,7 +133,8 @@ def train_language_prm(
 
     def save(folder: Path, training: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        lm.save_pretrained(folder)
+        with quiet():
+            lm.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         if (seen.folder / PROMPT_FILE).is_file():
             shutil.copy(seen.folder / PROMPT_FILE, folder / PROMPT_FILE)
@@ -139,7 +152,9 @@ def train_language_prm(
 def _refuse_settings(config: TrainConfig, family: Family) -> None:
     usual = TrainConfig()
     asked = [
-        n for n in ("heads", "marker", "head_lr", "accumulation", "patience") if getattr(config, n) != getattr(usual, n)
+        n
+        for n in ("heads", "head", "view", "marker", "head_lr", "accumulation", "patience")
+        if getattr(config, n) != getattr(usual, n)
     ]
     if asked:
         raise ValueError(f"a {family.name} is a language model, trained without {', '.join(asked)}; leave that out")
@@ -173,25 +188,39 @@ def _outcomes(seen: Evidence, family: Family) -> Callable[[Judged], list[Item]]:
 
 def _verdicts(seen: Evidence, family: Family, tokenizer: Any, objective: Objective) -> Callable[[Judged], list[Item]]:
     assert family.verdicts is not None
-    verdicts = family.verdicts(seen)
+    verdicts, whole = family.verdicts(seen), bool(objective.settings.get("whole"))
+
+    def ids_of(request: Request, opening: str) -> list[int]:
+        text = dialogue_text(tokenizer, request.messages, opening, request.header)
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+        return ids
 
     def items(row: Judged) -> list[Item]:
         found = []
         for verdict in verdicts(row):
-            request = verdict.request
-            asked = tokenizer.encode(
-                dialogue_text(tokenizer, request.messages, request.opening, request.header), add_special_tokens=False
-            )
+            request, first = verdict.request, 0
+            written = row.judgement.rationales[verdict.step] if row.judgement and row.judgement.rationales else None
+            if whole and not written:
+                continue  # a label without a critique has nothing to write
+            asked = ids_of(request, request.opening)
+            if whole:
+                given = ids_of(request, verdict.opening)
+                first = next((i for i, token in enumerate(given) if token != asked[i]), len(given))
             words = [first_token(tokenizer, word) for word in (verdict.good, verdict.bad)]
             own = words if objective.is_good(verdict.value) else words[::-1]
-            found.append(Item(row.trajectory, verdict.step, (*asked, own[0]), len(asked), verdict.value, own[1]))
+            scored = first or len(asked)
+            found.append(Item(row.trajectory, verdict.step, (*asked, own[0]), scored, verdict.value, own[1]))
         return found
 
     return items
 
 
 def _items(
-    rows: Sequence[Judged], items_of: Callable[[Judged], list[Item]], limit: int, config: TrainConfig
+    rows: Sequence[Judged],
+    items_of: Callable[[Judged], list[Item]],
+    limit: int,
+    config: TrainConfig,
+    objective: Objective,
 ) -> tuple[list[Item], DataReport]:
     """The items of all rows that can be used, and a count of those that cannot. Nothing is cut."""
     found: list[Item] = []
@@ -208,8 +237,12 @@ def _items(
         if not items or longest > limit:
             dropped["too long" if items else "no label"] += 1
             continue
+        for item in items:
+            checked(item.label, objective, row.trajectory, item.step)
         used += 1
         found += items
+    if objective.together > 1:
+        refuse_parted([item.trajectory for item in found], dropped, objective)
     labels = [item.label for item in found]
     steps = sum(len(row.trajectory.steps) for row in rows)
     return found, report_of(len(rows), used, dropped, sum(len(item.ids) for item in found), steps, labels)
@@ -240,6 +273,18 @@ def _read(lm: Any, items: Sequence[Item]) -> list[float]:
     for group in pack([len(item.ids) for item in items], _TOKENS):
         for i, value in zip(group, written_log_probs(lm, [items[i] for i in group]).tolist(), strict=True):
             found[i] = value
+    return found
+
+
+def _kept(stored: Path | None, read: Callable[[], list[float]]) -> list[float]:
+    """What was read before, or what is read now and then kept; a run's folder holds one plan, so it is of the same traces."""
+    if stored is not None and stored.is_file():
+        known: list[float] = json.loads(stored.read_text(encoding="utf-8"))
+        return known
+    found = read()
+    if stored is not None:
+        with atomic_write(stored) as stream:
+            stream.write(json.dumps(found).encode())
     return found
 
 

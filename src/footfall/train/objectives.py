@@ -24,6 +24,7 @@ long it is.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -33,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from footfall.registry import Declared, create, register
+from footfall.registry import Declared, load, named_files, register
 from footfall.reward.readout import MeanOfHeads, Readout, Several
 from footfall.types import Json, Trajectory
 
@@ -41,9 +42,16 @@ BUFFERED = ("good", "bad", "buffer")
 """Outputs of a head that is trained by `buffer_loss`."""
 
 
-def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """mean of -y log p - (1 - y) log(1 - p), p = sigmoid(logit), y a probability. Least at p = y, where it is H(y)."""
-    return labelled_mean(F.binary_cross_entropy_with_logits(_one(logits), targets, reduction="none"), mask)
+def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, wrong_weight: float = 1.0) -> Tensor:
+    """mean of -y log p - (1 - y) log(1 - p), p = sigmoid(logit), y a probability. Least at p = y, where it is H(y).
+
+    `wrong_weight` w multiplies the second term, as UHead does with w = 3: wrong steps are few.
+    """
+    logit = single_logit(logits)
+    losses = F.binary_cross_entropy_with_logits(logit, targets, reduction="none")
+    if wrong_weight != 1:
+        losses = losses + (wrong_weight - 1) * (1 - targets) * F.softplus(logit)
+    return labelled_mean(losses, mask)
 
 
 def bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, threshold: float) -> Tensor:
@@ -53,7 +61,7 @@ def bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, threshold: float) ->
 
 def mse_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """mean of (p - y)², p = sigmoid(logit)."""
-    return labelled_mean((_one(logits).sigmoid() - targets) ** 2, mask)
+    return labelled_mean((single_logit(logits).sigmoid() - targets) ** 2, mask)
 
 
 def ce_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -68,9 +76,7 @@ def bradley_terry_loss(logits: Tensor, targets: Tensor, mask: Tensor, centering:
 
     Two traces that stand side by side are a pair: the chosen one has the target 1, the rejected one 0.
     """
-    rewards_P2, targets_P2 = _pairs(_one(logits), mask), _pairs(targets, mask)
-    if bool((targets_P2.sum(dim=-1) != 1).any()):
-        raise ValueError("each pair needs one trace with the label 1 and one with the label 0, side by side")
+    rewards_P2, targets_P2 = labelled_pairs(single_logit(logits), targets, mask)
     sign_P2 = 2 * targets_P2.to(rewards_P2) - 1
     losses_P = -F.logsigmoid((sign_P2 * rewards_P2).sum(dim=-1)) + centering * rewards_P2.sum(dim=-1) ** 2
     return losses_P.sum() / max(1, len(losses_P))
@@ -172,14 +178,18 @@ def token_value_loss(logits_NTC: Tensor, endings_N: Tensor, mask_NT: Tensor) -> 
     return (sums_N / mask_NT.sum(dim=-1).clamp(min=1)).mean()
 
 
-def _pairs(values: Tensor, mask: Tensor) -> Tensor:
-    """The labelled entry of each trace, two by two."""
+def labelled_pairs(values: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Value and target of the labelled entry of each trace, two by two: (P, 2) each."""
     if mask.dim() != 2 or len(mask) % 2 or bool((mask.sum(dim=-1) != 1).any()):
         raise ValueError("a loss of pairs takes an even number of traces, each with one labelled step (its last)")
-    return values[mask].view(-1, 2)
+    targets_P2 = targets[mask].view(-1, 2)
+    if bool((targets_P2.sum(dim=-1) != 1).any()):
+        raise ValueError("each pair needs one trace with the label 1 and one with the label 0, side by side")
+    return values[mask].view(-1, 2), targets_P2
 
 
-def _one(logits: Tensor) -> Tensor:
+def single_logit(logits: Tensor) -> Tensor:
+    """The logits of a head with one output, without the last axis."""
     if logits.shape[-1] != 1:
         raise ValueError(f"this loss takes a head with one output, not {logits.shape[-1]}")
     return logits.squeeze(-1)
@@ -239,16 +249,42 @@ class Objective:
     """Aspects of a judgement that are labels too: targets and mask are then (..., 1 + aspects), the label first."""
     items: Callable[[Tensor], Tensor] = labelled_steps
     """What the loss is a mean over, counted in a batch's mask; the mean of several batches weighs each by this."""
+    whole: bool = False
+    """Whether its loss weighs steps by the rest of their batch, so that a batch cannot be parted among processes."""
+    one_label: bool = False
+    """All labels of a trace are one: how it ended."""
     language: str | None = None
     """Its registered name, if it trains language models (`Family.objective`) and no head."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What training a language model goes by beside the loss."""
 
 
+_OWN_LOSS = "a loss of your own is loss(logits, targets, mask), or a function of settings alone that makes an Objective"
+
+
 def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
-    """The registered objective `name` with these options."""
-    objective: Objective = create("objective", name, **dict[str, Any](options))
+    """The registered objective `name` with these options.
+
+    In a file of the user's (mine.py:my_loss) it may be the loss itself, of three tensors (traces, steps) and of settings.
+    """
+    factory = load("objective", name)
+    if name in named_files() and not _binds(factory, options):
+        if not _binds(factory, options, "logits", "targets", "mask"):
+            given = f"; the settings are {', '.join(options)}" if options else ""
+            raise ValueError(f"{name} takes {inspect.signature(factory)}: {_OWN_LOSS}{given}")
+        return Objective(name, lambda logits, *rest: factory(single_logit(logits), *rest, **options))
+    objective = factory(**options)
+    if not isinstance(objective, Objective):
+        raise ValueError(f"{name} gave {type(objective).__name__}: {_OWN_LOSS}")
     return objective
+
+
+def _binds(factory: Callable[..., Any], options: Mapping[str, Json], *first: str) -> bool:
+    try:
+        inspect.signature(factory).bind(*first, **options)
+    except TypeError:
+        return False
+    return True
 
 
 def fitted_to(objective: Objective, readout: Readout, source: str = "the model") -> Objective:
@@ -307,9 +343,14 @@ def bce(threshold: float = 0.0) -> Objective:
 
 
 @register("objective", "soft-bce", Declared(serves=("default",)))
-def soft_bce() -> Objective:
+def soft_bce(wrong_weight: float = 1.0) -> Objective:
     """Binary cross-entropy on soft labels: the label is the probability that the step is good."""
-    return Objective("soft-bce", soft_bce_loss)
+    if wrong_weight == 1:
+        return Objective("soft-bce", soft_bce_loss)
+    return Objective(
+        f"soft-bce(wrong_weight={wrong_weight:g})",
+        lambda logits, targets, mask: soft_bce_loss(logits, targets, mask, wrong_weight),
+    )
 
 
 @register("objective", "mse")
@@ -346,6 +387,15 @@ def ce(values: Mapping[str, float] | None = None, good: tuple[str, ...] | list[s
     )
 
 
+@register("objective", "error-types", Declared(unmeasured="its labels say what kind of error a step has"))
+def error_types() -> Objective:
+    """PathFinder-PRM: cross-entropy of both marks of a step, and of its value given the marks; trains families with marks.
+
+    The label of a step is 1 if all is well with it; the aspects `math` and `consistency` say which mark is bad.
+    """
+    return replace(ce(), name="error-types", beside=("math", "consistency"))
+
+
 @register("objective", "bradley-terry")
 def bradley_terry(centering: float = 0.0) -> Objective:
     """Pairs of traces of one problem, chosen and rejected, side by side; only the last step of each is labelled (1, 0).
@@ -355,7 +405,7 @@ def bradley_terry(centering: float = 0.0) -> Objective:
     return Objective(
         f"bradley-terry(centering={centering:g})",
         lambda logits, targets, mask: bradley_terry_loss(logits, targets, mask, centering),
-        _side,
+        side,
         lambda label: label == 1,
         together=2,
         items=pairs,
@@ -379,14 +429,14 @@ def quantile(quantiles: tuple[float, ...] | list[float] = (0.1, 0.5, 0.9)) -> Ob
     )
 
 
-@register("objective", "value-and-reward")
+@register("objective", "value-and-reward", Declared(unmeasured="its second output needs labels of its own"))
 def value_and_reward(aspect: str = "reward") -> Objective:
     """Two outputs (BiRM): a value fitted to the labels, a reward fitted to this aspect of the same judgements."""
     columns = ("value", "reward")
     return Objective(f"value-and-reward(aspect={aspect})", value_and_reward_loss, columns=columns, beside=(aspect,))
 
 
-@register("objective", "buffer")
+@register("objective", "buffer", Declared(needs=("outcomes",)))
 def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
     """Outcome labels on every step with a buffer class for their noise (FreePRM); the last label counts as true."""
     if factor is not None and not 0 <= factor <= 1:
@@ -397,13 +447,14 @@ def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
     return Objective(
         f"buffer(factor={shown}, last_weight={last_weight:g})",
         lambda logits, targets, mask: buffer_loss(logits, targets, mask, factor, last_weight),
-        _outcome,
+        outcome,
         classes=BUFFERED,
         good=("good",),
+        one_label=True,
     )
 
 
-@register("objective", "token-value")
+@register("objective", "token-value", Declared(needs=("outcomes",)))
 def token_value() -> Objective:
     """How a roll-out ended, learned at every labelled place of it (VGS): 1 correct, 0 incorrect, 0.5 incomplete.
 
@@ -424,22 +475,11 @@ def token_value() -> Objective:
         classes=tuple(ending.name.lower() for ending in Ending),
         good=(Ending.CORRECT.name.lower(),),
         items=traces,
+        one_label=True,
     )
 
 
-@register("objective", "log-ratio")
-def log_ratio(beta: float = 0.05, base: str | None = None) -> Objective:
-    """Cross-entropy of σ(β Σ log-ratios) with the outcome: trains implicit PRMs against `base`, by default where they begin.
-
-    r(y) = β Σ_t [log π(y_t) − log π_ref(y_t)],   loss = −l log σ(r) − (1 − l) log(1 − σ(r))
-    """
-    if beta <= 0:
-        raise ValueError(f"beta must be above 0, not {beta}")
-    settings = {"beta": beta, "base": base}
-    return Objective(f"log-ratio(beta={beta:g})", soft_bce_loss, language="log-ratio", settings=settings)
-
-
-@register("objective", "verdict")
+@register("objective", "verdict", Declared(unmeasured="it trains critics, which write before they judge"))
 def verdict(threshold: float = 0.5) -> Objective:
     """Language modelling of a critic's verdict, given its question and the critique of the labels, if they have one.
 
@@ -453,13 +493,25 @@ def verdict(threshold: float = 0.5) -> Objective:
     )
 
 
-def _side(label: float) -> float:
+@register("objective", "critique", Declared(unmeasured="it trains critics, which write before they judge"))
+def critique(threshold: float = 0.5) -> Objective:
+    """Language modelling of whole critiques and their verdicts: what `footfall label --method agreeing` keeps.
+
+    loss = −(1/T) Σ_t log π(token_t | question, tokens before it), over the critique that a label brings and its verdict.
+    """
+    made = verdict(threshold)
+    return replace(made, name=f"critique(threshold={threshold:g})", settings={"whole": True})
+
+
+def side(label: float) -> float:
+    """The label, if it names a side of a pair."""
     if label not in (0, 1):
         raise ValueError(f"label {label:g} names no side of a pair; the chosen trace has 1, the rejected one 0")
     return label
 
 
-def _outcome(label: float) -> float:
+def outcome(label: float) -> float:
+    """The label, if it says how a trace ended."""
     if label not in (0, 1):
-        raise ValueError(f"label {label:g} is no outcome; the buffer loss takes 1 (right) and 0 (wrong)")
+        raise ValueError(f"label {label:g} is no outcome; this loss takes 1 (right) and 0 (wrong)")
     return label

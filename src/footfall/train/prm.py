@@ -1,111 +1,63 @@
-"""`train_prm`: judged traces in, a PRM folder out. Killed and started again with the same `out`, it goes on.
-
-    train.json    the plan: data, backbone, settings
-    checkpoints/  while the run goes on
-    model/        the finished model with its canary
-    held_out.parquet  traces that were held out, with the model's values and their labels
-    result.json   how training went
-
-A second call with the same folder refuses another plan, reads a finished run back and goes on with an unfinished one. Plan,
-model and result appear whole or not at all, so that a kill at any moment leaves a folder that one can go on with.
-"""
+"""`train_prm`: judged traces in, a PRM folder out (`footfall.train.run`). Started again with the same `out`, it goes on."""
 
 from __future__ import annotations
 
-import json
 import math
+import os
 import random
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import TrainerCallback
 
-import footfall
-from footfall.formats import atomic_write, write_parquet
+from footfall.damaged import naming
+from footfall.formats import write_parquet
 from footfall.loading import pick_device, quiet
 from footfall.reward.backbone import half_precision_adapters
 from footfall.reward.canary import Canary, Place, make_canary
-from footfall.reward.checkpoint import language_family, to_train
-from footfall.reward.config import CONFIG_FILE, FOOTFALL
+from footfall.reward.checkpoint import language_family
+from footfall.reward.config import CONFIG_FILE
 from footfall.reward.family import Family, families
 from footfall.reward.packed import packable, packing
 from footfall.reward.prm import PRM, WORTH_COMPILING
+from footfall.reward.publish import publish
+from footfall.scale.processes import agreed, count, is_main, join
+from footfall.train.begin import as_published, fresh_model
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.train.config import TrainConfig, usual_lr
-from footfall.train.data import DataReport, Example, data_key, make_examples, split_by_problem
+from footfall.train.data import Example, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
-from footfall.train.first_error import HeldOutErrors, held_out_errors
+from footfall.train.first_error import held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
+from footfall.train.run import (
+    CHECKPOINTS,
+    HELD_OUT,
+    MODEL,
+    PUBLISHED,
+    REFERENCE,
+    RESULT,
+    TrainResult,
+    close_run,
+    make_plan,
+    open_run,
+    whole,
+)
 from footfall.train.trainer import Logged, Measurer, Progress, StepTrainer, callbacks_for, evaluate, training_arguments
 from footfall.types import Cost, Judged, Judgement, Problem
 
 CANARY_FROM = 64
 """Examples among which the canary's pair is looked for."""
-PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkpoints"
-HELD_OUT = "held_out.parquet"
 HELD_OUT_ROWS = 2000
 """Held-out traces that are kept with what the model says of them."""
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """Where the model is, how training went and what it cost."""
-
-    folder: Path
-    """Of the model, for `PRM.load` or `create("reward", "step-head", path=…)`."""
-    metrics: Mapping[str, float]
-    """Of the held-out problems: loss, step_auc, accuracy_at_0.5, brier, steps; empty if none were held out."""
-    curve: tuple[tuple[int, float], ...]
-    """(update, training loss since the one before)."""
-    train: DataReport
-    held_out: DataReport
-    contaminated: int
-    """Rows dropped because their problem is an evaluation problem."""
-    updates: int
-    tokens_per_second: float
-    """Real tokens trained on a second, in this call."""
-    cost: Cost
-    """Of the whole training, but for `seconds`: those of the call that finished it."""
-    held_out_curve: tuple[tuple[int, float], ...] = ()
-    """(update, held-out loss) after each epoch, with `patience`: the weights of the lowest were kept."""
-    first_error: HeldOutErrors | None = None
-    """Whether it finds first errors on the held-out problems; None where that cannot be measured."""
-    lr: float | None = None
-    """The learning rate that was used; None: of a run that did not note it."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As `result.json` keeps it; the folder is relative to the run."""
-        given = asdict(self)
-        given |= {"folder": MODEL, "train": self.train.to_dict(), "held_out": self.held_out.to_dict()}
-        return given | {"first_error": self.first_error and self.first_error.to_dict()}
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any], out: Path) -> TrainResult:
-        """What `to_dict` gave, of the run in `out`."""
-
-        def report(stored: Mapping[str, Any]) -> DataReport:
-            return DataReport(**{k: v for k, v in stored.items() if k != "unlabelled_share"})
-
-        values = {
-            **given,
-            "folder": out / given["folder"],
-            "curve": tuple((int(step), float(loss)) for step, loss in given["curve"]),
-            "held_out_curve": tuple((int(step), float(loss)) for step, loss in given.get("held_out_curve", ())),
-            "train": report(given["train"]),
-            "held_out": report(given["held_out"]),
-            "cost": Cost(**given["cost"]),
-            "first_error": HeldOutErrors.from_dict(found) if (found := given.get("first_error")) else None,
-        }
-        return cls(**values)
 
 
 def train_prm(
@@ -131,51 +83,90 @@ def train_prm(
 
     `progress` and `logged` are told how training goes, `measured` the held-out figures after each epoch. A language model is
     told of when it is trained: the mean loss of each epoch, and the held-out figures.
+
+    Under `torchrun` or `accelerate launch` every process makes the same call: they share out each batch, and the loss and the
+    weights are those of one process within rounding. The main one alone writes, measures and is told; all return its result.
     """
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
     objective = make_objective(config.objective, config.objective_options)
+    if config.as_family is not None:
+        config = as_published(config, objective, backbone)
     family = None if isinstance(backbone, PRM) else language_family(backbone, config.family)
-    if objective.language != (family and family.objective):
-        raise ValueError(_unfit(objective, family))
-    plan = _make_plan(rows, held_out, backbone, objective, config)
-    finished = _open_run(out, plan, resume)
+    _refuse_unfit(objective, family)
+    join(pick_device(config.device).type == "cpu")
+    plan = make_plan(rows, held_out, backbone, objective, config)
+    finished = agreed(open_run(out, plan, resume) if is_main() else None)
     if finished is not None:
-        return TrainResult.from_dict(finished, out)
-    if family is not None and not isinstance(backbone, PRM):
-        made = _train_language_model(rows, held_out, family, backbone, objective, config, out, plan, dropped, progress)
-        if logged is not None:
-            for update, loss in made.curve:
-                logged({"update": update, "loss": loss})
-        if measured is not None and made.metrics:
-            measured({"update": made.updates, **made.metrics})
-        return made
-    if config.batch_size % objective.together:
-        raise ValueError(f"batch_size {config.batch_size} parts the {objective.together} rows that are compared")
-    model = _fresh_model(backbone, config, objective)
-    if config.merge_lora and not model.prm_config.lora:
-        raise ValueError("merge_lora: there are no adapters to fold into the weights; lora_rank makes them")
+        with naming(out / RESULT):
+            return TrainResult.from_dict(finished, out)
+    job = _Job(rows, held_out, backbone, objective, config, out, plan["data"], dropped, progress, logged, measured)
+    return _train_head(job) if family is None else _train_language_model(job, family)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is trained on what, and who is told."""
+
+    rows: Sequence[Judged]
+    held_out: Sequence[Judged]
+    backbone: str | Path | PRM
+    objective: Objective
+    config: TrainConfig
+    out: Path
+    data: str
+    """The key of the rows."""
+    contaminated: int
+    progress: Progress | None
+    logged: Logged | None
+    measured: Logged | None
+
+    def split(self) -> tuple[Sequence[Judged], Sequence[Judged]]:
+        """Training and held-out rows."""
+        return _split(self.rows, self.held_out, self.config)
+
+    def facts(self) -> dict[str, Any]:
+        """What the model's own configuration says of its training."""
+        return {
+            "labels_by": sorted({row.judgement.judge for row in self.rows if row.judgement is not None}),
+            "objective": self.objective.name,
+            "data": self.data,
+            "seed": self.config.seed,
+            "separators": sorted({row.trajectory.separator for row in self.rows}),
+        }
+
+
+def _train_head(job: _Job) -> TrainResult:
+    """A decoder with a head. On several processes all train, and the main one goes on alone from `_finish` on."""
+    config, model = job.config, _begin(job)
     lr = config.lr or usual_lr(model.size, model.prm_config.lora)
-    objective = fitted_to(objective, model.readout, str(model.prm_config.backbone))
-    train_rows, held_rows = _split(rows, held_out, config)
+    objective = fitted_to(job.objective, model.readout, str(model.prm_config.backbone))
+    train_rows, held_rows = job.split()
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
+    held = [example for example in held if not example.marks]
     _refuse_nothing_to_learn(train, objective)
-    model.prm_config = replace(model.prm_config, training=_training_facts(rows, objective, plan["data"], config))
-    callbacks = callbacks_for(config, progress, logged)
-    if measured is not None and held:
-        callbacks.append(Measurer(partial(evaluate, model, held, objective), measured))
-    with full_disk_told(out):
-        trainer, seconds, done = _fit(model, objective, config, lr, train, held, out / CHECKPOINTS, callbacks)
+    model.prm_config = replace(model.prm_config, training=replace(job, objective=objective).facts())
+    callbacks = callbacks_for(config, *((job.progress, job.logged) if is_main() else (None, None)))
+    if job.measured is not None and held:
+        told = job.measured if is_main() else lambda facts: None  # all measure: sharded weights are whole together only
+        callbacks.append(Measurer(partial(evaluate, model, held, objective), told))
+    with full_disk_told(job.out):
+        trainer, seconds, done = _fit(model, objective, config, lr, train, held, job.out / CHECKPOINTS, callbacks)
+    whole_weights = trainer.whole_weights()
+    if not is_main():
+        return TrainResult.from_dict(agreed({}), job.out)
+    if whole_weights is not None:
+        model = _gathered(job, model, whole_weights, trainer.args.device)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
     result = TrainResult(
-        folder=out / MODEL,
+        folder=job.out / MODEL,
         metrics=evaluate(model, held, objective) if held else {},
         curve=_curve(trainer, "loss"),
         train=train_report,
         held_out=held_report,
-        contaminated=dropped,
+        contaminated=job.contaminated,
         updates=updates,
         tokens_per_second=tokens * done / max(1, updates) / max(seconds, 1e-9),
         cost=Cost(scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=updates),
@@ -183,110 +174,97 @@ def train_prm(
         first_error=held_out_errors(model, held_rows, objective.is_good, config.seed),
         lr=lr,
     )
-    with full_disk_told(out):
-        write_parquet(out / HELD_OUT, _told(model, held, objective), "judged")
-        canary = _find_canary(model, held + train, objective)
-        save = partial(model.save, canary=canary, merge=config.merge_lora)
-        _close_run(out, save, result.to_dict())
+    canary = _find_canary(model, [e for e in held + train if not e.marks], objective)
+    published = partial(publish, model)
+    _finish(
+        job,
+        result,
+        _told(model, held, objective),
+        partial(model.save, canary=canary, merge=config.merge_lora),
+        published,
+    )
+    agreed(result.to_dict())
     return result
 
 
-def _unfit(objective: Objective, family: Family | None) -> str:
-    if family is not None:
-        own = family.objective
-        return f"a {family.name} is trained by the objective {own} (--objective {own}), not by {objective.name}"
-    fitting = ", ".join(name for name, known in families().items() if known.objective == objective.language)
-    return f"{objective.name} trains no head, but a language model of the families {fitting}: name one (--family)"
+def _begin(job: _Job) -> PRM:
+    """The model that training begins with, if it and the settings go together."""
+    config, together = job.config, job.objective.together
+    if config.batch_size % together:
+        raise ValueError(f"batch_size {config.batch_size} parts the {together} rows that are compared")
+    model = fresh_model(job.backbone, config, job.objective)
+    if config.merge_lora and not model.prm_config.lora:
+        raise ValueError("merge_lora: there are no adapters to fold into the weights; lora_rank makes them")
+    return model
 
 
-def _train_language_model(
-    rows: Sequence[Judged], held_out: Sequence[Judged], family: Family, backbone: str | Path, objective: Objective,
-    config: TrainConfig, out: Path, plan: Mapping[str, Any], contaminated: int, progress: Progress | None,
-) -> TrainResult:  # fmt: skip
-    """A run of `footfall.train.language`; killed, it begins anew."""
-    began = time.perf_counter()
+def _gathered(job: _Job, trained: PRM, weights: Mapping[str, Tensor], device: torch.device) -> PRM:
+    """A model on one device with the weights that processes had parted among them."""
+    model = fresh_model(job.backbone, job.config, job.objective)
+    model.prm_config = trained.prm_config
+    model.load_state_dict(weights)
+    return model.to(device).eval()
+
+
+def _train_language_model(job: _Job, family: Family) -> TrainResult:
+    """A run of `footfall.train.language`; killed, it begins anew, with what the reference had said."""
+    began, config = time.perf_counter(), job.config
+    reference = job.out / REFERENCE
     with quiet():
         trained = train_language_prm(
-            *_split(rows, held_out, config), str(backbone), family, objective, config, progress
+            *job.split(), str(job.backbone), family, job.objective, config, job.progress, reference
         )
     seconds = time.perf_counter() - began
     result = TrainResult(
-        out / MODEL, trained.metrics, trained.curve, trained.train, trained.held_out, contaminated, trained.updates,
-        trained.tokens / max(seconds, 1e-9),
+        job.out / MODEL, trained.metrics, trained.curve, trained.train, trained.held_out, job.contaminated,
+        trained.updates, trained.tokens / max(seconds, 1e-9),
         Cost(scored_tokens=trained.tokens, flops=trained.flops, seconds=seconds, calls=trained.updates),
     )  # fmt: skip
-    with full_disk_told(out):
-        write_parquet(out / HELD_OUT, trained.told, "judged")
-        facts = _training_facts(rows, objective, plan["data"], config)
-        _close_run(out, lambda folder: trained.save(folder, facts), result.to_dict())
+    facts = job.facts()
+    published = partial(_without_ours, trained.save)
+    _finish(job, result, trained.told, lambda folder: trained.save(folder, facts), published)
+    if job.logged is not None:
+        for update, loss in result.curve:
+            job.logged({"update": update, "loss": loss})
+    if job.measured is not None and result.metrics:
+        job.measured({"update": result.updates, **result.metrics})
     return result
 
 
-def _make_plan(
-    rows: Sequence[Judged],
-    held_out: Sequence[Judged],
-    backbone: str | Path | PRM,
-    objective: Objective,
-    config: TrainConfig,
-) -> dict[str, Any]:
-    """All that a run's outcome depends on, as JSON has it: runs with equal plans are the same run."""
-    name = backbone.prm_config.backbone if isinstance(backbone, PRM) else str(backbone)
-    plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
-    plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
-    plan["config"] = json.loads(json.dumps(config.to_dict()))
-    return plan
+def _finish(
+    job: _Job, result: TrainResult, told: Sequence[Judged], save: Callable[[Path], None], published: Callable[[Path], None]
+) -> None:  # fmt: skip
+    """All that a finished run leaves; its result comes last."""
+    with full_disk_told(job.out):
+        write_parquet(job.out / HELD_OUT, told, "judged")
+        if job.config.as_family is not None:
+            whole(job.out / PUBLISHED, published)
+        close_run(job.out, save, result.to_dict())
 
 
-def _open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
-    """The stored result of a finished run with this plan, or None with `out` ready for work."""
-    if out.exists() and not resume:
-        for name in (MODEL, CHECKPOINTS, f"{MODEL}.partial"):
-            shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, RESULT, HELD_OUT):
-            (out / name).unlink(missing_ok=True)
-    stored = out / PLAN
-    if stored.is_file():
-        known = json.loads(stored.read_text(encoding="utf-8"))
-        known["config"].pop("save_every", None)  # written by earlier versions
-        if known != plan:
-            different = sorted(k for k in {*known, *plan} if known.get(k) != plan.get(k))
+def _refuse_unfit(objective: Objective, family: Family | None) -> None:
+    """An objective that trains another kind of model, or what several processes cannot train."""
+    if objective.language != (family and family.objective):
+        if family is not None:
+            own = family.objective
             raise ValueError(
-                f"{out} holds a run with other {', '.join(different)}; choose another folder, or resume=False to start over"
+                f"a {family.name} is trained by the objective {own} (--objective {own}), not by {objective.name}"
             )
-        if (out / RESULT).is_file() and (out / MODEL / CONFIG_FILE).is_file():
-            finished: dict[str, Any] = json.loads((out / RESULT).read_text(encoding="utf-8"))
-            shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)  # of a run that was killed after its end
-            return finished
-    out.mkdir(parents=True, exist_ok=True)
-    _write_json(stored, plan)
-    return None
+        fitting = ", ".join(name for name, known in families().items() if known.objective == objective.language)
+        raise ValueError(
+            f"{objective.name} trains no head, but a language model of the families {fitting}: name one (--family)"
+        )
+    if count() > 1 and (family is not None or objective.whole):
+        what = (
+            f"a {family.name} is a language model" if family else f"{objective.name} weighs the steps of a whole batch"
+        )
+        raise ValueError(f"{what}, and is trained by one process: start it without a launcher")
 
 
-def _close_run(out: Path, save: Callable[[Path], None], result: Mapping[str, Any]) -> None:
-    """The finished model appears at once; checkpoints are needed no more."""
-    made = out / f"{MODEL}.partial"
-    shutil.rmtree(made, ignore_errors=True)
-    shutil.rmtree(out / MODEL, ignore_errors=True)
-    save(made)
-    made.replace(out / MODEL)
-    _write_json(out / RESULT, result)
-    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    with atomic_write(path) as stream:
-        stream.write((json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _training_facts(rows: Sequence[Judged], objective: Objective, key: str, config: TrainConfig) -> dict[str, Any]:
-    """What the model's own configuration says of its training; `key` names the rows."""
-    return {
-        "labels_by": sorted({row.judgement.judge for row in rows if row.judgement is not None}),
-        "objective": objective.name,
-        "data": key,
-        "seed": config.seed,
-        "separators": sorted({row.trajectory.separator for row in rows}),
-    }
+def _without_ours(save: Callable[[Path, Mapping[str, Any]], None], folder: Path) -> None:
+    """A language model as a hub holds it: what says how it was trained here stays out."""
+    save(folder, {})
+    (folder / CONFIG_FILE).unlink()
 
 
 def _find_canary(model: PRM, examples: Sequence[Example], objective: Objective) -> Canary:
@@ -363,59 +341,6 @@ def _split(
     return rows, held_out
 
 
-def _fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Objective) -> PRM:
-    """The model that training begins with: one that is a PRM already, or a plain decoder with a fresh head."""
-    if isinstance(backbone, PRM):
-        return backbone
-    # A frozen base may be half precision; weights that are trained stay float32 under autocast.
-    frozen_half = config.lora_rank is not None and pick_device(config.device).type == "cuda"
-    dtype = torch.bfloat16 if frozen_half else torch.float32
-    known: PRM | None = None
-    if (Path(backbone) / CONFIG_FILE).is_file():
-        known = PRM.load(backbone, device="cpu", dtype=torch.float32, trainable=True)
-        if config.lora_rank is not None and not known.prm_config.lora:
-            raise ValueError(f"{backbone} was trained without lora; a further training cannot change that")
-        known.head.requires_grad_(True)
-    elif config.family != FOOTFALL:
-        known = to_train(backbone, config.family, dtype)
-        if known is not None and config.lora_rank is not None:
-            known.adapt(config.lora_rank, config.lora_alpha, config.seed)
-    if known is not None:
-        return _continued(known, str(backbone), config, objective)
-    return PRM.from_backbone(
-        backbone,
-        marker=config.marker,
-        classes=objective.classes,
-        good=objective.good,
-        heads=config.heads,
-        columns=objective.columns,
-        template=config.template,
-        max_length=config.max_length,
-        lora_rank=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-        dtype=dtype,
-        seed=config.seed,
-    )
-
-
-def _continued(model: PRM, source: str, config: TrainConfig, objective: Objective) -> PRM:
-    """A PRM to go on from; its layout and head stay what they were, but named outputs may take the place of its value."""
-    known = model.prm_config
-    if config.marker not in (None, known.marker):
-        raise ValueError(f"{source} reads at {known.marker!r}; a further training cannot change that")
-    if config.heads not in (0, known.heads):
-        raise ValueError(f"{source} has {known.heads} small heads; a further training cannot make them {config.heads}")
-    if config.family not in (None, known.family):
-        raise ValueError(
-            f"{source} is of the family {known.family}; a further training cannot read it as {config.family}"
-        )
-    if objective.columns and not known.columns:
-        model.widen(objective.columns)
-    if config.max_length is not None:
-        model.prm_config = replace(model.prm_config, max_length=min(known.max_length, config.max_length))
-    return model
-
-
 def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:
     targets = {t for e in examples for t, m in zip(e.targets, e.mask, strict=True) if m}
     if len(targets) < 2:
@@ -437,7 +362,7 @@ def _fit(
     cuda = pick_device(config.device).type == "cuda"
     packed = _packed(model, config, cuda)
     args = training_arguments(config, lr, folder, _updates(len(train), config), cuda)
-    checkpoint = last_checkpoint(folder)
+    checkpoint = agreed(last_checkpoint(folder) if is_main() else None)
     before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()
     saves = Saves(config.save_steps)
@@ -450,7 +375,10 @@ def _fit(
         if cuda and model.prm_config.lora:
             stack.enter_context(half_precision_adapters(model.backbone))
         every = [*callbacks, saves]
-        trainer = StepTrainer(model, objective, args, train, held, every, config.head_lr, config.anchor, packed)
+        own = config.head_lr, config.anchor, packed, config.batch_size
+        trainer = StepTrainer(model, objective, args, train, held, every, *own)
+        if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not trainer.is_fsdp_enabled:
+            raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before
@@ -462,11 +390,11 @@ def _worth_compiling(model: PRM, train: Sequence[Example], config: TrainConfig) 
 
 def _packed(model: PRM, config: TrainConfig, cuda: bool) -> bool:
     """Whether traces are packed: as the config says, or on CUDA wherever that can be."""
-    can = packable(model.backbone, model.max_length)
+    can = packable(model.backbone, model.max_length) and not model.head.asks
     if config.packing and not can:
         raise ValueError(
-            f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, or its window shorter than "
-            f"{model.max_length} tokens): leave packing out, or lower max_length"
+            f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, its window shorter than "
+            f"{model.max_length} tokens, or the head reads more than its last states): leave packing out, or lower max_length"
         )
     return can and (cuda if config.packing is None else config.packing)
 

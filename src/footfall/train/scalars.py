@@ -72,7 +72,12 @@ class _Wandb:
 
     def __init__(self, module: Any, folder: Path, settings: Mapping[str, Any], update: int) -> None:
         project = os.environ.get("WANDB_PROJECT", "footfall")
-        self.run = module.init(project=project, name=folder.name, dir=str(folder), config=dict(settings), resume="auto")
+        given = {"project": project, "name": folder.name, "dir": str(folder), "config": dict(settings)}
+        try:
+            self.run = module.init(**given, resume="auto")
+        except module.Error as error:
+            fix = "log in with `wandb login`, or set WANDB_MODE=offline, which sends nothing"
+            raise ValueError(f"--log wandb: Weights & Biases refused: {error}; {fix}") from error
 
     def write(self, update: int, figures: Mapping[str, float]) -> None:
         self.run.log(dict(figures), step=update)

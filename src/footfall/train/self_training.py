@@ -160,7 +160,8 @@ def self_train_prm(
     last model's weights (`from_previous`). The same call goes on with a loop that was killed.
     """
     from footfall.train.data import data_key
-    from footfall.train.prm import TrainResult, train_prm
+    from footfall.train.prm import train_prm
+    from footfall.train.run import TrainResult
 
     out = Path(out)
     identity = {

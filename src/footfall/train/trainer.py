@@ -1,12 +1,14 @@
 """`transformers.Trainer` for PRMs: the loss is a mean over what the objective counts, batches are of like length.
 
 What differs from the plain Trainer and why: the order of an epoch depends on seed and epoch alone, so that a resumed
-run sees what the undisturbed one saw; under accumulation and on several devices every item of the mean weighs the same;
-checkpoints hold only what is trained; a checkpoint that lacks a trained weight is an error, not a warning.
+run sees what the undisturbed one saw; a batch is parted among the processes, so that their number decides nothing but the time;
+under accumulation and on several devices every item of the mean weighs the same; checkpoints hold only what is trained; a
+checkpoint that lacks a trained weight is an error, not a warning.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
@@ -25,6 +27,7 @@ from footfall.loading import pack
 from footfall.metrics.steps import auc
 from footfall.reward.heads import Heads
 from footfall.reward.prm import PRM
+from footfall.scale.processes import agreed, count
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, collate, members
 from footfall.train.objectives import Objective
@@ -67,6 +70,41 @@ class LengthGrouped(Sampler[int]):
         return iter(members(shuffled, self.together))
 
 
+class Shares(Sampler[list[int]]):
+    """What one of several processes reads of each batch of rows; together they read the batch that one process would.
+
+    Units of `together` rows are not parted. A process that has no share of a short batch reads the row `idle` instead.
+    """
+
+    def __init__(self, order: LengthGrouped, batch: int, idle: int, process: int = 0, processes: int = 1) -> None:
+        self.order, self.batch, self.idle = order, batch, idle
+        self.process, self.processes = process, processes
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.order) / self.batch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rows = list(self.order)
+        for at in range(0, len(rows), self.batch):
+            batch = rows[at : at + self.batch]
+            yield share(batch, self.order.together, self.process, self.processes) or [self.idle]
+
+
+def share(batch: Sequence[int], together: int, process: int, processes: int) -> list[int]:
+    """Units ⌊u p / P⌋ to ⌊u (p + 1) / P⌋ of a batch's u units: shares differ by a unit at most."""
+    units = len(batch) // together
+    first, end = (units * k // processes * together for k in (process, process + 1))
+    return list(batch[first:end])
+
+
+def part_of_mean(loss: Tensor, items: Tensor, total: Tensor | int, processes: int) -> Tensor:
+    """What a process adds to the mean over the `total` items of an update by its batch's mean over `items` of them.
+
+    Gradients of the processes are averaged, not added: hence the factor P in  loss · items · P / total.
+    """
+    return loss * items * processes / total
+
+
 class StepTrainer(Trainer):
     """Fits a `PRM` to examples under an objective."""
 
@@ -81,7 +119,10 @@ class StepTrainer(Trainer):
         head_lr: float | None = None,
         anchor: float = 0.0,
         packed: bool = False,
+        batch_size: int | None = None,
     ) -> None:
+        """`batch_size`: traces a forward pass of all processes together. None: as the arguments say, for one."""
+        self.batch_size = batch_size or args.train_batch_size
         self.step_model, self.examples, self.held_out = model, train, held_out
         self.head_lr, self.anchor, self.packed = head_lr, anchor, packed
         super().__init__(
@@ -108,9 +149,19 @@ class StepTrainer(Trainer):
                 optimizer.add_param_group({**group, "params": own, "lr": self.head_lr})
         return optimizer
 
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """This process's shares of the batches; it knows them all, so nothing is handed out and none is read twice."""
+        # A process without a share takes part with the shortest trace, which has no labels here.
+        shortest = min(self.examples, key=lambda example: len(example.reading.ids))
+        rows: Any = [*self.examples, shortest._replace(targets=(), labels=(), mask=(), beside=())]
+        parts = self.args.process_index, self.args.world_size
+        batches = Shares(self._get_train_sampler(), self.batch_size, len(self.examples), *parts)
+        pinned = self.args.dataloader_pin_memory
+        return DataLoader(rows, batch_sampler=batches, collate_fn=self.data_collator, pin_memory=pinned)
+
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
         # Packed batches waste nothing on unlike lengths, and mixed ones are all about as large: each unit is its own group.
-        whole = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        whole = self.batch_size * self.args.gradient_accumulation_steps
         group = self.step_objective.together if self.packed else whole
         lengths = [len(example.reading.ids) for example in self.examples]
         return LengthGrouped(lengths, group, self.args.seed, self._epoch, self.step_objective.together)
@@ -135,13 +186,13 @@ class StepTrainer(Trainer):
         """This batch's part of the mean over the update: Σ over its items / items of the update."""
         targets, mask = inputs.pop("targets"), inputs.pop("mask")
         logits = model(**inputs)
-        loss = self.step_objective.loss(logits, targets, mask)
+        loss = self.step_objective.loss(logits, targets, mask) if len(mask) else 0 * logits.sum()
         head = self.step_model.head
         if self.anchor and isinstance(head, Heads):
             loss = loss + self.anchor * head.drift()
         if num_items_in_batch is not None:
             items = self.step_objective.items(mask)
-            loss = loss * items * self.accelerator.num_processes / num_items_in_batch
+            loss = part_of_mean(loss, items, num_items_in_batch, self.accelerator.num_processes)
         return (loss, logits) if return_outputs else loss
 
     def evaluate(
@@ -149,7 +200,7 @@ class StepTrainer(Trainer):
     ) -> dict[str, float]:
         """Metrics of the held-out examples, through the same code that scores traces."""
         examples: Sequence[Example] = self.held_out if eval_dataset is None else eval_dataset
-        found = evaluate(self.step_model, examples, self.step_objective)
+        found = agreed(evaluate(self.step_model, examples, self.step_objective))
         metrics = {f"{metric_key_prefix}_{k}": v for k, v in found.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -163,6 +214,13 @@ class StepTrainer(Trainer):
         trained = self._trained_names()
         kept = {name: tensor.detach().contiguous() for name, tensor in state.items() if name in trained}
         safetensors.torch.save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def whole_weights(self) -> dict[str, Tensor] | None:
+        """The weights that FSDP or DeepSpeed has parted, on the main process; None where each process has them all."""
+        if not self.is_fsdp_enabled and not self.is_deepspeed_enabled:
+            return None
+        found: dict[str, Tensor] = self.accelerator.get_state_dict(self.model_wrapped)
+        return found
 
     def _trained_names(self) -> set[str]:
         return {name for name, p in self.step_model.named_parameters() if p.requires_grad}
@@ -230,7 +288,7 @@ def training_arguments(config: TrainConfig, lr: float, folder: Path, updates: in
     by_epoch = "epoch" if config.patience is not None else "no"
     return TrainingArguments(
         output_dir=str(folder),
-        per_device_train_batch_size=config.batch_size,
+        per_device_train_batch_size=math.ceil(config.batch_size / count()),
         gradient_accumulation_steps=config.accumulation,
         num_train_epochs=config.epochs,
         learning_rate=lr,

@@ -11,9 +11,11 @@ import torch
 
 from footfall.judging import traits
 from footfall.registry import create
-from footfall.reward.checkpoint import checkpoint
+from footfall.reward.checkpoint import checkpoint, to_train
 from footfall.reward.families.pathfinder import NOT_AFTER_ERROR, TwoPassJudge
 from footfall.train import TrainConfig, train_prm
+from footfall.train.data import make_examples
+from footfall.train.objectives import fitted_to, make_objective
 from footfall.types import Judged, Judgement
 from tests.reward.families.reference import QUESTION, STEPS, TOLERANCE, next_logits, trace
 from tests.reward.tiny_checkpoints import qwen_tokenizer, random_linear, save_checkpoint
@@ -149,3 +151,72 @@ def test_it_is_trained_by_its_value_given_good_marks_and_read_in_two_passes_agai
     assert set(said.aspects) == {"math", "consistency", "correctness"}
     with pytest.raises(ValueError, match="no value at the prompt's end"):
         checkpoint(result.folder, device="cpu", initial=True)
+
+
+# -- training of both passes
+
+
+def typed_rows(n: int = 24) -> list[Judged]:
+    """`sum` is a bad sum, `odd` does not fit what stands before; a step is good if and only if it says `ok`."""
+    rows = []
+    for i in range(n):
+        kinds = [("ok", "sum", "odd")[(i * 7 + k + i // 3) % 3] for k in range(1 + i % 2)]
+        t = replace(trace(*kinds), id=f"t{i}")
+        t = replace(t, problem=replace(t.problem, id=f"p{i // 2}", prompt=f"q{i // 2}"))
+        aspects = {
+            "math": tuple(float(k != "sum") for k in kinds),
+            "consistency": tuple(float(k != "odd") for k in kinds),
+        }
+        rows.append(Judged(t, Judgement(t.id, tuple(float(k == "ok") for k in kinds), "toy", aspects=aspects)))
+    return rows
+
+
+def test_two_examples_a_step_with_two_and_one_supervised_places(tiny: tuple[Path, Any, Any]) -> None:
+    folder, _, tokenizer = tiny
+    model = to_train(folder, None, torch.float32)
+    assert model is not None
+    objective = fitted_to(make_objective("error-types", {}), model.readout)
+    row = next(row for row in typed_rows() if [s.text for s in row.trajectory.steps] == ["odd", "ok"])
+    first, second, third, fourth = make_examples([row], model, objective, "error")[0]
+    assert [len(e.reading.positions) for e in (first, second, third, fourth)] == [2, 1, 2, 1]
+    assert (first.targets, second.targets, third.targets, fourth.targets) == ((1, 0), (0,), (1, 1), (1,))
+    good, bad, holder = (tokenizer.convert_tokens_to_ids(t) for t in TOKENS)
+    assert [i for i in first.reading.ids if i in (good, bad, holder)] == [holder, holder]
+    assert [i for i in second.reading.ids if i in (good, bad, holder)] == [good, bad, holder], "the marks are given"
+    assert all(second.reading.ids[p + 1] == holder for p in second.reading.positions)
+    told = row.judgement
+    assert told is not None
+    wrong = [Judged(row.trajectory, replace(told, values=(1.0, 1.0)))]
+    with pytest.raises(ValueError, match="step 1: the label is good and a mark is bad"):
+        make_examples(wrong, model, objective, "error")
+
+
+@pytest.mark.long
+def test_typed_errors_are_learned_and_published_for_the_family_s_reader(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "lm", "qwen2", qwen_tokenizer(), seed=1)
+    config = TrainConfig("error-types", lr=3e-3, epochs=12, batch_size=8, eval_share=0.2, device="cpu")
+    result = train_prm(typed_rows(), tmp_path / "lm", replace(config, as_family="pathfinder-prm"), tmp_path / "run")
+    ours, theirs = (checkpoint(f, device="cpu") for f in (result.folder, tmp_path / "run" / "published"))
+    kinds = {row.trajectory.steps[0].text: row.trajectory.prefix(1) for row in typed_rows()}
+    given = [kinds[name] for name in ("ok", "sum", "odd")]
+    said = ours.judge(given)
+    assert isinstance(theirs, TwoPassJudge) and isinstance(ours, TwoPassJudge)
+    for own, read in zip(said, theirs.judge(given), strict=True):
+        assert read.values == pytest.approx(own.values, abs=1e-5)
+    assert said[0].values[0] is not None and said[0].values[0] > 0.5
+    assert [each.values[0] for each in said[1:]] == [-1.0, -1.0]
+    marks = [{name: (each.aspects[name][0] or 0) > 0.5 for name in ("math", "consistency")} for each in said]
+    assert marks[1] == {"math": False, "consistency": True} and marks[2] == {"math": True, "consistency": False}
+
+
+def test_labels_of_marks_are_refused_by_a_prm_without_marks(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "lm", "qwen2", qwen_tokenizer(), seed=1)
+    with pytest.raises(
+        ValueError, match=r"error-types trains PRMs that mark the math and the consistency .* pathfinder-prm"
+    ):
+        train_prm(typed_rows(), tmp_path / "lm", TrainConfig("error-types", device="cpu"), tmp_path / "run")
+    plain = [Judged(row.trajectory, Judgement(row.trajectory.id, (1.0,) * len(row.trajectory.steps), "toy"))
+             for row in typed_rows()]  # fmt: skip
+    config = TrainConfig("error-types", as_family="pathfinder-prm", device="cpu")
+    with pytest.raises(ValueError, match="learns from the aspect 'math' too"):
+        train_prm(plain, tmp_path / "lm", config, tmp_path / "as")

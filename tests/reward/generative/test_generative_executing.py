@@ -45,6 +45,22 @@ def test_an_endless_loop_is_an_observation_like_any_other_and_the_step_gets_its_
     assert said.rationales[0] is not None and f"[Code Output]\n\n```\n{seen}\n```\n" in said.rationales[0]
 
 
+@needs_walls
+def test_blocks_of_one_critique_share_their_names_and_what_they_printed_is_told_once() -> None:
+    blocks = ["total = 3 * 4\nprint(total)", "print(total + 2)"]
+
+    def write(asked: Asked, index: int) -> str:
+        ran = asked.opening.count("[Code Output]")
+        if "<verify>" in asked.opening and ran < 2:
+            return ("```python\n" if ran else "") + blocks[ran] + "\n```\n"
+        return "<output>\n**Judgement**: $\\boxed{Yes}$\n</output>\n" if ran else "hm.</analyze>\n"
+
+    judge = create("reward", "genprm", policy=Scripted(write, lambda asked: (log(0.9), log(0.1))), code=True)
+    (said,) = judge.judge([trace("3 * 4 = 12.")])
+    assert said.values == pytest.approx((0.9,)) and judge.name.startswith("genprm:")
+    assert (said.rationales[0] or "").count("```\n12\n```") == 1 and "```\n14\n```" in (said.rationales[0] or "")
+
+
 def test_what_was_printed_before_the_end_is_shown_too() -> None:
     late = Result("half\n", "", None, timed_out=True, killed_by="time")
     assert observation(late, 5).splitlines() == ["half", "Code execution time out: it was stopped after 5 seconds"]

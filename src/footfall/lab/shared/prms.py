@@ -7,6 +7,9 @@
     pool           8 solutions of each test problem by the embedded policy
     arms           PRMs that differ in their labels or loss alone, after as many updates, for recipes that compare them
 
+Of a `large` trial policy and backbone are the lab's model of 9.5M parameters instead of the embedded one of 1.1M, with 2,400
+training traces instead of 600 and 1,000 test problems instead of 100. A quick one has the small model all the same.
+
 What is kept is named by seed, size and a fingerprint of the code that makes it: a stale one is never found. Two runs
 may share a folder; what one makes, the other waits for.
 """
@@ -15,8 +18,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -27,16 +31,44 @@ from footfall.lab.recipe import Trial
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Json, Judged, Judgement, Problem, Trajectory, content_key
+from footfall.types import Cost, Json, Judge, Judged, Judgement, Problem, Trajectory, content_key
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 if TYPE_CHECKING:
+    from footfall.policy.torch_policy import TorchPolicy
     from footfall.reward.judge import PRMJudge
-    from footfall.train.prm import TrainResult
+    from footfall.train.run import TrainResult
 
 Labels = Literal["monte-carlo", "truth", "outcome"]
-POOL, PROBLEMS = 8, 100
-"""Solutions of each test problem, and how many of those there are unless a recipe wants more."""
+POOL, PROBLEMS, LARGE = 8, 100, 1000
+"""Solutions of each test problem, and how many of those there are unless a recipe wants more; of a large trial."""
+SEEN = 480
+"""Traces that a model of the arms has before it, in all passes; of a large trial 2,400."""
+
+
+def large(trial: Trial) -> Trial:
+    """The trial with the lab's model, and data at which verdicts have power."""
+    return trial._replace(large=True)
+
+
+def backbone(trial: Trial) -> Path:
+    """The model that PRMs of this trial are trained from."""
+    from footfall.policy.embedded import EMBEDDED
+    from footfall.policy.lab import LAB
+
+    return LAB if trial.large and not trial.quick else EMBEDDED
+
+
+def policy(trial: Trial) -> TorchPolicy:
+    """The same model as a writer."""
+    from footfall.policy.embedded import embedded
+    from footfall.policy.lab import lab
+
+    return (lab if trial.large and not trial.quick else embedded)(trial.device)
+
+
+def _size(trial: Trial, small: int, large: int, quick: int) -> int:
+    return trial.size(large if trial.large else small, quick)
 
 
 def params(trial: Trial) -> SamplingParams:
@@ -45,14 +77,14 @@ def params(trial: Trial) -> SamplingParams:
 
 
 def training_traces(trial: Trial) -> list[Trajectory]:
-    """600 graded traces (quick: 12), 4 a problem (quick: 2)."""
-    problems = _world(trial).problems(trial.size(150, 6), trial.seed)
+    """600 graded traces (large: 2,400, quick: 12), 4 a problem (quick: 2)."""
+    problems = _world(trial).problems(_size(trial, 150, 600, 6), trial.seed)
     return _kept(trial, "traces", "trajectory", lambda: _sampled(trial, problems, trial.size(4, 2)))
 
 
 def pool(trial: Trial, problems: int = PROBLEMS) -> list[Trajectory]:
-    """8 graded solutions of each of so many test problems (quick: 4), problem by problem."""
-    given = _world(trial).problems(trial.size(problems, 4), trial.seed, split="test")
+    """8 graded solutions of each of so many test problems (large: 1,000, quick: 4), problem by problem."""
+    given = _world(trial).problems(_size(trial, problems, LARGE, 4), trial.seed, split="test")
     return _kept(trial, _sized("pool", problems), "trajectory", lambda: _sampled(trial, given, POOL))
 
 
@@ -66,11 +98,8 @@ def _world(trial: Trial) -> ArithmeticWorld:
 
 
 def _sampled(trial: Trial, problems: Sequence[Problem], n: int) -> list[Trajectory]:
-    from footfall.policy.embedded import embedded
-
-    policy, world = embedded(), ArithmeticWorld()
-    prefixes = [world.prefix(problem) for problem in problems]
-    return [trace for row in draw_traces(policy, prefixes, n, params(trial)) for trace in row]
+    prefixes = [ArithmeticWorld().prefix(problem) for problem in problems]
+    return [trace for row in draw_traces(policy(trial), prefixes, n, params(trial)) for trace in row]
 
 
 def right_and_wrong(traces: Sequence[Trajectory]) -> list[tuple[list[Trajectory], list[Trajectory]]]:
@@ -99,43 +128,43 @@ def outcome_label(trace: Trajectory) -> Judgement:
 def prm(trial: Trial, labels: Labels) -> TrainResult:
     """The model trained on these labels of the training traces."""
     rows = list(map(Judged, training_traces(trial), _labels(trial, labels)))
-    return train(trial, labels, rows, TrainConfig(lr=3e-4, epochs=trial.size(2, 1), seed=trial.seed, device="cpu"))
+    return train(
+        trial, labels, rows, TrainConfig(lr=3e-4, epochs=_size(trial, 2, 1, 1), seed=trial.seed, device=trial.device)
+    )
 
 
 def train(
     trial: Trial, name: str, rows: Sequence[Judged], config: TrainConfig, init: Path | None = None
 ) -> TrainResult:
-    """A model of the embedded backbone, or from the PRM `init` on, kept under this name; the test problems are held off."""
-    from footfall.policy.embedded import EMBEDDED
+    """A model of the trial's backbone, or from the PRM `init` on, kept under this name; the test problems are held off."""
     from footfall.train.data import data_key
     from footfall.train.prm import train_prm
 
     folder = _place(trial, f"prm-{name}", config.to_dict(), data_key(rows), init.parent.name if init else None)
-    against = ArithmeticWorld().problems(trial.size(400, 12), trial.seed, split="test")
+    against = ArithmeticWorld().problems(_size(trial, 400, LARGE, 12), trial.seed, split="test")
     with _held(folder):
-        return train_prm(rows, init or EMBEDDED, config, folder, against=against)
+        return train_prm(rows, init or backbone(trial), config, folder, against=against)
 
 
 def train_alike(trial: Trial, name: str, rows: Sequence[Judged], objective: str, **options: Json) -> TrainResult:
-    """A model after as many updates, however many rows there are: they come around until 480 traces were seen."""
-    config = TrainConfig(objective, options, lr=3e-4, epochs=1, eval_share=0.0, seed=trial.seed, device="cpu")
-    return train(trial, name, [rows[k % len(rows)] for k in range(trial.size(480, 8))], config)
+    """A model after as many updates, however many rows there are: they come around until 480 (2,400) traces were seen."""
+    config = TrainConfig(objective, options, lr=3e-4, epochs=1, eval_share=0.0, seed=trial.seed, device=trial.device)
+    return train(trial, name, [rows[k % len(rows)] for k in range(_size(trial, SEEN, 2400, 8))], config)
 
 
 def judge(trial: Trial, labels: Labels) -> PRMJudge:
     """The model trained on these labels, ready to score."""
     from footfall.reward.judge import step_head
 
-    return step_head(prm(trial, labels).folder, device="cpu")
+    return step_head(prm(trial, labels).folder, device=trial.device)
 
 
 def untrained(trial: Trial) -> PRMJudge:
-    """The embedded backbone with a fresh head."""
-    from footfall.policy.embedded import EMBEDDED
+    """The backbone with a fresh head."""
     from footfall.reward.judge import PRMJudge
     from footfall.reward.prm import PRM
 
-    return PRMJudge(PRM.from_backbone(EMBEDDED, seed=trial.seed))
+    return PRMJudge(PRM.from_backbone(backbone(trial), seed=trial.seed).to(trial.device))
 
 
 def judged_pool(trial: Trial, labels: Labels, problems: int = PROBLEMS) -> list[Judgement]:
@@ -164,8 +193,8 @@ class Arm(NamedTuple):
 
 
 def arm_traces(trial: Trial) -> list[Trajectory]:
-    """The traces that arms are trained on: 240 of the training traces (quick: 8), 4 a problem (quick: 2)."""
-    return training_traces(trial)[: trial.size(240, 8)]
+    """The traces that arms are trained on: 240 of the training traces (large: all, quick: 8), 4 a problem (quick: 2)."""
+    return training_traces(trial)[: _size(trial, 240, 2400, 8)]
 
 
 def arm_pool(trial: Trial) -> list[Trajectory]:
@@ -179,20 +208,79 @@ def rolled_out(trial: Trial) -> list[Judgement]:
 
 
 def arm(trial: Trial, rows: Sequence[Judged], objective: str = "soft-bce", **options: Json) -> Arm:
-    """A PRM trained on these rows, and the pool as it sees it. The same rows and loss are trained on once.
+    """A PRM trained on these rows, and the pool as it sees it. The same rows and loss are trained on once."""
+    return arm_with(trial, rows, TrainConfig(objective, options, lr=3e-4))
 
-    Passes are as many as bring about 480 traces before it: fewer rows must not mean fewer updates.
-    """
-    from footfall.reward.judge import step_head
 
-    epochs = max(1, round(trial.size(480, 1) / len(rows)))
-    config = TrainConfig(
-        objective, options, lr=3e-4, epochs=epochs, batch_size=8, eval_share=0, seed=trial.seed, device="cpu"
-    )
-    result = train(trial, "arm", rows, config)
+def arm_with(trial: Trial, rows: Sequence[Judged], config: TrainConfig) -> Arm:
+    """An arm with a head, family or learning rate of its own."""
+    result = arm_training(trial, rows, config)
     name = f"pool-{result.folder.parent.name}"
-    said = _kept(trial, name, "judgement", lambda: step_head(result.folder, device="cpu").judge(arm_pool(trial)))
+    said = _kept(trial, name, "judgement", lambda: arm_judge(trial, result).judge(arm_pool(trial)))
     return Arm(said, Cost.total([result.cost, *(each.cost for each in said)]))
+
+
+def arm_training(trial: Trial, rows: Sequence[Judged], config: TrainConfig) -> TrainResult:
+    """The training of an arm.
+
+    Passes are as many as bring about 480 traces (large: 2,400) before it: fewer rows must not mean fewer updates.
+    """
+    epochs = max(1, round(_size(trial, SEEN, 2400, 1) / len(rows)))
+    config = replace(
+        config, epochs=epochs, batch_size=_size(trial, 8, 16, 8), eval_share=0, seed=trial.seed, device=trial.device
+    )
+    return train(trial, "arm", rows, config)
+
+
+def arm_judge(trial: Trial, result: TrainResult) -> Judge:
+    """The model of an arm as a judge, whatever its family."""
+    from footfall.reward.checkpoint import checkpoint
+
+    return checkpoint(result.folder, device=trial.device)
+
+
+def reweighted_arm(
+    trial: Trial, rows: Sequence[Judged], domains: Sequence[Any], by: Literal["domain", "table", "net"], meta_lr: float
+) -> tuple[Arm, Mapping[Any, float]]:
+    """A PRM on rows of these domains, weighted by a meta set (training traces that no arm is trained on), and the weights."""
+    from footfall.reward.judge import PRMJudge
+    from footfall.reward.prm import PRM
+    from footfall.train.reweight import train_reweighted
+
+    model = PRM.from_backbone(backbone(trial), seed=trial.seed).to(trial.device)
+    meta = [Judged(t, outcome_label(t)) for t in training_traces(trial)[len(arm_traces(trial)) :]]
+    found = train_reweighted(
+        model, rows, domains, meta, by=by, updates=trial.size(300, 2), unroll=trial.size(3, 1), meta_lr=meta_lr,
+        batch_size=trial.size(16, 4), seed=trial.seed,
+    )  # fmt: skip
+    said = PRMJudge(model).judge(arm_pool(trial))
+    cost = Cost(scored_tokens=found.tokens, flops=6.0 * model.size * found.tokens)
+    return Arm(said, Cost.total([cost, *(each.cost for each in said)])), found.weights
+
+
+def arm_rows(trial: Trial) -> list[Judged]:
+    """The traces of the arms with their Monte Carlo labels."""
+    return list(map(Judged, arm_traces(trial), rolled_out(trial)))
+
+
+def figures(
+    trial: Trial,
+    arms: Mapping[str, Arm],
+    how: str = "min",
+    ranked: Callable[[Judgement], Judgement] = lambda said: said,
+    problems: int | None = None,
+) -> dict[str, float | list[float]]:
+    """First-error F1 of each arm on the pool, at a threshold from other problems, and its best-of-8.
+
+    A solution is worth what `how` makes of its step values, or of those that `ranked` makes of a judgement. With `problems`
+    only the solutions of the first ones count.
+    """
+    from footfall.lab.shared.cases import best_of_n, first_error_f1
+
+    pool = arm_pool(trial)[: problems and problems * POOL]
+    arms = {name: arm._replace(said=arm.said[: len(pool)]) for name, arm in arms.items()}
+    found: dict[str, float | list[float]] = {name: first_error_f1(pool, arm.said) for name, arm in arms.items()}
+    return found | {f"{n}, best of {POOL}": best_of_n(pool, list(map(ranked, a.said)), how) for n, a in arms.items()}
 
 
 def spent_on(trial: Trial, labels: Iterable[Judgement], arms: Iterable[Arm]) -> Cost:
@@ -217,7 +305,7 @@ def _read(path: Path, kind: str) -> list[Any]:
 
 def _place(trial: Trial, name: str, *settings: Any) -> Path:
     folder = trial.folder / "shared" if trial.shared is None else trial.shared
-    key = content_key(name, trial.seed, trial.quick, _code(), list(settings))[:12]
+    key = content_key(name, trial.seed, trial.quick, trial.large, trial.device, _code(), list(settings))[:12]
     return folder / f"{name}-{'quick-' if trial.quick else ''}{trial.seed}-{key}"
 
 

@@ -1,4 +1,4 @@
-"""A generative reward model at lab scale: the embedded model learns to write, behind a solution, a digit a step and a verdict.
+"""A generative reward model at lab scale: the trial's model learns to write, behind a solution, a digit a step and a verdict.
 
 question: problem and solution      answer: "1 1 0 no", or "1 1 1 yes"
 """
@@ -43,11 +43,14 @@ def lessons(
 
 def generated(trial: Trial, taught: Sequence[Trajectory], asked: Sequence[Trajectory], readings: int) -> list[float]:
     """The mean of so many sampled verdicts on each solution, after these lessons; one that is none counts as one half."""
-    from footfall.policy.embedded import embedded
+    from torch.nn import Module
+
+    from footfall.lab.shared.prms import policy as writer
     from footfall.train.imitation import ImitationConfig, imitate
 
-    policy = embedded()
-    config = ImitationConfig(lr=1e-3, epochs=trial.size(4, 1), batch_tokens=4096, seed=trial.seed)
+    policy = writer(trial)
+    Module.float(policy.engine.model)  # what is trained must not be half precision, as a writer on CUDA is
+    config = ImitationConfig(lr=5e-4, epochs=trial.size(3, 1), batch_tokens=4096, seed=trial.seed)
     imitate(policy.engine.model, policy.tokenizer, taught, policy.template, config)
     params = SamplingParams(temperature=0.6, max_tokens=40, seed=trial.seed)
     written = draw_traces(policy, list(map(asked_about, asked)), readings, params)

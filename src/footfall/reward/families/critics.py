@@ -25,6 +25,8 @@ from footfall.types import Judge, Judged
 
 _HEADS = ("score.weight", "score.0.weight", "v_head.summary.weight")
 PROMPT_FILE = "prompt.txt"
+_R_PRM = ("/r-prm", "r-prm-7b-dpo", "r-prm-7b-sft")
+"""Names of published ones; "PathFinder-PRM-7B" and "ER-PRM" end in these letters too."""
 
 
 def policy_of(seen: Evidence, options: Options) -> TorchPolicy:
@@ -41,7 +43,7 @@ def generative(
         name=name, published=published, licence=licence,
         match=Match(model_types=("qwen2",), absent=_HEADS, names=names, named=True),
         readout=Readout("good", ("good", "bad"), ("good",)), open=open,
-        objective="verdict", verdicts=verdicts,
+        objective="verdict", verdicts=verdicts, stored_as="{decoder}ForCausalLM",
     )  # fmt: skip
 
 
@@ -65,9 +67,7 @@ def thinkprm_family() -> Family:
 @register("family", "r-prm")
 def r_prm_family() -> Family:
     """kevinpro/R-PRM-7B-DPO: analyses of each step, then p(Yes), averaged over ten critiques."""
-    # "PathFinder-PRM-7B" and "ER-PRM" end in these letters too.
-    names = ("/r-prm", "r-prm-7b-dpo", "r-prm-7b-sft")
-    return generative("r-prm", ("kevinpro/R-PRM-7B-DPO",), "Apache-2.0", names, _open_r_prm, _r_prm_verdicts)
+    return generative("r-prm", ("kevinpro/R-PRM-7B-DPO",), "Apache-2.0", _R_PRM, _open_r_prm, _r_prm_verdicts)
 
 
 def _open_genprm(seen: Evidence, family: Family, options: Options) -> Judge:
@@ -87,9 +87,11 @@ def _r_prm_verdicts(seen: Evidence) -> Callable[[Judged], Sequence[Verdict]]:
     return partial(r_prm_verdicts, read_prompt(_r_prm_prompt(seen)))
 
 
-def _r_prm_prompt(seen: Evidence) -> Path:
-    """The prompt is not shipped with the weights: it has to lie beside them."""
+def _r_prm_prompt(seen: Evidence) -> Path | None:
+    """The prompt of the published weights is not shipped: it has to lie beside them. Others may be asked in our own words."""
     prompt = seen.folder / PROMPT_FILE
+    if not prompt.is_file() and not any(name in seen.name.lower() for name in _R_PRM):
+        return None
     if not prompt.is_file():
         raise FileNotFoundError(
             f"{prompt} is missing: R-PRM was trained with one long prompt, which may not be shipped with Footfall; "

@@ -26,7 +26,7 @@ from footfall.hashing import weights_fingerprint
 from footfall.judging import Traits
 from footfall.loading import pack, padded, pick_device, pick_dtype
 from footfall.registry import register
-from footfall.render import Piece, Text, Writer
+from footfall.render import Piece, Text, Writer, read_traces, template_for
 from footfall.reward.backbone import Backbone, TensorFiles, context_length, load_native
 from footfall.reward.canary import default_pair
 from footfall.reward.checkpoint import Options, evidence
@@ -211,7 +211,13 @@ def layout(writer: Writer, trajectory: Trajectory) -> list[Piece]:
 
 
 def numbered_spans(writer: Writer, trajectory: Trajectory) -> Scored:
-    """A step ends with the blank line after it; the last one with its own last token."""
+    """A step ends with the blank line after it; the last one with its own last token.
+
+    A tokenizer without a chat template is a plain decoder's: it is shown the trace as its policy wrote it.
+    """
+    if writer.tokenizer.chat_template is None:
+        (plain,) = read_traces(writer, [trajectory], template_for(writer.tokenizer))
+        return Scored(plain.ids, plain.prompt_length, plain.positions)
     reading = writer.read(layout(writer, trajectory), f"trajectory {trajectory.id!r}")
     return Scored(reading.ids, reading.positions[0] + 1, reading.positions[1:])
 
@@ -235,6 +241,7 @@ def eurus() -> Family:
             named=True,
         ),
         layout=layout, open=_open_eurus, token_level=True, objective="log-ratio", spans=published_spans,
+        stored_as="{decoder}ForCausalLM",
     )  # fmt: skip
 
 
@@ -277,7 +284,12 @@ def _training(seen: Evidence) -> dict[str, Any]:
 
 
 def _open(seen: Evidence, family: Family, options: Options, base: str, spans: Spans, beta: float) -> ImplicitJudge:
-    other = evidence(base)
+    try:
+        other = evidence(base)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"the reference of {seen.name}, which an implicit PRM is held against, is missing: {error}; name it: --set base=…"
+        ) from error
     if seen.tokenizer.get_vocab() != other.tokenizer.get_vocab():
         raise ValueError(
             f"{seen.name} and its reference {base} do not share a vocabulary, so their tokens do not compare"

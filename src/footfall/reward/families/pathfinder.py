@@ -4,8 +4,8 @@ The marks are read one token before their place holders. The authors' ProcessBen
 mark for the error and never looks at the second pass, so the threshold is 0: between −1 and the values in [0, 1].
 
 All steps of all traces are marked in one round of batches, and those whose marks are all good are valued in a second one. Both
-rounds begin with the same tokens, so a prefix cache makes the second nearly free. In training the value is learned, given good
-marks: labels say whether a step is right, not which of its marks is bad.
+rounds begin with the same tokens, so a prefix cache makes the second nearly free. Labels that say which marks are bad train
+both passes, the second given the marks as they are (objective `error-types`); others train the value, given good marks.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ INSTRUCTION = (
 )
 """Word for word what the model was trained with."""
 GOOD, BAD, HOLDER = "<+>", "<->", "<extra>"
+MARKS = ("math", "consistency")
+"""What the first pass marks, and what the aspects of labels are called that say what the marks should be."""
 FAILED = -1.0
 """The value of a step with a bad mark."""
 NOT_AFTER_ERROR = Unjudged(Reason.AFTER_ERROR, "not judged after the first error")
@@ -187,12 +189,19 @@ def first_pass(writer: Writer, trajectory: Trajectory) -> list[Piece]:
     ])  # fmt: skip
 
 
-def second_pass(writer: Writer, trajectory: Trajectory, marks: int | None = None) -> list[Piece]:
-    """The last step with two good marks, and a place holder for its value; `marks` -1 reads before the marks as well."""
+def second_pass(
+    writer: Writer, trajectory: Trajectory, marks: int | None = None, given: Sequence[bool] = (True, True)
+) -> list[Piece]:
+    """The last step with its marks, and a place holder for its value; `marks` -1 reads before the marks as well."""
+    math, consistency = (Token(GOOD if good else BAD, read=marks) for good in given)
     return _turns(writer, trajectory, [
-        Text(" Math reasoning: "), Token(GOOD, read=marks), Text(", Consistency: "), Token(GOOD, read=marks),
-        Text(", Correctness: "), Token(HOLDER, read=-1),
+        Text(" Math reasoning: "), math, Text(", Consistency: "), consistency, Text(", Correctness: "), Token(HOLDER, read=-1),
     ])  # fmt: skip
+
+
+def taught(writer: Writer, trajectory: Trajectory, given: Sequence[bool] | None) -> list[Piece]:
+    """Either pass as it is trained: the marks, or the value given these marks."""
+    return first_pass(writer, trajectory) if given is None else second_pass(writer, trajectory, given=given)
 
 
 def _turns(writer: Writer, trajectory: Trajectory, end: list[Piece]) -> list[Piece]:
@@ -219,6 +228,9 @@ def pathfinder() -> Family:
         threshold=0.0,
         per_prefix=True,
         judged=_judged,
+        marks=MARKS,
+        taught=taught,
+        stored_as="{decoder}ForCausalLM",
     )  # fmt: skip
 
 
@@ -238,7 +250,7 @@ def _judged(model: PRM, options: Options, judge_all: bool = True) -> TwoPassJudg
     second = partial(second_pass, marks=-1)
     return TwoPassJudge(
         model,
-        Passes(("math", "consistency"), first_pass, second, "correctness"),
+        Passes(MARKS, first_pass, second, "correctness"),
         judge_all=judge_all, too_long=options.too_long, token_budget=options.token_budget,
         cache_tokens=options.cache_tokens,
     )  # fmt: skip

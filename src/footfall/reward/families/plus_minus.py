@@ -30,6 +30,7 @@ def _says(
     absent: tuple[str, ...] = _HEADS,
     pair: tuple[str, str] = ("+", "-"),
     classes: tuple[str, str] = ("good", "bad"),
+    stored_as: str | None = None,
 ) -> Family:
     """The family of that name: `pair` are the two words, `token` what its vocabulary has beside them."""
     return Family(
@@ -40,6 +41,7 @@ def _says(
         layout=layout,
         head=VocabularyRows(pair),
         readout=Readout("good", classes, ("good",)),
+        stored_as=stored_as,
     )
 
 
@@ -115,6 +117,7 @@ def rlhflow() -> Family:
         "rlhflow", ("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data"),
         "Llama 3.1 community licence", answered_turns,
         models=("llama",), token="<|start_header_id|>", names=("llama3.1-8b-prm", "rlhflow"),
+        stored_as="LlamaForCausalLM",
     )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ from footfall.registry import register
 from footfall.render import BOS, Piece, Text, Token, Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.family import Family, Layout, Match
-from footfall.reward.heads import Head, LinearHead, linear, through_members
+from footfall.reward.heads import Head, LinearHead, layer_sizes, linear, through_members
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
@@ -64,9 +63,9 @@ def qwen_math_prm() -> Family:
             names=("math-prm", "prm800k"),
         ),
         layout=chat_with_markers(SYSTEM),
-        head=LinearHead("score"),
+        head=LinearHead("score", hidden=1),
         readout=Readout("good", ("bad", "good"), ("good",)),
-        context=4096,
+        context=4096, stored_as="Qwen2ForProcessRewardModel",
     )  # fmt: skip
 
 
@@ -95,7 +94,7 @@ def mean_of_members(
 ) -> MeanOfMembers:
     """Small networks whose mean probability is the one output (ActPRM)."""
     generator = torch.Generator().manual_seed(seed)
-    sizes = list(pairwise((width, *hidden, outputs)))
+    sizes = layer_sizes((width, *hidden, outputs), members)
     weights = [0.02 * torch.randn((members, a, b), generator=generator) for a, b in sizes]
     return MeanOfMembers(weights, [torch.zeros(members, b) for _, b in sizes])
 

@@ -47,6 +47,7 @@ def _family(
         layout=separated(separator, bos=True),
         head=LinearHead("score"),
         readout=Readout("good", ("bad", "good"), ("good",)),
+        stored_as="{decoder}ForTokenClassification",
     )
 
 

@@ -208,6 +208,23 @@ class Verdict(NamedTuple):
     value: float
     """The step's label."""
     step: int
+    opening: str = ""
+    """The part of the request's opening that is put in its mouth; what comes after it is the critique."""
+
+
+class Chain(NamedTuple):
+    """One critique as data: what was written, and the verdicts that it states on the steps from `begin` to before `end`.
+
+    A critique that states none, or cannot be read, has a `reason`; it is counted, and kept by no filter.
+    """
+
+    request: Request
+    text: str
+    begin: int
+    end: int
+    verdicts: tuple[bool, ...] = ()
+    reason: Unjudged | None = None
+    cost: Cost = Cost()
 
 
 class Critique(NamedTuple):

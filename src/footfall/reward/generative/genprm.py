@@ -7,9 +7,9 @@ src/prm_evaluation/genprm_inference.py, README). Where that code and the paper's
 - the README begins the first turn by `Question: `, a blank line and step 1; the repository's evaluation script leaves the
   word out and joins by one newline. The README's form is used;
 - that code values a critique without a verdict 0.5. Here it has no opinion.
-Model code runs only in the `execute` that the caller brings. Without it the code part is left out, as the original does
-when its budget is spent, and the judge's name says so. In a sandbox (`in_sandbox`) every block runs by itself: names that an
-earlier block set are not there. (GenPRM's own code keeps them from block to block.)
+Model code runs only in a sandbox (`code=true`) or in the `execute` that the caller brings. Without either the code part is left
+out, as the original does when its budget is spent, and the judge's name says so. In a sandbox the blocks of one critique share
+their names, as in GenPRM's own code: a later block runs in a session in which the earlier ones ran.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import register
+from footfall.registry import Declared, register
 from footfall.reward.generative.critic import (
     Critic,
     Critique,
@@ -37,7 +37,7 @@ from footfall.types import Cost, Judged, Judgement, Message, Reason, Trajectory,
 _NO_VERDICT = Unjudged(Reason.UNREADABLE, "unparsable: the critique ends without Yes or No in a box")
 
 Execute = Callable[[str], str]
-"""Runs one block of Python in a sandbox and gives what it printed, or what went wrong, as text."""
+"""Runs one block of Python and gives what it printed, or what went wrong, as text."""
 
 SYSTEM = "You are a math teacher. Your task is to review and critique the paragraphs in solution step by step."
 ANALYZE, ANALYZED = "<analyze>\nLet's analyze the Paragraph {k} step by step: ", "</analyze>\n"
@@ -58,10 +58,22 @@ def code_of(text: str) -> str | None:
     return programs[-1].strip() if programs else None
 
 
-def in_sandbox(sandbox: Sandbox | None = None) -> Execute:
-    """An `execute` for GenPRM; by default a program has five seconds."""
-    walls = sandbox or Sandbox()
-    return lambda code: observation(walls.run(code), walls.limits.seconds)
+class InSandbox:
+    """An `execute` behind walls, by default of five seconds a block; `after` are the blocks of the same critique so far."""
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        self.sandbox = sandbox or Sandbox()
+
+    def __call__(self, code: str, after: Sequence[str] = ()) -> str:
+        with self.sandbox.session() as session:
+            for block in after:
+                session.run(block)
+            return observation(session.run(code), self.sandbox.limits.seconds)
+
+
+def in_sandbox(sandbox: Sandbox | None = None) -> InSandbox:
+    """An `execute` for GenPRM."""
+    return InSandbox(sandbox)
 
 
 def observation(result: Result, seconds: float) -> str:
@@ -85,6 +97,8 @@ class _Path:
     text: str = ""
     reason: Unjudged | None = None
     written: int = 0
+    blocks: list[str] = field(default_factory=list)
+    """Code that was run."""
     cost: Cost = field(default_factory=Cost)
 
     def take(self, reply: Reply) -> None:
@@ -202,7 +216,9 @@ class GenPRM(Critic):
                 path.take(reply)
                 code = code_of(path.text)
                 if reply.stop == FENCE and path.open and code is not None:
-                    path.text += PRINTED.format(printed=execute(code).strip())
+                    printed = execute(code, path.blocks) if isinstance(execute, InSandbox) else execute(code)
+                    path.text += PRINTED.format(printed=printed.strip())
+                    path.blocks.append(code)
             active = [path for path in active if path.text.endswith(FENCE)]
 
     def _force(self, paths: Sequence[_Path]) -> None:
@@ -217,7 +233,8 @@ class GenPRM(Critic):
 def verdicts(row: Judged) -> list[Verdict]:
     """Up to the last labelled step: the turn in which it is critiqued, without code, to the box of its verdict.
 
-    The critiques of labels are taken for analyses. Steps before that have no label are shown as right.
+    The critiques of labels are taken for analyses, but for whole turns of this judge, code and all. Steps before that have no
+    label are shown as right.
     """
     found: list[Verdict] = []
     messages: list[Message] = [Message("system", SYSTEM)]
@@ -226,24 +243,35 @@ def verdicts(row: Judged) -> list[Verdict]:
         question = f"Question: {row.trajectory.problem.text}\n\n" if k == 0 else ""
         messages.append(Message("user", question + step.written))
         value, text = known.get(k, (1.0, ""))
-        opening = ANALYZE.format(k=k + 1) + text + ANALYZED + OUTPUT + "{"
+        begun = ANALYZE.format(k=k + 1)
+        opening = _to_verdict(text) if text.startswith(begun) else begun + text + ANALYZED + OUTPUT + "{"
         if k in known:
             request = Request(tuple(messages), opening, header=False)
-            found.append(Verdict(request, "Yes", "No", value, k))
+            found.append(Verdict(request, "Yes", "No", value, k, begun))
         messages.append(Message("assistant", f"{opening}{'Yes' if value > 0.5 else 'No'}}}$\n{ANSWERED}"))
     return found
 
 
-@register("reward", "genprm")
+def _to_verdict(turn: str) -> str:
+    """A whole turn up to its last Yes or No; one without is given a box."""
+    found = [m.start(1) for m in _VERDICT.finditer(turn)]
+    return turn[: found[-1]] if found else turn + OUTPUT + "{"
+
+
+@register("reward", "genprm", Declared(switches=("allow_unsandboxed",)))
 def genprm(
     policy: Policy,
     n: int = 1,
     execute: Execute | None = None,
+    code: bool = False,
+    allow_unsandboxed: bool = False,
     temperature: float = 0.6,
     top_p: float = 0.95,
     top_k: int = 20,
     max_tokens: int = 2048,
     seed: int = 0,
 ) -> GenPRM:
-    """GenPRM: analyses each step in words (and code, given a sandbox), then p(Yes); `n` critiques are averaged."""
+    """GenPRM: analyses each step in words and, with `code`, by Python in a sandbox, then p(Yes); `n` critiques are averaged."""
+    if code and execute is None:
+        execute = in_sandbox(Sandbox(allow_unsandboxed=allow_unsandboxed))
     return GenPRM(policy, n, SamplingParams(temperature, top_p, top_k, max_tokens, seed=seed), execute)

@@ -17,6 +17,7 @@ from typing import Literal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.critic import (
+    Chain,
     Critic,
     Opinion,
     Reply,
@@ -48,17 +49,34 @@ AGAIN = ("Let me double check", "Let's verify again", "Did I miss something?")
 """Put after a chain to make it longer, one before each further round."""
 
 _LABEL = re.compile(r"^\s*(##\s*)?Step \d+:")
-_VERDICT = re.compile(r"\\boxed\{(correct|incorrect)\}")
+_VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?\s*(correct|incorrect)\s*\}?\}", re.IGNORECASE)
+TEACHER = """
+
+Write a critique of each step and end it with \\boxed{correct} or \\boxed{incorrect}, one box a step and no other box. Stop \
+after the first step that is wrong. Do not solve the problem or go on with a solution that is not finished."""
+"""Behind the question where chains are made to be trained on: a model that was not trained so has to be told."""
 
 
 def read_verdicts(text: str, steps: int) -> list[bool] | Unjudged:
     """The boxed verdicts in order, up to the first error; a reason if they cannot be those of the steps."""
-    found = [verdict == "correct" for verdict in _VERDICT.findall(text)]
+    found = boxed(text)
     if not found:
         return unreadable("unparsable: no step has a boxed verdict")
     if len(found) > steps:
         return unreadable(f"unparsable: {len(found)} boxed verdicts for {steps} steps")
     return found[: found.index(False) + 1] if False in found else found
+
+
+def boxed(text: str) -> list[bool]:
+    """All boxed verdicts, in order."""
+    return [verdict.lower() == "correct" for verdict in _VERDICT.findall(text)]
+
+
+def cleaned(text: str) -> str:
+    """A chain as it is learned: boxes in one form, and nothing after the last verdict."""
+    plain = _VERDICT.sub(lambda box: f"\\boxed{{{box[1].lower()}}}", text)
+    ends = [box.end() for box in _VERDICT.finditer(plain)]
+    return plain[: ends[-1]] if ends else plain
 
 
 class ThinkPRM(Critic):
@@ -96,6 +114,18 @@ class ThinkPRM(Critic):
             self.judgement(t, row, value=row[-1].value if row else None)
             for t, row in zip(trajectories, rows, strict=True)
         ]
+
+    def chains(self, trajectories: Sequence[Trajectory]) -> list[list[Chain]]:
+        """`n` verifications of each whole solution, in one batch, as data: every box is read, also behind a first error."""
+        asked = [_request(t, len(t.steps), TEACHER) for t in trajectories if t.steps]
+        replies = iter(self.ask(asked))
+        return [[self._chain(t, reply) for reply in next(replies)] if t.steps else [] for t in trajectories]
+
+    def _chain(self, trajectory: Trajectory, reply: Reply) -> Chain:
+        found = tuple(boxed(reply.text))
+        reason = self.unusable(reply) or (None if found else unreadable("unparsable: no step has a boxed verdict"))
+        learned = _request(trajectory, len(trajectory.steps))
+        return Chain(learned, cleaned(reply.text), 0, len(trajectory.steps), found, reason, reply.cost)
 
     def _again(self, requests: Sequence[Request], replies: list[list[Reply]]) -> list[list[Reply]]:
         """Each chain gone on with, round by round; one that failed stays as it is."""
@@ -148,11 +178,11 @@ def _verdicts(reply: Reply, steps: int, reason: Unjudged | None) -> list[Opinion
     ]
 
 
-def _request(trajectory: Trajectory, k: int) -> Request:
+def _request(trajectory: Trajectory, k: int, more: str = "") -> Request:
     lines = [f"Step {i}: {_LABEL.sub('', step.written).strip()}" for i, step in enumerate(trajectory.steps[:k], 1)]
     question = QUESTION.format(problem=trajectory.problem.text, solution="\n".join(lines))
     # A step that is not there yet is not to be verified.
-    return Request(say(question), OPENING, ("</think>", DECISION, f"Step {k + 1}:"))
+    return Request(say(question + more), OPENING, ("</think>", DECISION, f"Step {k + 1}:"))
 
 
 def verdicts(row: Judged) -> list[Verdict]:
@@ -161,7 +191,7 @@ def verdicts(row: Judged) -> list[Verdict]:
     for k, value, chain in labelled(row):
         request = _request(row.trajectory, k + 1)
         asked = request.going_on(f"{request.opening}{chain}\n{DECISION}")
-        found.append(Verdict(asked, " yes", " no", value, k))
+        found.append(Verdict(asked, " yes", " no", value, k, request.opening))
     return found
 
 

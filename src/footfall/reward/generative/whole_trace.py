@@ -138,7 +138,7 @@ Example of a reply to a solution of three steps whose second step repeats the fi
 
 def read_scores(text: str, steps: int) -> dict[str, list[float]] | Unjudged:
     """Both lists from the last JSON object that has them; a reason if they are not what was asked for."""
-    found = [table for table in _objects(text) if all(key in table for key in KEYS)]
+    found = [table for table in json_objects(text) if all(key in table for key in KEYS)]
     if not found:
         return unreadable("unparsable: no JSON object with validity and redundancy")
     scores: dict[str, list[float]] = {}
@@ -157,7 +157,7 @@ def read_scores(text: str, steps: int) -> dict[str, list[float]] | Unjudged:
 _FALSE_STARTS = 100
 
 
-def _objects(text: str) -> Iterator[Mapping[str, object]]:
+def json_objects(text: str) -> Iterator[Mapping[str, object]]:
     """All JSON objects in a text, from left to right; after `_FALSE_STARTS` braces that open none the rest is not read."""
     decoder = json.JSONDecoder()
     at, false_starts = text.find("{"), 0

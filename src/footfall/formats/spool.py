@@ -1,0 +1,105 @@
+"""Rows that are too many for memory: a sequence that lies in Parquet files, of which one at a time is read.
+
+It is for who goes through the rows in their order; a row by its number reads the file that it is in.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, overload
+
+from footfall.formats.parquet import read_parquet, write_parquet
+
+T = TypeVar("T")
+IN_MEMORY = 20_000
+"""Rows up to which they are a list."""
+_A_FILE = 1024
+
+
+class Spool(Sequence[T]):
+    """The rows of these files, which have so many each. `folder` goes with it. With `inside`, what the files hold is no row,
+    but has rows in the field of that name."""
+
+    def __init__(
+        self,
+        kind: str,
+        files: Sequence[Path],
+        sizes: Iterable[int],
+        folder: TemporaryDirectory[str] | None = None,
+        inside: str | None = None,
+    ) -> None:
+        self._kind, self._files, self._ends, self._folder = kind, files, list(accumulate(sizes)), folder
+        self._inside = inside
+        self._read: tuple[int, list[T]] = -1, []
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[T]:
+        for file in self._files:
+            yield from self._rows(file)
+
+    def _rows(self, file: Path) -> list[T]:
+        found = read_parquet(file, self._kind)
+        return found if self._inside is None else [row for each in found for row in getattr(each, self._inside)]
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        row = range(len(self))[at]
+        file = bisect_right(self._ends, row)
+        if self._read[0] != file:
+            self._read = file, self._rows(self._files[file])
+        return self._read[1][row - self._ends[file]]
+
+
+class Mapped(Sequence[T]):
+    """What is made of the rows of sequences side by side, wherever these lie, each time it is asked for."""
+
+    def __init__(self, make: Callable[..., T], *rows: Sequence[Any]) -> None:
+        self._make, self._rows = make, rows
+
+    def __len__(self) -> int:
+        return len(self._rows[0])
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, *self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        found = [rows[at] for rows in self._rows]
+        return list(map(self._make, *found)) if isinstance(at, slice) else self._make(*found)
+
+
+def spooled(rows: Iterable[T], kind: str) -> Sequence[T]:
+    """The rows as a list, or where they are many in a temporary folder (TMPDIR says where)."""
+    rest = iter(rows)
+    first = list(islice(rest, IN_MEMORY + 1))
+    if len(first) <= IN_MEMORY:
+        return first
+    folder: TemporaryDirectory[str] = TemporaryDirectory(prefix="footfall-")
+    files: list[Path] = []
+    sizes: list[int] = []
+
+    def keep(part: Sequence[T]) -> None:
+        files.append(Path(folder.name) / f"{len(files):07d}.parquet")
+        sizes.append(len(part))
+        write_parquet(files[-1], part, kind)
+
+    for at in range(0, len(first), _A_FILE):
+        keep(first[at : at + _A_FILE])
+    del first
+    while part := list(islice(rest, _A_FILE)):
+        keep(part)
+    return Spool(kind, files, sizes, folder)

@@ -1,0 +1,156 @@
+"""`footfall bench kinds` for people: a table for each sort and size of labels, charts, and advice from the figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from markupsafe import Markup
+
+from footfall.reports.charts import Bar, BarGroup, bar_chart
+from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
+from footfall.store import Run
+from footfall.studies.kinds import FIGURES, QUALITY, ROBUST, KindPlan, KindRow, Kinds, KindSite, kinds, together
+from footfall.studies.report import in_words, markdown, shown
+from footfall.studies.study import measure_plan
+
+HEAD = (
+    "kind", "F1", "AUC", "ECE", "best of 8", "beam", "paraphrase", "redundant", "order", "tokens trained", "s",
+    "tokens a trace", "ms a trace",
+)  # fmt: skip
+CAPTION = (
+    "quality and robustness in percent; cost of training, and of scoring one trace. ECE: lower is better; it means nothing of "
+    "values that are no probabilities"
+)
+FRAGILE = 0.05
+"""A loss of AUC in another form of the trace from which on a kind is called fragile."""
+
+
+def cells(row: KindRow, full: bool = False) -> list[str]:
+    """A row of a table; with all intervals, or with that of the F1."""
+    told = []
+    for name in FIGURES:
+        scale, decimals = (100, 1) if name in (*QUALITY, *ROBUST) else (1000, 2) if name == "score_seconds" else (1, 0)
+        told.append(shown(row.figures.get(name), scale, decimals, full or name == "f1"))
+    return [row.kind, *told]
+
+
+def advice(found: Kinds) -> str:
+    """What to train, by rule: the best by each use, whether its lead is more than the seeds' spread, and what is fragile."""
+    said = []
+    for labels in found.plan.labels:
+        for size in map(int, found.plan.sizes):
+            rows = found.of(labels, size)
+            best = {use: max(rows, key=lambda row: row.value(use)) for use in ("f1", "best_of_n", "beam")}
+            told = ", ".join(
+                f"{words} `{best[use].kind}` ({100 * best[use].value(use):.1f})"
+                for use, words in (("f1", "first errors"), ("best_of_n", "best of 8"), ("beam", "beam search"))
+            )
+            near = [row.kind for row in rows if row is not best["f1"] and not _clear(best["f1"], row)]
+            close = f"; not clearly behind at first errors: {in_words(near)}" if near else ""
+            said.append(f"On {size} traces with {labels} labels: {told}{close}.")
+    fragile = {
+        form: sorted({r.kind for r in found.rows if form in r.figures and r.value("auc") - r.value(form) > FRAGILE})
+        for form in ROBUST
+    }
+    for form, names in fragile.items():
+        if names:
+            said.append(f"Where steps are changed ({form}), more than {FRAGILE:g} of AUC is lost by {in_words(names)}.")
+    measured = [row for row in found.rows if "score_tokens" in row.figures]
+    cheap, dear = (pick(measured, key=lambda row: row.value("score_tokens")) for pick in (min, max))
+    if dear.value("score_tokens") > 1.05 * cheap.value("score_tokens"):
+        times = dear.value("score_tokens") / cheap.value("score_tokens")
+        said.append(f"A trace costs `{dear.kind}` {times:.1f} times the tokens of `{cheap.kind}`.")
+    return " ".join(said)
+
+
+def _clear(best: KindRow, row: KindRow) -> bool:
+    """Whether the intervals of both F1 lie apart; with one seed, whether it is more."""
+    if "f1" not in best.figures or "f1" not in row.figures or math.isnan(best.figures["f1"].low):
+        return best.value("f1") > row.value("f1")
+    return best.figures["f1"].low > row.figures["f1"].high
+
+
+@dataclass(frozen=True)
+class KindStudy:
+    """What `footfall bench` asks of a study."""
+
+    name: str = "kinds"
+    docs: str = "kinds"
+    plan: type[KindPlan] = KindPlan
+    lists: tuple[str, ...] = ("labels", "sizes", "methods")
+    numbers: tuple[str, ...] = ("seeds", "pool", "beam")
+
+    def run(self, plan: KindPlan, run: Run, workers: int = 1) -> Kinds:
+        """Measure all units that are not there yet, seeds side by side in `workers`."""
+        return together(plan, measure_plan(self.name, plan, KindSite, run, workers))
+
+    def facts(self, found: Kinds) -> dict[str, str]:
+        """What the figures depend on."""
+        plan = found.plan
+        return {
+            "traces": f"of the embedded model on arithmetic problems, {', '.join(plan.sizes)}; {plan.seeds} seeds",
+            "test": f"{plan.pool} problems, 8 solutions each, {found.accuracy.value:.1%} right; {plan.beam} for beam search",
+        }
+
+    def page(self, found: Kinds) -> str:
+        """The run's page."""
+        charts = [figure(responsive(partial(_chart, found, name, words)), words) for name, words in _CHARTS.items()]
+        sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
+        for labels in found.plan.labels:
+            for size in map(int, found.plan.sizes):
+                rows = [cells(row, True) for row in found.of(labels, size)]
+                sections.append(Section(f"{size} traces, {labels} labels", [table(HEAD, rows, caption=CAPTION)]))
+        return report(
+            "Kinds of PRMs", f"Footfall bench: {self.name}", "Which kind of PRM?", self.facts(found), sections
+        )
+
+    def charts(self, found: Kinds) -> dict[str, str]:
+        """By file name."""
+        return {f"{self.docs}-{name}.svg": _chart(found, name, words) for name, words in _CHARTS.items()}
+
+    def shown(self, found: Kinds) -> list[str | list[Sequence[str]]]:
+        """What a terminal shows."""
+        told: list[str | list[Sequence[str]]] = []
+        for labels in found.plan.labels:
+            for size in map(int, found.plan.sizes):
+                rows = [cells(row)[: len(QUALITY) + 1] for row in found.of(labels, size)]
+                told += [f"{size} traces, {labels} labels", [HEAD[: len(QUALITY) + 1], *rows]]
+        return [*told, advice(found)]
+
+    def left_out(self, found: Kinds) -> dict[str, str]:
+        """Kinds that are not measured, with the reason."""
+        return {f"not measured: {name}": why for name, why in kinds().unmeasured.items()}
+
+
+def as_markdown(found: Kinds) -> str:
+    """All tables, for the documentation."""
+    return "\n".join(
+        f"{size} traces, {labels} labels:\n\n" + markdown(HEAD, [cells(row) for row in found.of(labels, size)], 1)
+        for labels in found.plan.labels for size in map(int, found.plan.sizes)
+    )  # fmt: skip
+
+
+_CHARTS = {
+    "f1": "F1 of the first error, by kind and labels, on the largest size",
+    "best_of_n": "Accuracy of best-of-8, by kind and labels, on the largest size",
+}
+
+
+def _chart(found: Kinds, name: str, words: str, width: float = 760) -> Markup:
+    size = max(map(int, found.plan.sizes))
+    rows = {(row.kind, row.labels): row for row in found.rows if row.size == size}
+    order = [row.kind for row in found.of(found.plan.labels[0], size)]
+    groups = [
+        BarGroup(kind, [
+            Bar(labels, row.figures[name].value)
+            for labels in found.plan.labels if (row := rows.get((kind, labels))) and name in row.figures
+        ])
+        for kind in order
+    ]  # fmt: skip
+    return bar_chart(groups, label=words, x_label=name.replace("_", " "), form="number", width=width)
+
+
+KINDS = KindStudy()

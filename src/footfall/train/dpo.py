@@ -1,0 +1,73 @@
+"""DPO of judges that write (R-PRM's second stage): of two critiques of a step, the one whose verdict is the label.
+
+    loss = −log σ(β [log π(y⁺)/π_ref(y⁺) − log π(y⁻)/π_ref(y⁻)]),   π_ref the model before, usually trained on kept chains
+
+Pairs are a model's own critiques (`footfall.reward.generative.chains:preferences`), so no new labels are needed. Held-out
+pairs are of problems that no training pair is of. TRL's `DPOTrainer` does the training; it needs the extra `rl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from datasets import Dataset
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DPOTrainer
+
+from footfall.loading import load_model, quiet
+from footfall.render import dialogue_text
+from footfall.reward.generative.chains import Preference
+from footfall.types import content_key
+
+
+class Preferred(NamedTuple):
+    """What was done: the folder, pairs trained on and held out, and the trainer's last figures."""
+
+    folder: Path
+    pairs: int
+    held_out: int
+    metrics: Mapping[str, float]
+
+
+def split_pairs(pairs: Sequence[Preference], share: float, seed: int = 0) -> tuple[list[Preference], list[Preference]]:
+    """Training and held-out pairs; no problem is on both sides."""
+    order = sorted({pair.problem for pair in pairs}, key=lambda problem: content_key("split", seed, problem))
+    held = set(order[: round(share * len(order))])
+    return [pair for pair in pairs if pair.problem not in held], [pair for pair in pairs if pair.problem in held]
+
+
+def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[str, str]]:
+    """The pairs as TRL takes them, the question rendered with the model's chat template: prompt, chosen, rejected."""
+    return [
+        {"prompt": dialogue_text(tokenizer, pair.request.messages, pair.request.opening, pair.request.header),
+         "chosen": pair.chosen, "rejected": pair.rejected}
+        for pair in pairs
+    ]  # fmt: skip
+
+
+def train_dpo(
+    pairs: Sequence[Preference], model: str | Path, out: str | Path, args: DPOConfig, eval_share: float = 0.1
+) -> Preferred:
+    """Fit the causal LM at `model` to the pairs and save it, with its tokenizer, as a model that any server can run.
+
+    R-PRM's own settings are one epoch, batches of 128 pairs and a learning rate of 5e-7.
+    """
+    train, held = split_pairs(pairs, eval_share, args.seed)
+    if not train:
+        raise ValueError(f"{len(pairs)} pairs of critiques leave none to train on: sample more, or lower eval_share")
+    lm: Any
+    lm, tokenizer = load_model(str(model), "cpu" if args.use_cpu else None)
+    lm.float()  # what is trained is not half precision, as a writer on CUDA is
+    datasets = [Dataset.from_list(preference_rows(each, tokenizer)) if each else None for each in (train, held)]
+    trainer: Any = DPOTrainer(
+        model=lm, args=args, processing_class=tokenizer, train_dataset=datasets[0], eval_dataset=datasets[1]
+    )
+    metrics = dict(trainer.train().metrics)
+    if held:
+        metrics |= trainer.evaluate()
+    with quiet():
+        trainer.model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return Preferred(Path(out), len(train), len(held), {k: float(v) for k, v in metrics.items()})

@@ -1,0 +1,181 @@
+"""Rows that are too many for memory: the same sequence, files and pages, however few of them are held."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from footfall.cli import main
+from footfall.formats import Mapped, Spool, iter_read, read_parquet, spool, spooled, write, write_parquet
+from footfall.terminal import json_parts
+from footfall.types import Judged, Problem, Step, Trajectory, content_key, content_key_of
+
+TRACES = [
+    Trajectory(
+        f"t{i}", Problem(f"p{i // 3}", f"{i // 3} + 4?", "7"), (Step(f"step {i}"), Step("so 7")), correct=i % 2 == 0
+    )
+    for i in range(50)
+]
+LENGTHS = """
+from footfall.types import Judgement
+class Lengths:
+    name = 'lengths'
+    def judge(self, traces):
+        return [Judgement(t.id, tuple(1 / len(s.text) for s in t.steps), self.name) for t in traces]
+"""
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than 20 rows are a list, and a file holds 8."""
+    monkeypatch.setattr(spool, "IN_MEMORY", 20)
+    monkeypatch.setattr(spool, "_A_FILE", 8)
+
+
+def test_many_rows_are_a_sequence_like_their_list(few: None) -> None:
+    assert spooled(iter(TRACES[:20]), "trajectory") == TRACES[:20], "few are one"
+    rows = spooled(iter(TRACES), "trajectory")
+    assert isinstance(rows, Spool) and len(rows) == 50
+    assert list(rows) == TRACES and list(rows) == TRACES
+    assert [rows[0], rows[8], rows[-1]] == [TRACES[0], TRACES[8], TRACES[49]] and rows[6:11] == TRACES[6:11]
+    with pytest.raises(IndexError):
+        rows[50]
+
+
+def test_rows_are_written_as_they_come_with_the_bytes_of_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parquet(tmp_path / "whole.parquet", TRACES, "trajectory", key="k")
+    monkeypatch.setattr("footfall.formats.parquet._AT_ONCE", 16)
+    write_parquet(tmp_path / "some.parquet", iter(TRACES), "trajectory", key="k")
+    assert (tmp_path / "some.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert read_parquet(tmp_path / "some.parquet", "trajectory", key="k") == TRACES
+
+
+@pytest.mark.long
+def test_the_rows_of_a_large_parquet_file_are_not_all_in_memory(tmp_path: Path) -> None:
+    """Twice as many rows, and no more memory but for the file's bytes: they are read some thousands at a time."""
+    peaks = []
+    for many in (8192, 16384):
+        file = tmp_path / f"{many}.parquet"
+        write_parquet(file, (TRACES[i % 50] for i in range(many)), "trajectory")
+        tracemalloc.start()
+        assert sum(len(row.trajectory.steps) for row in iter_read(file)) == 2 * many
+        peaks.append(tracemalloc.get_traced_memory()[1] - file.stat().st_size)
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_what_is_made_of_rows_side_by_side_is_a_sequence() -> None:
+    made = Mapped(lambda trace, n: (trace.id, n), TRACES, range(50))
+    assert len(made) == 50 and list(made)[49] == made[49] == made[-1] == ("t49", 49)
+    assert made[3:5] == [("t3", 3), ("t4", 4)]
+
+
+def test_rows_of_a_result_are_written_one_by_one_with_the_text_of_all_at_once() -> None:
+    rows = [{"id": "a\nb", "values": [0.5, None]}, {"id": "ü", "values": []}, 3]
+    for held in (rows, []):
+        result = {"judge": "x", "nested": {"a": [1, {}]}, "rows": held, "cost": {}}
+        lazily = {**result, "rows": Mapped(lambda row: row, held)}
+        parts = list(json_parts(lazily))
+        assert "".join(parts) == json.dumps(result, indent=2)
+        assert "".join(json_parts(lazily, safe=True)) == json.dumps(result, indent=2, ensure_ascii=False)
+        assert sum('"id"' in part for part in parts) == (2 if held else 0), "a row is a part"
+    assert "".join(json_parts({})) == "{}"
+
+
+def test_the_key_of_many_items_is_that_of_their_list() -> None:
+    for items in ([], ["a"], [["ü", 1], {"b": None, "a": 2.5}]):
+        assert content_key_of(iter(items)) == content_key(items)
+
+
+def test_a_labelling_of_many_traces_is_that_of_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    again = TRACES[3]  # an id that occurs twice, for another trace
+    write(
+        tmp_path / "traces.jsonl",
+        [Judged(t, None) for t in (*TRACES, Trajectory(again.id, again.problem, (Step("no"),)))],
+        "jsonl",
+    )
+    (tmp_path / "judge.py").write_text(LENGTHS)
+    words = [
+        "label",
+        "--data",
+        "traces.jsonl",
+        "--method",
+        "judge.py:Lengths",
+        "--chunk",
+        "4",
+        "--limit",
+        "48",
+        "--json",
+    ]
+    assert main([*words, "--out", "aaaa"]) == 0
+    as_list = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(spool, "IN_MEMORY", 20)
+    monkeypatch.setattr(spool, "_A_FILE", 8)
+    assert main([*words, "--out", "bbbb"]) == 0
+    as_spool = json.loads(capsys.readouterr().out)
+    assert as_list["limited"] == as_spool["limited"] == {"used": 48, "of": 51}
+    differ = ("file", "page", "seconds")
+    assert {k: v for k, v in as_spool.items() if k not in differ} == {
+        k: v for k, v in as_list.items() if k not in differ
+    }
+    assert Path("bbbb/judged.parquet").read_bytes() == Path("aaaa/judged.parquet").read_bytes()
+    pages = [Path(name, "report.html").read_text().replace(name, "") for name in ("aaaa", "bbbb")]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("file", ["scored.jsonl", "scored.parquet"])
+@pytest.mark.parametrize("data", ["traces.jsonl", "traces.parquet"])
+def test_scores_of_many_traces_are_those_of_a_list(
+    file: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "judge.py").write_text(LENGTHS)
+    write(data, [Judged(t, None) for t in TRACES], data.partition(".")[2])
+    words = ["score", data, "--judge", "judge.py:Lengths", "--chunk", "4", "--limit", "48"]
+    assert main([*words, "--out", "aaaa", "--to", f"aaaa-{file}", "--json"]) == 0
+    as_list = capsys.readouterr().out
+    assert main([*words, "--out", "aaaa", "--to", f"aaaa-{file}", "--show", "30"]) == 0
+    shown = capsys.readouterr().out
+    monkeypatch.setattr(spool, "IN_MEMORY", 20)
+    monkeypatch.setattr(spool, "_A_FILE", 8)
+    assert main([*words, "--out", "bbbb", "--to", f"bbbb-{file}", "--json"]) == 0
+    assert capsys.readouterr().out == as_list and len(json.loads(as_list)["rows"]) == 48
+    assert Path("bbbb/result.json").read_bytes() == Path("aaaa/result.json").read_bytes()
+    assert Path(f"bbbb-{file}").read_bytes() == Path(f"aaaa-{file}").read_bytes()
+    (lost, *_) = Path("bbbb/judgements").glob("00003-*")
+    lost.unlink()
+    assert main([*words, "--out", "bbbb", "--to", f"bbbb-{file}", "--show", "30"]) == 0, "it goes on"
+    assert capsys.readouterr().out.replace("bbbb", "aaaa") == shown
+    assert Path(f"bbbb-{file}").read_bytes() == Path(f"aaaa-{file}").read_bytes()
+
+
+def test_many_samples_are_those_of_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "sample",
+        "--problems",
+        "world:arithmetic:10",
+        "--n",
+        "3",
+        "--policy",
+        "scripted-arithmetic",
+        "--chunk",
+        "4",
+    ]
+    found = []
+    for folder, most in (("aaaa", 20_000), ("bbbb", 20)):
+        monkeypatch.setattr(spool, "IN_MEMORY", most)
+        assert main([*words, "--out", folder, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        found.append(({k: v for k, v in told.items() if k not in ("file", "seconds")}, Path(told["file"]).read_bytes()))
+    assert found[0] == found[1] and found[0][0]["traces"] == 30

@@ -1,0 +1,91 @@
+"""Lines of the ledger at real scale: from stored samples, scores and searches, claim by claim."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from footfall.formats import write_parquet
+from footfall.lab.recipe import find
+from footfall.types import Cost, Problem, Step, Trajectory
+from scripts.real_lines import CHOICES, calibrated, choices, lines, main, searched, seeds_of, votes
+
+ON = "math-500"
+ANSWERS = {"a": "1112", "b": "1222", "c": "2221", "d": "1122"}
+"""Of four samples of each problem; 1 is right."""
+
+
+def _traces() -> list[Trajectory]:
+    return [
+        Trajectory(
+            f"{name}{k}", Problem(name, name, "1", "math"), (Step("think"), Step(f"so {answer}")), answer=answer,
+            correct=answer == "1", cost=Cost(generated_tokens=10),
+        )
+        for name, answers in ANSWERS.items() for k, answer in enumerate(answers * 4)
+    ]  # fmt: skip
+
+
+def _stored(out: Path, prms: Mapping[str, Mapping[str, Sequence[float]]]) -> Path:
+    """A loop's folder: samples, problems, and what each PRM said of a right and of a wrong solution."""
+    write_parquet(out / f"sample-{ON}.parquet", _traces(), "trajectory")
+    (out / "problems").mkdir()
+    (out / "problems" / f"{ON}.jsonl").write_text("".join(json.dumps({"id": name}) + "\n" for name in ANSWERS))
+    for prm, said in prms.items():
+        rows = [{"split": ON, "id": t.id, "scores": said["right" if t.correct else "wrong"]} for t in _traces()]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (out / f"scores-{prm}-{ON}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    return out
+
+
+KNOWS, ERRS = {"right": [0.5, 0.9], "wrong": [0.5, 0.2]}, {"right": [0.5, 0.2], "wrong": [0.5, 0.9]}
+
+
+def test_arms_of_two_seeds_are_means_and_a_line_has_the_claims_words(tmp_path: Path) -> None:
+    out = _stored(tmp_path, {"mc-0": ERRS, "mc-1": KNOWS, "er-0": KNOWS, "er-1": KNOWS, "er-final": ERRS})
+    assert seeds_of(out, "er", ON) == ["er-0", "er-1"], "only seeds of the arm"
+    arms = choices(out, ON, CHOICES["er-prm"])
+    assert arms is not None
+    assert arms.values["entropy-regularised, η = 1"].tolist() == [1.0] * 4
+    assert arms.values["soft Monte Carlo"].tolist() == [0.5] * 4
+    (line,) = lines("er-prm", "MATH-500", arms, "command")
+    assert line["claim"] in [claim.claim for claim in find("er-prm").recipe.claims if claim.tier == "real"]
+    assert (line["effect"], line["seeds"]) == (0.5, 2)
+    assert choices(out, ON, CHOICES["prm800k"]) is None, "an arm without PRMs"
+
+
+def test_votes_and_a_calibration_on_the_other_half(tmp_path: Path) -> None:
+    out = _stored(tmp_path, {"final-0": {"right": [0.9, 0.9], "wrong": [0.9, 0.2]}})
+    found = votes(out, ON, ("final-0",)).values
+    assert found["majority vote"].tolist()[:3] == [1.0, 0.0, 0.0]
+    assert found["best-of-N"].tolist() == [1.0] * 4
+    assert found["frequency vote"].tolist()[:2] == [1.0, 1.0]
+    briers = calibrated(out, ON, ["final-0"]).values
+    rates = np.asarray([0.75, 0.25, 0.25, 0.5])
+    assert briers["uncalibrated"] == pytest.approx((0.9 - rates) ** 2)
+    assert briers["quantile regression"].mean() < briers["uncalibrated"].mean(), "0.9 for all is too much"
+
+
+def test_a_search_stands_beside_the_vote_that_its_tokens_pay_for(tmp_path: Path) -> None:
+    out = _stored(tmp_path, {"best-0": KNOWS})
+    facts = {"beam-search 8, 4 problems": {"right": "1101", "generated": 25}, "dvts 8, truth 1": {"right": "1111"}}
+    (out / f"search-best-0-{ON}.json").write_text(json.dumps(facts))
+    arms = searched(out, ON, "beam-search")
+    assert arms is not None and "those of 3 samples" in arms.scale, "25 tokens, 10 a sample, rounded up"
+    assert arms.values["search"].tolist() == [1.0, 1.0, 0.0, 1.0]
+    assert searched(out, ON, "dvts") is None, "one that was told the truth is no search with a PRM"
+
+
+def test_lines_of_what_is_not_there_stay_as_they_are(tmp_path: Path) -> None:
+    out = _stored(tmp_path, {"er-0": KNOWS, "mc-0": ERRS})
+    write_parquet(out / "sample-gsm8k-test.parquet", _traces(), "trajectory")
+    kept = {"name": "dvts", "claim": "as it was"}
+    (tmp_path / "real.json").write_text(json.dumps([kept]))
+    main(["--out", str(out), "--to", str(tmp_path / "real.json")])
+    made = json.loads((tmp_path / "real.json").read_text())
+    assert kept in made
+    assert {line["name"] for line in made} == {"dvts", "er-prm", "self-consistency"}

@@ -1,0 +1,205 @@
+"""Chunks that others do: the run directory, the order of results, and what may be done at the same time. No Ray is needed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from footfall.cli import main
+from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given
+from footfall.store import Chunk, Done, Run, RunError, Task
+from footfall.types import Cost, Judgement, Problem, Step, Trajectory
+
+TRACES = [Trajectory(f"t{i}", Problem(f"p{i // 3}", f"{i // 3} + 4?", "7"), (Step(f"step {i}"),)) for i in range(20)]
+
+
+def work(part: Sequence[Trajectory]) -> list[Judgement]:
+    return [Judgement(t.id, (0.25,), "quarter", cost=Cost(calls=1, flops=0.1)) for t in part]
+
+
+class AnyOrder:
+    """Workers that end in an order of their own, of which some chunks are under way at any time."""
+
+    def __init__(self, seed: int, task: Task | None = None) -> None:
+        self.random, self.task = random.Random(seed), task or Task(work, "judgement")
+        self.most = 0
+
+    def each(self, chunks: Iterator[Chunk], log: Callable[..., None]) -> Iterator[Done]:
+        log("workers", workers=4)
+        held: list[Chunk] = []
+        while True:
+            while len(held) < 4 and (chunk := next(chunks, None)) is not None:
+                held.append(chunk)
+            if not held:
+                return
+            chunk = held.pop(self.random.randrange(len(held)))
+            yield Done(chunk, *self.task.shard(chunk.items, chunk.name), 0.5, {"node": "n", "pid": 1, "log": "x.err"})
+
+
+def labelled(folder: Path, workers: AnyOrder | None = None) -> tuple[list[Judgement], Cost, dict[str, bytes]]:
+    with Run(folder, "label", {}, workers=workers) as run:
+        found = run.map("labels", TRACES, work, key=lambda t: t.key, kind="judgement", chunk=2)
+    return found, run.cost, {path.name: path.read_bytes() for path in sorted(folder.glob("labels/*"))}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_the_order_in_which_workers_end_results_costs_and_bytes_are_those_of_one_process(
+    tmp_path: Path, seed: int
+) -> None:
+    assert labelled(tmp_path / "many", AnyOrder(seed)) == labelled(tmp_path / "one")
+
+
+def test_what_is_there_is_not_handed_out_and_the_log_says_who_did_the_rest(tmp_path: Path) -> None:
+    before = labelled(tmp_path)
+    shards = sorted((tmp_path / "labels").iterdir())
+    for gone in (shards[0], shards[7]):
+        gone.unlink()
+    assert labelled(tmp_path, AnyOrder(0)) == before
+    with Run(tmp_path, "label", {}) as run:
+        done = [event for event in run.logged("chunk") if "worker" in event]
+    assert sorted(event["index"] for event in done) == [0, 7]
+    assert done[0]["worker"] == {"node": "n", "pid": 1, "log": "x.err"}
+
+
+def test_workers_that_return_too_little_are_an_error_and_leave_no_shard(tmp_path: Path) -> None:
+    few = Task(lambda part: work(part)[1:], "judgement")
+    with pytest.raises(RunError, match=r"chunk \d: 1 results for 2 items"):
+        labelled(tmp_path, AnyOrder(0, few))
+    assert not list(tmp_path.glob("labels/*"))
+
+
+def test_a_chunk_waits_for_an_earlier_one_that_shares_its_problem_unless_it_goes_to_the_same_worker() -> None:
+    workers = RayWorkers("local", partial(Task, work, "judgement"))
+    one, two = _Actor("one"), _Actor("two")
+    workers._actors = [one, two]
+    shared: list[set[str]] = [{"a"}, {"a", "b"}, {"b"}, {"c"}]
+    waiting = deque(_Given(Chunk("s", i, str(i), (), frozenset(names))) for i, names in enumerate(shared))
+
+    def give(actor: _Actor) -> int | None:
+        given = workers._next(actor, waiting)
+        if given is None:
+            return None
+        actor.given[given.chunk.index] = given
+        actor.last = given.chunk.shared
+        return given.chunk.index
+
+    assert give(one) == 0
+    assert give(two) == 3, "1 shares a problem with 0, which is under way elsewhere, and 2 one with 1"
+    assert give(one) == 1, "after 0, on the same worker"
+    assert give(two) is None, "2 shares a problem with 1"
+    one.given.clear()
+    assert give(two) == 2
+
+
+class AnyTime:
+    """What `RayWorkers` uses of Ray: actors in this process, of which any may be the next to reply."""
+
+    exceptions = SimpleNamespace(RayTaskError=type("RayTaskError", (Exception,), {}), RayError=OSError)
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.replies, self.actors = random.Random(seed), count(), count()
+        self.under_way: dict[int, list[tuple[int, Any]]] = {}
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 4.0}
+
+    def actor(self, *_: Any) -> SimpleNamespace:
+        """One that does its calls in their order."""
+        own = self.under_way.setdefault(next(self.actors), [])
+        number = len(self.under_way) - 1
+
+        def asked(said: Any) -> int:
+            own.append((next(self.replies), said))
+            return own[-1][0]
+
+        return SimpleNamespace(
+            open=SimpleNamespace(remote=lambda: asked({"pid": number})),
+            do=SimpleNamespace(remote=lambda chunk: asked((None, len(chunk.items), 0.0, None))),
+        )
+
+    def wait(self, replies: list[int], num_returns: int, timeout: float) -> tuple[list[int], list[int]]:
+        return [self.random.choice([own[0][0] for own in self.under_way.values() if own])], []
+
+    def get(self, reply: int) -> Any:
+        (own,) = (own for own in self.under_way.values() if own and own[0][0] == reply)
+        return own.pop(0)[1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chunks_that_share_a_problem_go_to_the_worker_that_has_its_rollouts_in_their_order(seed: int) -> None:
+    workers = RayWorkers("local", partial(Task, work, "judgement"), Resources(workers=4))
+    workers._ray = AnyTime(seed)
+    workers._class = SimpleNamespace(remote=workers._ray.actor)
+    chunks = (Chunk("s", i, str(i), (TRACES[0],), frozenset({f"p{i // 3}"})) for i in range(60))
+    done = [(each.chunk.index, each.worker["pid"]) for each in workers.each(chunks, lambda *_, **__: None)]
+    assert sorted(index for index, _ in done) == list(range(60))
+    for problem in range(20):
+        own = [(index, pid) for index, pid in done if index // 3 == problem]
+        assert [index for index, _ in own] == [3 * problem, 3 * problem + 1, 3 * problem + 2]
+        assert len({pid for _, pid in own}) == 1
+    assert len({pid for _, pid in done}) == 4
+
+
+def test_without_ray_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.chdir(tmp_path)
+    words = ["sample", "--problems", "world:arithmetic:2", "--policy", "scripted-arithmetic", "--ray"]
+    assert main(words) == 2
+    assert 'pip install "footfall[ray]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["bench", "steps", "--data", "world:arithmetic:4", "--judge", "oracle", "--ray"],
+            "workers have nothing to do",
+        ),
+        (["bench", "compare", "a", "b", "--ray"], "finished runs and no --ray"),
+        (["bench", "labels", "--option", "workers=2", "--ray"], "say --ray-workers how many"),
+        (
+            ["sample", "--problems", "world:arithmetic:2", "--ray", "--ray-workers", "0"],
+            "--ray-workers 0: it must be 1",
+        ),
+        (["lab", "run", "aurora", "--quick", "--workers", "2", "--ray"], "say --ray-workers how many"),
+        (["rl", "--problems", "world:arithmetic:24", "--ray"], "say --chunk N"),
+        (["rl", "--quick", "--ray"], "leave them or --ray out"),
+    ],
+)
+def test_ray_where_it_means_nothing_is_refused(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_ray_takes_an_address_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from footfall.cli import _gathered
+
+    cases: dict[tuple[str, ...], Any] = {
+        ("--ray",): ["--ray", "local"],
+        ("--ray", "traces.jsonl"): ["--ray", "local", "traces.jsonl"],
+        ("--ray", "10.0.0.1:6379", "--json"): ["--ray", "10.0.0.1:6379", "--json"],
+        ("--ray", "auto"): ["--ray", "auto"],
+        ("--ray", "--chunk", "3"): ["--ray", "local", "--chunk", "3"],
+    }
+    for words, wanted in cases.items():
+        assert _gathered(list(words)) == wanted
+
+
+def test_the_room_loads_no_ray() -> None:
+    script = "import sys, footfall.commands.label; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,298 @@
+"""Run directories in an object store: the same files, who holds them, and what kills and failing calls do not change."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from footfall.cli import main
+from footfall.formats import write_parquet
+from footfall.scale import Remote
+from footfall.store import Run, RunError
+from footfall.types import Judgement, Problem, Step, Trajectory
+
+TRACES = [Trajectory(f"t{i}", Problem(f"p{i}", "3 + 4?", "7"), (Step(f"step {i}"),)) for i in range(40)]
+FOOTFALL = [sys.executable, "-c", "import footfall.cli, sys; sys.exit(footfall.cli.main())"]
+PATIENCE_SECONDS = 240.0
+JUDGE = """
+import time
+from pathlib import Path
+from footfall.types import Judgement
+
+PAUSE = Path(__file__).with_name("pause")
+
+class Slow:
+    name = "slow"
+
+    def judge(self, traces):
+        time.sleep(float(PAUSE.read_text()) if PAUSE.exists() else 0)
+        return [Judgement(trace.id, tuple(len(step.text) / 100 for step in trace.steps), self.name) for trace in traces]
+"""
+
+
+def work(part: Sequence[Trajectory]) -> list[Judgement]:
+    return [Judgement(t.id, (0.5,), "half") for t in part]
+
+
+def label(run: Run) -> list[Judgement]:
+    return run.map("labels", TRACES[:10], work, key=lambda t: t.key, kind="judgement", chunk=4)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    pytest.importorskip("fsspec")
+    monkeypatch.chdir(tmp_path)
+    return f"file://{tmp_path}/bucket/run"
+
+
+def test_the_store_has_the_files_of_a_run_and_another_machine_goes_on_from_there(tmp_path: Path, bucket: str) -> None:
+    with Run(tmp_path / "here", "label", {"seed": 1}) as run:
+        label(run)
+        run.finish({"labelled": 10})
+    for turn in range(2):
+        place = Remote(bucket)
+        with Run(place.folder, "label", {"seed": 1}, place=place) as run:
+            assert label(run) == work(TRACES[:10])
+            assert run.worked == (3 if turn == 0 else 0), "the second time shards are fetched"
+            run.finish({"labelled": 10})
+        for path in place.folder.rglob("*.parquet"):
+            path.unlink()  # another machine has no copy
+    stored = {
+        p.relative_to(tmp_path / "bucket" / "run"): p.read_bytes() for p in tmp_path.glob("bucket/run/**/*.parquet")
+    }
+    assert stored == {p.relative_to(tmp_path / "here"): p.read_bytes() for p in tmp_path.glob("here/**/*.parquet")}
+    assert json.loads((tmp_path / "bucket" / "run" / "result.json").read_text()) == {"labelled": 10}
+    assert not list(tmp_path.glob("bucket/run/.lock*")), "nobody holds it now"
+
+
+def test_other_settings_are_refused_and_fresh_empties_the_store(tmp_path: Path, bucket: str) -> None:
+    place = Remote(bucket)
+    with Run(place.folder, "label", {"seed": 1}, place=place) as run:
+        label(run)
+    other = Remote(bucket)
+    with pytest.raises(RunError, match="seed: 1 there, 2 now"):
+        Run(other.folder, "label", {"seed": 2}, place=other)
+    again = Remote(bucket)
+    with Run(again.folder, "label", {"seed": 2}, fresh=True, place=again):
+        assert not list(tmp_path.glob("bucket/run/labels/*"))
+
+
+def test_a_second_process_is_told_who_holds_the_run_and_takes_over_from_one_that_is_gone(bucket: str) -> None:
+    clock = [1000.0]
+    first, second = (Remote(bucket, now=lambda: clock[0]) for _ in range(2))
+    first.take()
+    clock[0] += 20
+    with pytest.raises(
+        RunError, match=rf"process {os.getpid()} on {os.uname().nodename}, which renewed its lock 20 s ago"
+    ):
+        second.take()
+    clock[0] += 60
+    second.take()
+    third = Remote(bucket, now=lambda: clock[0])
+    with pytest.raises(RunError, match="in use"):
+        third.take()
+    second.release()
+    third.take()
+    third.release()
+
+
+def test_a_lock_that_a_stranger_wrote_is_told(tmp_path: Path, bucket: str) -> None:
+    (tmp_path / "bucket" / "run").mkdir(parents=True)
+    (tmp_path / "bucket" / "run" / ".lock-000001").write_text('{"host": []')
+    with pytest.raises(RunError, match=r"\.lock-000001 is no lock of a run .* remove it"):
+        Remote(bucket).take()
+
+
+def test_without_the_package_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    write_parquet(tmp_path / "traces.parquet", TRACES, "trajectory")
+    words = ["label", "--data", "traces.parquet", "--method", "truth-arithmetic", "--out", "s3://bucket/run"]
+    assert main(words) == 2
+    assert 'pip install "footfall[s3]"' in capsys.readouterr().err
+
+
+class Server:
+    """An object server of this machine, and the environment in which it is found."""
+
+    def __init__(self, scheme: str, *words: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        self.scheme = scheme
+        script = Path(__file__).with_name("object_server.py" if scheme == "s3" else "google_server.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(port), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        address = f"http://127.0.0.1:{port}"
+        self.environment = {
+            **os.environ, "AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "of-the-test",
+            "AWS_SECRET_ACCESS_KEY": "secret-of-the-test", "AWS_DEFAULT_REGION": "us-east-1",
+            "STORAGE_EMULATOR_HOST": address,
+        }  # fmt: skip
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.1)
+
+    def python(self, script: str) -> str:
+        """What a script prints that finds the server by `files`."""
+        begin = f"import fsspec, json; files = fsspec.filesystem({self.scheme!r}); "
+        done = subprocess.run(
+            [sys.executable, "-c", begin + script], env=self.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    pytest.importorskip("s3fs")
+    pytest.importorskip("moto")
+    server = Server("s3", str(request.param))
+    server.python("files.mkdir('bucket')")
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+@pytest.fixture
+def google() -> Iterator[Server]:
+    pytest.importorskip("gcsfs")
+    pytest.importorskip("gcp_storage_emulator")
+    server = Server("gs")
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def prepare(folder: Path, pause: float) -> list[str]:
+    """The plain run, and the words of the command but for --out; from now on a chunk takes so many seconds here."""
+    write_parquet(folder / "traces.parquet", TRACES, "trajectory")
+    (folder / "judge.py").write_text(JUDGE)
+    words = ["score", "traces.parquet", "--judge", "judge.py:Slow", "--chunk", "2", "--json"]
+    subprocess.run([*FOOTFALL, *words, "--out", "plain"], cwd=folder, check=True, capture_output=True)
+    (folder / "pause").write_text(str(pause))
+    return words
+
+
+def stored(server: Server) -> dict[str, str]:
+    """The shards in the bucket, by name, in hex; none holds the key."""
+    found = json.loads(
+        server.python("print(json.dumps({name: files.cat_file(name).hex() for name in files.find('bucket/run')}))")
+    )
+    assert not [name for name, data in found.items() if b"secret-of-the-test".hex() in data]
+    return {name.rpartition("/")[2]: data for name, data in found.items() if name.endswith(".parquet")}
+
+
+def plain(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_bytes().hex() for path in folder.glob("plain/judgements/*.parquet")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server", [0], indirect=True)
+def test_a_run_in_s3_that_is_killed_twenty_times_has_the_bytes_of_one_that_was_not(
+    server: Server, tmp_path: Path
+) -> None:
+    words = [*FOOTFALL, *prepare(tmp_path, 0.05), "--out", "s3://bucket/run"]
+    for turn in range(20):
+        process = subprocess.Popen(
+            words, cwd=tmp_path, env=server.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        folder = tmp_path / "runs"
+        while len(list(folder.glob("copy-*/judgements/*.parquet"))) < min(turn, 19) and time.monotonic() < deadline:
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        if turn % 5 == 4:  # on a machine that has no copy
+            for path in folder.glob("copy-*/judgements/*.parquet"):
+                path.unlink()
+    done = subprocess.run(words, cwd=tmp_path, env=server.environment, capture_output=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr.decode()
+    assert stored(server) == plain(tmp_path)
+
+
+@pytest.mark.long
+def test_a_run_in_google_cloud_storage_goes_on_elsewhere_and_has_one_holder(google: Server, tmp_path: Path) -> None:
+    words = [*FOOTFALL, *prepare(tmp_path, 4.0), "--out", "gs://bucket/run"]
+    first = subprocess.Popen(
+        words, cwd=tmp_path, env=google.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(list(tmp_path.glob("runs/copy-*/judgements/*.parquet"))) < 2 and time.monotonic() < deadline:
+        assert first.poll() is None, first.communicate()[1].decode()
+        time.sleep(0.02)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("traces.parquet", "judge.py"):
+        (elsewhere / name).write_bytes((tmp_path / name).read_bytes())
+
+    def again() -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            words, cwd=elsewhere, env=google.environment, capture_output=True, timeout=PATIENCE_SECONDS
+        )
+
+    second = again()
+    assert second.returncode == 2 and f"in use by process {first.pid} on".encode() in second.stderr
+    first.kill()
+    first.communicate()
+    done = again()
+    assert done.returncode == 0, done.stderr.decode()
+    assert stored(google) == plain(tmp_path)
+    log = [json.loads(line) for line in next(elsewhere.glob("runs/copy-*/log.jsonl")).read_text().splitlines()]
+    assert 0 < sum(event["event"] == "chunk" for event in log) < 20, "what the first one had put was fetched"
+
+
+def test_the_command_runs_in_a_mounted_store(tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "bucket" / "traces.parquet"
+    data.parent.mkdir()
+    write_parquet(data, TRACES, "trajectory")
+    (tmp_path / "judge.py").write_text(JUDGE)
+    words = ["score", f"file://{data}", "--judge", "judge.py:Slow", "--chunk", "4", "--json"]
+    printed = []
+    for out in (bucket, "plain"):
+        assert main([*words, "--out", out]) == 0
+        printed.append(json.loads(capsys.readouterr().out))
+    assert printed[0]["rows"] == printed[1]["rows"] and len(printed[0]["rows"]) == 40
+    there = {path.name: path.read_bytes().hex() for path in tmp_path.glob("bucket/run/judgements/*.parquet")}
+    assert len(there) == 10 and there == plain(tmp_path)
+    assert (tmp_path / "bucket" / "run" / "result.json").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server", [3], indirect=True)
+def test_a_server_that_fails_a_third_of_its_calls_costs_time_only_and_a_second_driver_is_told_who_holds_the_run(
+    server: Server, tmp_path: Path
+) -> None:
+    words = [*FOOTFALL, *prepare(tmp_path, 0.7), "--out", "s3://bucket/run"]
+    first = subprocess.Popen(
+        words, cwd=tmp_path, env=server.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not list(tmp_path.glob("runs/copy-*/judgements/*.parquet")) and time.monotonic() < deadline:
+        assert first.poll() is None, first.communicate()[1].decode()
+        time.sleep(0.02)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("traces.parquet", "judge.py"):
+        (elsewhere / name).write_bytes((tmp_path / name).read_bytes())
+    second = subprocess.run(words, cwd=elsewhere, env=server.environment, capture_output=True, timeout=PATIENCE_SECONDS)
+    _, errors = first.communicate(timeout=PATIENCE_SECONDS)
+    assert first.returncode == 0, errors.decode()
+    assert stored(server) == plain(tmp_path)
+    assert second.returncode == 2 and f"in use by process {first.pid} on".encode() in second.stderr

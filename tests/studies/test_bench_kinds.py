@@ -1,0 +1,109 @@
+"""`footfall bench kinds`: what is measured of each kind, on which labels, and what is said of the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from footfall.cli import main
+from footfall.metrics.intervals import Interval
+from footfall.registry import parts
+from footfall.studies.kind_report import KINDS, advice, as_markdown, cells
+from footfall.studies.kinds import FIGURES, KindPlan, KindRow, Kinds, KindSite, formed, kinds, pairs, taken, turned
+from footfall.train.objectives import make_objective
+from footfall.types import Problem, Step, Trajectory
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+
+ONE = ("labels=exact", "sizes=24", "seeds=1", "pool=4", "beam=1", "workers=1", "methods=soft-bce,both-ways")
+
+
+def test_every_objective_and_head_is_a_kind_or_says_why_not() -> None:
+    found = kinds()
+    named = {row.part for row in found.known.values()} | set(found.unmeasured)
+    assert named == {*parts("objective"), *parts("head")}
+    assert {"q-ranking", "td", "implicit", "implicit-dpo", "both-ways", "uncertainty"} <= set(found.known)
+    with pytest.raises(ValueError, match="no kind of method is called 'nobody'"):
+        KindPlan(methods=("nobody",))
+    with pytest.raises(ValueError, match="sizes are numbers of traces"):
+        KindPlan(sizes=("few",))
+
+
+def test_labels_are_turned_over_at_a_rate_and_made_hard_only_where_a_loss_asks_for_that() -> None:
+    rng = np.random.default_rng(0)
+    assert turned([1.0, None, 0.0], 1.0, rng) == (0.0, None, 1.0) and turned([1.0], 0.0, rng) == (1.0,)
+    shares = (0.25, None, 0.0)
+    assert taken(shares, make_objective("soft-bce", {}).target) == shares
+    assert taken(shares, make_objective("ce", {}).target) == (1.0, None, 0.0)
+
+
+def some_traces(n: int = 3) -> list[Trajectory]:
+    return [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), n)]
+
+
+def test_pairs_are_of_one_problem_and_labelled_at_their_last_step() -> None:
+    steps = (Step("a"), Step("b"))
+    given = [Trajectory(f"{p}{i}", Problem(p, p), steps) for p in "xy" for i in range(3)]
+    rows = pairs(given, [True, False, False, True, True, True])
+    assert [row.trajectory.id for row in rows] == ["x0", "x1"]
+    assert [row.judgement and row.judgement.values for row in rows] == [(None, 1.0), (None, 0.0)]
+
+
+def test_other_forms_of_a_trace_keep_its_steps() -> None:
+    (trace,) = some_traces(1)
+    texts = [step.text for step in trace.steps]
+    assert [step.text for step in formed(trace, "redundant").steps] == [texts[0], *texts]
+    assert [step.text for step in formed(trace, "order").steps] == [texts[1], texts[0], *texts[2:]]
+    assert all(texts[k] in step.text != texts[k] for k, step in enumerate(formed(trace, "paraphrase").steps))
+
+
+def test_a_kind_of_outcomes_learns_from_outcomes_and_noise_turns_some_over(tmp_path: Path) -> None:
+    plan = KindPlan(sizes=("24",))
+    site = KindSite(plan, tmp_path, "arithmetic", 0)
+    site.traces = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 24)]  # no model is needed
+    row = kinds().known["buffer"]
+    exact, noisy = (site.data((labels, "24"), row) for labels in ("exact", "noised"))
+    assert all(set(r.judgement.values) == {float(bool(r.trajectory.correct))} for r in exact if r.judgement)
+    differ = [a.trajectory.correct != b.trajectory.correct for a, b in zip(exact, noisy, strict=True)]
+    assert 0 < sum(differ) < 12
+
+
+def made(*values: tuple[str, float, float]) -> Kinds:
+    rows = tuple(
+        KindRow(
+            "exact", 24, kind, {name: Interval(f1 if name == "f1" else other, f1 - 0.1, f1 + 0.1) for name in FIGURES}
+        )
+        for kind, f1, other in values
+    )
+    return Kinds(KindPlan(labels=("exact",), sizes=("24",)), Interval(0.7, 0.6, 0.8), rows)
+
+
+def test_advice_names_the_best_and_who_is_not_clearly_behind() -> None:
+    found = made(("a", 0.9, 0.5), ("b", 0.85, 0.6), ("c", 0.3, 0.5))
+    said = advice(found)
+    assert (
+        "first errors `a` (90.0), best of 8 `b` (60.0)" in said and "not clearly behind at first errors: `b`." in said
+    )
+    assert Kinds.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert cells(found.rows[0])[:2] == ["a", "90.0 [80.0, 100.0]"]
+    assert "| a | 90.0" in as_markdown(found) and "not measured: verdict" in KINDS.left_out(found)
+
+
+@pytest.mark.long
+def test_the_command_writes_figures_page_and_charts_and_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["bench", "kinds", "--option", *ONE, "--out", "runs/kinds", "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["kind"] for row in told["rows"]} == {"soft-bce", "both-ways"}
+    assert all(set(row["figures"]) == set(FIGURES) for row in told["rows"])
+    plain, both = (next(r["figures"] for r in told["rows"] if r["kind"] == kind) for kind in ("soft-bce", "both-ways"))
+    assert both["score_tokens"]["value"] == pytest.approx(2 * plain["score_tokens"]["value"], rel=0.05)
+    folder = tmp_path / "runs" / "kinds"
+    assert {"report.json", "report.html", "kinds-f1.svg", "kinds-best_of_n.svg"} <= {p.name for p in folder.iterdir()}
+    assert not list((folder / "models").iterdir()), "models are measured and removed"
+    assert len(list((folder / "units").rglob("*.json"))) == 2

@@ -1,0 +1,73 @@
+"""Wrong use gets one clear line: labels of another kind than a loss takes, heads a family cannot hold, a lost reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from footfall.reward.checkpoint import checkpoint
+from footfall.train import TrainConfig, train_prm
+from footfall.types import Judged, Judgement
+from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
+from tests.reward.tiny_models import trace
+
+torch.set_num_threads(1)
+CONFIG = TrainConfig(epochs=1, eval_share=0, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lm")
+    save_checkpoint(folder, "qwen2", qwen_tokenizer("<+>", "<->", "<extra>"), seed=1)
+    return folder
+
+
+def rows(*labels: float | None, correct: bool | None = None) -> list[Judged]:
+    made = [trace("ok", "no", id=f"t{i}", prompt="q") for i in range(4)]
+    return [Judged(replace(t, correct=correct), Judgement(t.id, labels, "toy")) for t in made]
+
+
+@pytest.mark.parametrize("objective", ["buffer", "self-agreement", "token-value"])
+def test_labels_of_steps_where_outcomes_are_wanted(objective: str, lm: Path, tmp_path: Path) -> None:
+    said = (
+        rf"trajectory 't0': {objective}.* learns from the outcome, the same label on every step, and this one has 0, 1"
+    )
+    with pytest.raises(ValueError, match=said):
+        train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective=objective, family="footfall"), tmp_path)
+
+
+def test_labels_of_all_steps_where_pairs_are_compared(lm: Path, tmp_path: Path) -> None:
+    said = r"trajectory 't0': bradley-terry.* takes one labelled step of each trace, its last; this one has 2"
+    with pytest.raises(ValueError, match=said):
+        train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective="bradley-terry", family="footfall"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("form", "label", "why"), [("kto", 0.5, "is no outcome"), ("dpo", 0.5, "names no side of a pair")]
+)
+def test_a_label_that_an_implicit_prm_cannot_take_is_named(
+    form: str, label: float, why: str, lm: Path, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, objective="log-ratio", objective_options={"form": form}, family="implicit")
+    with pytest.raises(ValueError, match=rf"trajectory 't0', step 2: label 0\.5 {why}"):
+        train_prm(rows(None, label), lm, config, tmp_path)
+
+
+def test_a_family_whose_one_head_reads_marks_and_value_holds_no_second_output(lm: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, objective="quantile", family="pathfinder-prm")
+    with pytest.raises(
+        ValueError, match="a pathfinder-prm reads its marks and its value with one head and cannot hold"
+    ):
+        train_prm(rows(1.0, 0.0), lm, config, tmp_path)
+
+
+def test_an_implicit_prm_says_that_its_reference_is_missing(lm: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="as an implicit PRM needs a reference model"):
+        checkpoint(lm, family="implicit", device="cpu")
+    with pytest.raises(
+        FileNotFoundError, match=r"the reference of .*, which an implicit PRM is held against, is missing"
+    ):
+        checkpoint(lm, family="implicit", base=str(tmp_path / "gone"), device="cpu")
