@@ -38,7 +38,7 @@ _KIND, _VERSION, _SUM, _KEY = b"footfall.kind", b"footfall.version", b"footfall.
 _MARK, _DIGITS = b"sha256-", 64
 _UNSUMMED = _MARK + b"0" * _DIGITS
 _TAIL_BYTES = 1 << 20
-_AT_ONCE, _GROUP = 4096, 65536
+_AT_ONCE, _GROUP = 4096, 8192
 """Rows that are made into columns at a time, and rows that lie together in a file."""
 
 
