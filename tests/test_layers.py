@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -61,9 +62,19 @@ def module_name(path: Path) -> str:
     return ".".join(("footfall", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(path: Path) -> list[tuple[int, str]]:
     """Line and module of every import from the package, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return list(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -122,7 +133,7 @@ def test_who_stands_above_the_driver_writes_through_it() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} asks a policy past the driver (drive.courses.write, run_courses)"
         for path in above
-        for line in writes_itself(ast.parse(path.read_text(encoding="utf-8")))
+        for line in writes_itself(tree_of(path))
     ]
     assert not found, "\n".join(found)
 
@@ -150,7 +161,7 @@ def test_rooms_of_one_layer_do_not_need_each_other_in_a_circle() -> None:
 def test_the_checker_sees_imports_wherever_they_stand(tmp_path: Path) -> None:
     path = tmp_path / "sly.py"
     path.write_text("from footfall import cli\ndef f() -> None:\n    import footfall.search\nimport os\n")
-    assert list(imported(path)) == [(1, "footfall.cli"), (3, "footfall.search")]
+    assert imported(path) == [(1, "footfall.cli"), (3, "footfall.search")]
     assert [room_of(name) for _, name in imported(path)] == ["cli", "search"]
     assert room_of("footfall._answers_worker") == "answers" and room_of("footfall") == "__init__"
 

@@ -28,7 +28,7 @@ def test_c():
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
 def test_each_reason_has_its_count_and_its_command(workers: str, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "test_skipping.py").write_text(SKIPPING)

@@ -165,7 +165,7 @@ WHOLE: dict[Path, list[float] | str] = {}
 """The scores of models before they are damaged."""
 
 
-@pytest.mark.parametrize("kind", ["whole", "adapter"])
+@pytest.mark.parametrize("kind", ["whole", pytest.param("adapter", marks=pytest.mark.long)])
 def test_a_damaged_prm_is_refused_in_one_line_or_scores_as_before(
     kind: str, prms: dict[str, Path], traces: Path, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def test_the_folder_is_a_judge_for_search_and_bench(here: Path, capsys: pytest.C
     assert "calibrated" in told(capsys, "bench", "steps", "--data", "l/judged.parquet", "--judge", "c")["judge"]
 
 
+@pytest.mark.long
 def test_it_is_found_from_elsewhere_and_after_both_were_moved(
     loop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_fish_completes_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert said == dict(TYPED) and done.stderr == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_scripts_that_they_accept(
     shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

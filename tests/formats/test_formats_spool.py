@@ -131,7 +131,7 @@ def test_a_labelling_of_many_traces_is_that_of_a_list(
     assert pages[0] == pages[1]
 
 
-@pytest.mark.parametrize("file", ["scored.jsonl", "scored.parquet"])
+@pytest.mark.parametrize("file", ["scored.jsonl", pytest.param("scored.parquet", marks=pytest.mark.long)])
 @pytest.mark.parametrize("data", ["traces.jsonl", "traces.parquet"])
 def test_scores_of_many_traces_are_those_of_a_list(
     file: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

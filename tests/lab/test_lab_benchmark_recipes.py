@@ -193,6 +193,7 @@ def _fails(*given: object) -> None:
     raise AssertionError("trained again")
 
 
+@pytest.mark.long
 def test_a_large_trial_has_the_labs_model_and_its_data_and_a_quick_one_the_small_model(trial: Trial) -> None:
     whole = trial._replace(quick=False)
     assert [prms.backbone(t) for t in (whole, prms.large(whole), prms.large(trial))] == [EMBEDDED, LAB, EMBEDDED]

@@ -71,6 +71,7 @@ def test_every_width_and_judge_is_there_and_an_arm_without_a_width_is_their_mean
             assert grid.arms[f"lead, {judge}{reading}"] == pytest.approx([a - b for a, b in sides])
 
 
+@pytest.mark.long
 def test_what_a_judge_reads_is_counted_and_does_not_change_the_search(grid: Compared) -> None:
     for judge in JUDGES:
         for n in WIDTHS:
@@ -80,6 +81,7 @@ def test_what_a_judge_reads_is_counted_and_does_not_change_the_search(grid: Comp
             assert grid.arms[f"beam, N = {n}, {judge}"] == grid.arms[f"beam, N = {n}, {judge}, re-reading"]
 
 
+@pytest.mark.long
 def test_judges_differ_in_nothing_but_the_share_of_flipped_verdicts(grid: Compared) -> None:
     traces = [trace for result in grid.samples for trace, _ in result.candidates]
     truth, *flipped = (
@@ -99,6 +101,7 @@ def mcts() -> Outcome:
     return load_measure(find("mcts"))(TRIAL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arm", "paid"),
     [("MCTS", "best-of-N"), ("MCTS, exact, re-reading", "best-of-N, exact, re-reading"), ("MCTS, tokens of DVTS", "DVTS")],

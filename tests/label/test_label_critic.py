@@ -32,6 +32,7 @@ def test_it_errs_on_single_steps_as_often_as_it_should() -> None:
     assert sum(wrong) / len(wrong) == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / len(wrong)))
 
 
+@pytest.mark.long
 def test_votes_mend_what_is_sampled_but_not_what_it_does_not_know() -> None:
     def errors(critic: ScriptedCritic, n: int) -> int:
         said = prompted(critic, form="step", n=n, cut=False, reference=False).judge(TRACES)

@@ -94,6 +94,7 @@ def rows() -> list[Judged]:
     return found
 
 
+@pytest.mark.long
 def test_an_ensemble_learns_and_the_anchor_holds_it_back(tmp_path: Path) -> None:
     base = backbone_folder(tmp_path / "base")
     config = TrainConfig(heads=4, lr=3e-3, epochs=4, eval_share=0.25, device="cpu", batch_size=8)

@@ -68,6 +68,7 @@ def test_a_neighbour_is_the_token_before_and_padding_does_not_matter() -> None:
     torch.testing.assert_close(neighbours(model, Sequences(padded, mask, 2))[0], target, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_run_scores_its_tokens_and_a_resumed_one_ends_with_the_same_weights(tmp_path: Path) -> None:
     reward = Reward(create("credit", "rlfr"))
     whole = graded(trainer(tmp_path / "whole", reward, steps=4))

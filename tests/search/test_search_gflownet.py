@@ -87,6 +87,7 @@ def solve(method: Method, n: int, budget: Budget = Budget()) -> list[SearchResul
     return Searcher(Coins(0.5, 3), SeesCoins(), method, budget, PARAMS, "\n").solve(problems(n))
 
 
+@pytest.mark.long
 def test_wrong_steps_are_almost_never_drawn_while_a_right_one_is_proposed() -> None:
     results = solve(GFlowNet(n=4, m=4, distinct=False), 100)
     each = [right(t) for r in results for t, _ in r.candidates]

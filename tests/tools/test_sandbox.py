@@ -336,6 +336,7 @@ def test_variants_are_told_apart_and_each_is_tested_alone() -> None:
 
 
 @needs_walls
+@pytest.mark.long
 def test_a_variant_that_had_no_processor_is_tried_again_with_more_time() -> None:
     """As on a busy machine: a program that waits takes no processor time either."""
     changes = [(0, "import time; time.sleep(0.5)"), (0, "while True: pass"), (0, "import time; time.sleep(60)")]

@@ -107,6 +107,7 @@ def test_log_probabilities_of_steps_and_ends_are_the_policys_own() -> None:
     assert len(ends) == len(trace.steps) + 1 and steps.requires_grad
 
 
+@pytest.mark.long
 def test_tuning_changes_what_the_policy_writes_and_lowers_the_loss_on_its_own_samples() -> None:
     policy, world = embedded(), ArithmeticWorld(min_ops=2, max_ops=2)
     before, name = [p.detach().clone() for p in policy.engine.model.parameters()], policy.name

@@ -153,8 +153,14 @@ def room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize(("of_the_weights", "save_steps"), [(0.5, 3), (1.5, 3), (0.5, None)],
-                         ids=["weights", "optimizer", "finished model"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("of_the_weights", "save_steps"),
+    [
+        pytest.param(0.5, 3, id="weights"),
+        pytest.param(1.5, 3, id="optimizer", marks=pytest.mark.long),
+        pytest.param(0.5, None, id="finished model", marks=pytest.mark.long),
+    ],
+)
 def test_a_full_disk_is_one_error_and_the_same_call_ends_with_the_same_weights(
     of_the_weights: float, save_steps: int | None, base: Path, tmp_path: Path
 ) -> None:

@@ -138,7 +138,7 @@ def test_a_reference_of_ones_own_is_the_zero_that_is_learned_from(tmp_path: Path
     assert own.name == judge.name, "the stored reference is the one it was trained against"
 
 
-@pytest.mark.parametrize("family", ["genprm", "thinkprm"])
+@pytest.mark.parametrize("family", [pytest.param("genprm", marks=pytest.mark.long), "thinkprm"])
 def test_a_critic_learns_its_verdict_given_its_question(family: str, tmp_path: Path) -> None:
     config = replace(QUICK, family=family, objective="verdict", epochs=8)
     result = train_prm(rows(), model(tmp_path), config, tmp_path / "run")

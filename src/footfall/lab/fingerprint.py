@@ -24,7 +24,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
@@ -52,9 +52,9 @@ def version_of(recipe: Path) -> str:
 
 def fingerprint(recipe: Path) -> str:
     """12 hex digits from the recipe and all its parts."""
-    digest = hashlib.sha256(_code(_source(recipe)).encode())
+    digest = hashlib.sha256(_code(_source(recipe)))
     for module in modules_of(recipe):
-        digest.update(f"\n{module}\n{_code(_source(_file(module)))}".encode())
+        digest.update(f"\n{module}\n".encode() + _code(_source(_file(module))))
         for asset in sorted(_ASSETS[module].iterdir()) if module in _ASSETS else ():
             digest.update(asset.name.encode() + asset.read_bytes())
     return digest.hexdigest()[:12]
@@ -83,10 +83,25 @@ def _source(path: Path) -> str:
 
 
 @lru_cache(maxsize=1024)
+def _tree(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements, and those within them at any depth: a tenth of all nodes, and every import is one."""
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):
+                yield from _statements(inner)
+
+
+@lru_cache(maxsize=1024)
 def _imports(source: str) -> frozenset[str]:
     """The modules of the package that a file imports, at its top or inside a function."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(_tree(source).body):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name.partition(".")[0] == "footfall"}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "footfall":
@@ -106,14 +121,14 @@ def _home(module: str, name: str) -> str:
 @lru_cache(maxsize=1024)
 def _exports(source: str) -> dict[str, tuple[str, str]]:
     """Names that a room's `__init__` takes from elsewhere in the package: (module, name there)."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    nodes = [node for node in _statements(_tree(source).body) if isinstance(node, ast.ImportFrom)]
     own = [(str(node.module), node.names) for node in nodes if str(node.module).partition(".")[0] == "footfall"]
     return {alias.asname or alias.name: (module, alias.name) for module, names in own for alias in names}
 
 
 def _named_parts(source: str) -> set[str]:
     """Modules of registered parts that the recipe names in a string, e.g. `objective="soft-bce"`."""
-    body = [node for node in ast.parse(source).body if not isinstance(node, ast.Assign)]
+    body = [node for node in _tree(source).body if not isinstance(node, ast.Assign)]
     nodes = [node for statement in body for node in ast.walk(statement)]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     named = [part for kind in KINDS for part in parts(kind).values() if part.name in texts]
@@ -131,27 +146,28 @@ def _file(module: str) -> Path:
 
 
 @lru_cache(maxsize=1024)
-def _code(source: str) -> str:
+def _code(source: str) -> bytes:
     """The syntax tree without docstrings, written the same way by every version of Python."""
-    return _written(ast.parse(source))
+    return _written(_tree(source)).encode()
 
 
 def _written(node: object) -> str:
     if isinstance(node, ast.AST):
-        fields = ((name, value) for name, value in _fields(node) if value not in (None, []))
-        return f"{type(node).__name__}({','.join(f'{name}={_written(value)}' for name, value in fields)})"
+        fields = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if name == "body" and isinstance(value, list):
+                # A docstring, or a string under a field, explains and computes nothing.
+                value = [item for item in value if not _is_text(item)]
+            if value is not None and value != [] and name not in _NO_CODE:
+                fields.append(f"{name}={_written(value)}")
+        return f"{type(node).__name__}({','.join(fields)})"
     if isinstance(node, list):
         return f"[{','.join(map(_written, node))}]"
     return repr(node)
 
 
-def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
-    for name, value in ast.iter_fields(node):
-        if name == "body" and isinstance(value, list):
-            # A docstring, or a string under a field, explains and computes nothing.
-            yield name, [item for item in value if not _is_text(item)]
-        elif name not in ("ctx", "kind", "type_comment", "type_ignores"):
-            yield name, value
+_NO_CODE = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
 def _is_text(node: object) -> bool:
