@@ -158,7 +158,7 @@ def _run(name: str, words: list[str]) -> int:
         name, config_name, words = f"{name} {words[0]}", config_name[words[0]], words[1:]
     import tyro
 
-    from footfall.commands._config_file import with_file
+    from footfall.commands._config_file import with_file, without_values_of_unknown
     from footfall.commands._values import finite_fields
 
     logging.setLogRecordFactory(_Record)
@@ -168,7 +168,7 @@ def _run(name: str, words: list[str]) -> int:
     default, words = with_file(kind, name, tuple(COMMANDS), words)
     config = tyro.cli(
         kind,
-        args=_gathered(words),
+        args=without_values_of_unknown(kind, _gathered(words)),
         default=default,
         prog=f"footfall {name}",
         description=inspect.getdoc(kind),

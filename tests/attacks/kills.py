@@ -2,7 +2,7 @@
 
     python -m tests.attacks.kills --kills 1000 --state kills.jsonl --workers 2
     python -m tests.attacks.kills --every 1 --state moments.jsonl
-    python -m tests.attacks.kills --every 1 --what full --state full.jsonl       no space from a change on
+    python -m tests.attacks.kills --every 1 --what full readonly --state full.jsonl   from a change on no space; reading only
     python -m tests.attacks.kills --every 1 --what disk --state disk.jsonl       a disk of 1, 2, 3 … pages; needs root
 
 After each disturbance the same command must end well and leave the same bytes as one that was not disturbed, no stray file, no
@@ -28,7 +28,7 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -257,17 +257,16 @@ def attack(given: argparse.Namespace, folder: Path) -> list[str]:
         known = undisturbed(names, folder, f"{server.url}/v1")
         gc.collect()
         gc.freeze()
+        every = [case for what in given.what for case in every_change(what, given.every, known)] if given.every else []
         pids = []
         for number in range(given.workers):
-            every = every_change(given.what, given.every, known) if given.every else ()
-            share = chain(islice(every, number, None, given.workers), at_random(1000 * given.seed + number, known))
+            share = chain(every[number :: given.workers], at_random(1000 * given.seed + number, known))
             pids.append(_fork(partial(work, share, known, folder, given.state, until, given.kills)))
         if failed := sum(os.waitpid(pid, 0)[1] != 0 for pid in pids):
             raise RuntimeError(f"{failed} workers of the attack ended too early")
     finally:
         server.stop()
     done = {row["case"] for row in read_state(given.state)}
-    every = every_change(given.what, given.every, known) if given.every else ()
     return [case.name for case in every if case.name not in done]
 
 
@@ -327,7 +326,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0, help="SIGKILLs at random moments, with those of the state file")
     parser.add_argument("--every", type=int, default=0, help="also at each change (1), or at every so-manieth")
-    parser.add_argument("--what", choices=("kill", *WORDS), default="kill", help="what happens at changes")
+    parser.add_argument("--what", nargs="+", choices=("kill", *WORDS), default=["kill"], help="what happens at changes")
     parser.add_argument("--commands", nargs="*", help=f"of: {', '.join(possible())}")
     parser.add_argument("--state", type=Path, default=Path("kills.jsonl"))
     parser.add_argument("--workers", type=int, default=1)

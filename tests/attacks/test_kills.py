@@ -109,7 +109,8 @@ def test_the_others_write_nothing(words: list[str], tmp_path: Path) -> None:
 
 
 def test_a_sampling_run_killed_at_some_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    rows = told(tmp_path, "--every", "11", "--kills", "1", "--commands", "sample")
+    rows = told(tmp_path, "--every", "11", "--what", "kill", "full", "--kills", "1", "--commands", "sample")
+    assert {row["case"].split()[0] for row in rows} == {"kill", "full", "random"}
     assert sum(row["kills"] for row in rows) >= 3 and not [row["wrong"] for row in rows if row["wrong"]]
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from footfall.cli import COMMANDS
+from footfall.commands._config_file import without_values_of_unknown
 from footfall.commands._values import MANY, finite_fields
 from footfall.reward.backbone import check_rank
 from footfall.reward.calibrated import Calibration
@@ -147,6 +149,37 @@ def test_a_key_in_the_wrong_place_is_not_repeated(words: list[str], tmp_path: Pa
     assert code == 2 and errors.count("\n") == 1
     assert KEY not in out + errors
     assert not any(KEY in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [*SAMPLE, "--api-key-typo", KEY],
+        [*SAMPLE, f"--api_key={KEY}"],
+        [*LABEL, "--key", KEY, "--rollouts", "2"],
+        ["lab", "run", "aurora", "--token", "Bearer", KEY],
+    ],
+)
+def test_what_an_unknown_option_was_given_is_not_repeated(words: list[str]) -> None:
+    code, out, errors = say(words)
+    assert code == 2 and "Unrecognized options" in errors and "***" in errors
+    assert KEY not in out + errors
+
+
+@pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if isinstance(command.config, str)])
+def test_what_an_option_of_a_command_was_given_is_kept(command: str) -> None:
+    module, config, _ = COMMANDS[command]
+    shown = re.findall(r"^[\s│]*(?:-\w, )?(--[a-z][a-z-]*)", say([command, "--help"])[1], re.MULTILINE)
+    words = [word for flag in shown for word in (flag, "value")]
+    assert "--config" in words
+    assert without_values_of_unknown(getattr(importlib.import_module(module), str(config)), words) == words
+
+
+def test_a_failing_disk_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+    """The memory of this process is a file whose first byte cannot be read."""
+    for words in (["show"], ["info"], ["score", "--judge", "random", "--out", str(tmp_path / "run")]):
+        code, _, errors = say([*words, "/proc/self/mem"])
+        assert code == 2 and errors.count("\n") == 1 and "/proc/self/mem" in errors and "nput/output error" in errors
 
 
 @pytest.mark.parametrize("address", [f"s3://AKIA:{KEY}@bucket/run", f"gs://{KEY}@bucket/run", f"s3://A:{KEY}/b"])

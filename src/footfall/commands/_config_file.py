@@ -200,6 +200,22 @@ def options_of(kind: Any) -> list[tuple[str, Any]]:
     ]
 
 
+def without_values_of_unknown(kind: Any, words: Sequence[str]) -> list[str]:
+    """The words, but *** for what follows an option that the command has not: the error that names the option repeats what it
+    was given, and that may be a key."""
+    known = {"help", *(name.replace("_", "-") for name, _ in options_of(kind))}
+    kept: list[str] = []
+    hidden = False
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        if word.startswith("--"):
+            hidden = flag[2:].replace("_", "-") not in known
+            kept.append(f"{flag}=***" if hidden and equals else word)
+        else:
+            kept.append("***" if hidden else word)
+    return kept
+
+
 def renamed(kind: Any) -> dict[str, str]:
     """Options whose name is no name of a field, by field: `as`, which is a word of Python."""
     return {

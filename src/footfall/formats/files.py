@@ -81,6 +81,8 @@ def iter_fields(
                 yield from _lines(path, number, first, stream, line_limit, bad)
         except _BROKEN_GZIP as error:
             raise FormatError(path, "a whole gzip file", got=str(error), fix="copy or download it again") from error
+        except OSError as error:  # a failing disk; the system call names no file
+            raise _unreadable(path, error) from error
 
 
 def refuse_lfs_pointer(path: str, start: bytes) -> None:
@@ -116,14 +118,17 @@ def open_source(source: Source) -> Iterator[tuple[str, _Bytes]]:
             try:
                 stream = stack.enter_context(Path(path).open("rb"))
             except OSError as error:
-                got = error.strerror or type(error).__name__
-                held = [file for name in _OF_RUNS if (file := Path(path) / name).is_file()]
-                fix = f"pass {held[0]}" if held else ""
-                raise FormatError(path, "a file that can be read", got=got, fix=fix) from error
+                raise _unreadable(path, error) from error
             yield path, _unpacked(path, stream)
     else:
         name = str(getattr(source, "name", "<stream>"))
         yield name, _unpacked(name, source)
+
+
+def _unreadable(path: str, error: OSError) -> FormatError:
+    held = [file for name in _OF_RUNS if (file := Path(path) / name).is_file()]
+    fix = f"pass {held[0]}" if held else ""
+    return FormatError(path, "a file that can be read", got=error.strerror or type(error).__name__, fix=fix)
 
 
 class _Bytes(Protocol):
@@ -190,7 +195,11 @@ class _Unpacked:
 
 def _unpacked(path: str, stream: IO[bytes] | io.RawIOBase) -> _Bytes:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(_Raw(stream))
-    return _Unpacked(path, buffered) if buffered.peek(2)[:2] == _GZIP else buffered
+    try:
+        packed = buffered.peek(2)[:2] == _GZIP
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return _Unpacked(path, buffered) if packed else buffered
 
 
 def _first_line(stream: _Bytes, limit: int) -> tuple[int, bytes]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
+from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields, naming_file
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
@@ -247,7 +247,7 @@ def _is_parquet(source: Source) -> bool:
         if path.suffix == ".parquet":
             return True
         if str(source) != "-" and path.is_file():
-            with path.open("rb") as stream:
+            with naming_file(path), path.open("rb") as stream:
                 return stream.read(4) == b"PAR1"
     return False
 
