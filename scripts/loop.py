@@ -6,6 +6,7 @@
     train     a PRM called --name on --rows: labels (monte-carlo, …), outcome (of the samples), and sources (prm800k mr-ben
               eic-math gold injected distilled); with --budget, labels that cost so many generated tokens
     score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500
+    thin      pools of --sets without their texts, into thin/: small enough to travel, and all that evaluate reads
     evaluate  all scores there are: first-error F1 by split, votes against the majority's, labels by cost; no model is needed
     ship      the PRM --name into the package, as an adapter on --hub, with its model card; no model is needed
     search    problems of --sets with the PRM --name: --methods at --n; with --truth, the PRM mixed with the truth
@@ -63,6 +64,8 @@ from scripts.train_smol import fresh_model, sanity_thresholds, trained_facts, va
 PROMPT = "Please reason step by step, separate the steps by blank lines, and put your final answer within \\boxed{}."
 READ = Template("plain", prompt_end="\n\n")
 """How a PRM reads: the problem, a blank line, and the steps with a blank line after each."""
+ROUND = 16
+"""Candidates of each problem that are scored between two savings: what is there is a whole pool, if a smaller one."""
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -250,7 +253,7 @@ def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
         check=args.dtype == "float32",
     )  # fmt: skip
     torch.set_float32_matmul_precision("high")
-    return PRMJudge(model, too_long="partial", compile=False, cache_tokens=cache_tokens)
+    return PRMJudge(model, too_long="partial", compile=args.compile, cache_tokens=cache_tokens)
 
 
 def score(args: argparse.Namespace) -> None:
@@ -264,28 +267,37 @@ def score(args: argparse.Namespace) -> None:
     judge = open_prm(args)
     for name in args.on:
         file = args.out / f"scores-{args.name}-{name}.jsonl.gz"
-        if file.is_file():
-            continue
-        started = time.monotonic()
+        known = data.scores_of(file) if file.is_file() else {}
         if name in data.STEPS:
             benchmark: Benchmark = create("benchmark", name, data=args.data / name)
-            cases = benchmark.cases[:: args.every]
-            split, traces = [case.split for case in cases], [case.trajectory for case in cases]
+            rounds = [[(case.split, case.trajectory) for case in benchmark.cases[:: args.every]]]
         else:
             ids = [problem.id for problem in read_problems(args.out / "problems" / f"{name}.jsonl")]
             wanted = set(ids[: args.problems]) - set(seen.get(name, ()))
             pool: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
-            traces = data.first_of_each([trace for trace in pool if trace.problem.id in wanted], args.first)
-            split = [name] * len(traces)
-        said = judge.judge(traces)
-        lines = [
-            {"id": t.id, "split": part, "scores": [None if v is None else round(v, 6) for v in j.values]}
-            for t, part, j in zip(traces, split, said, strict=True)
-        ]
-        with atomic_write(file) as stream:
-            stream.write(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
-        tokens = sum(j.cost.scored_tokens for j in said)
-        tell(f"{name}: {len(said)} traces, {tokens} tokens, {time.monotonic() - started:.0f} s")
+            own = [trace for trace in pool if trace.problem.id in wanted]
+            rounds = [[(name, trace) for trace in part] for part in data.in_rounds(own, ROUND, args.first)]
+        for part in rounds:
+            started = time.monotonic()
+            new = [(split, trace) for split, trace in part if (split, trace.id) not in known]
+            if not new:
+                continue
+            said = judge.judge([trace for _, trace in new])
+            for (split, trace), judgement in zip(new, said, strict=True):
+                known[split, trace.id] = [None if v is None else round(v, 6) for v in judgement.values]
+            lines = [{"id": id, "split": split, "scores": scores} for (split, id), scores in known.items()]
+            with atomic_write(file) as stream:
+                stream.write(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+            tokens = sum(j.cost.scored_tokens for j in said)
+            tell(f"{name}: {len(said)} traces, {tokens} tokens, {time.monotonic() - started:.0f} s")
+
+
+def thin(args: argparse.Namespace) -> None:
+    for name in args.sets:
+        pool: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
+        file = args.out / "thin" / f"sample-{name}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        write_parquet(file, data.thinned(pool), "trajectory")
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -352,8 +364,8 @@ def tell(text: str) -> None:
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
-    "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "evaluate": evaluate,
-    "search": search, "ship": lambda args: ship(args.out, args.name, args.to, args.hub),
+    "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "thin": thin,
+    "evaluate": evaluate, "search": search, "ship": lambda args: ship(args.out, args.name, args.to, args.hub),
 }  # fmt: skip
 
 
@@ -431,6 +443,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--on", nargs="+", choices=data.EVALUATED, default=["processbench"])
     parser.add_argument("--every", type=COUNT, default=1, help="every so-manieth case of a benchmark")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the PRM that scores: pays on CUDA from millions of tokens"
+    )
     parser.add_argument("--methods", nargs="+", default=["majority", "best-of-n", "beam-search"])
     parser.add_argument(
         "--truth", nargs="+", type=SHARE, default=[], help="shares of the truth in the judge of a search"

@@ -11,8 +11,10 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from footfall.damaged import json_of, naming
 from footfall.formats import read_problems, write_parquet
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import EntropyRegularised
+from footfall.search.votes import group
 from footfall.train import find_overlaps
 from footfall.types import Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
@@ -37,6 +40,12 @@ VALIDATED = ("prm800k", "mr-ben", "distilled")
 """Sources whose held-out part chooses thresholds; the last one's only for who learns from the others of its rows."""
 
 
+SAME = "same as"
+"""In the meta data of a thinned pool's traces: the place of the first candidate whose answer is equal; none without one."""
+MANY = 100
+"""Problems from which on it pays to start processes that compare answers."""
+
+
 def kept(file: Path, **fields: type) -> dict[str, Any]:
     """What an earlier stage left in a file: an object, with these fields; an error names the file."""
     with naming(file):
@@ -49,7 +58,7 @@ def kept(file: Path, **fields: type) -> dict[str, Any]:
     return found
 
 
-def scores_of(file: Path) -> dict[tuple[str, str], Sequence[float | None]]:
+def scores_of(file: Path) -> dict[tuple[str, str], list[float | None]]:
     """What the stage score left: the scores of each trace's steps, by split and trace."""
     with naming(file):
         found = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
@@ -170,15 +179,52 @@ def together(there: Sequence[Trajectory], more: Sequence[Trajectory], mark: str)
     return [*there, *(t for trace in more if (t := replace(trace, id=f"{trace.id}, {mark}")).id not in known)]
 
 
-def first_of_each(pool: Sequence[Trajectory], count: int | None) -> list[Trajectory]:
-    """At most so many candidates of each problem."""
+def in_rounds(pool: Sequence[Trajectory], size: int, count: int | None = None) -> list[list[Trajectory]]:
+    """At most `count` candidates of each problem, `size` of each in a round: first of all, then further ones of all."""
     seen: Counter[str] = Counter()
-    kept = []
+    rounds: list[list[Trajectory]] = []
     for trace in pool:
+        place = seen[trace.problem.id]
         seen[trace.problem.id] += 1
-        if count is None or seen[trace.problem.id] <= count:
-            kept.append(trace)
-    return kept
+        if count is None or place < count:
+            rounds += [[] for _ in range(place // size + 1 - len(rounds))]
+            rounds[place // size].append(trace)
+    return rounds
+
+
+def thinned(pool: Sequence[Trajectory]) -> list[Trajectory]:
+    """What votes need: whose solution, its answer and whose it equals, whether it is right, what it cost, if it was cut."""
+    by_problem: dict[str, list[Trajectory]] = {}
+    for trace in pool:
+        by_problem.setdefault(trace.problem.id, []).append(trace)
+    groups = equal_answers(list(by_problem.values()))
+    return [
+        replace(
+            trace, problem=Problem(trace.problem.id, "", trace.problem.answer, trace.problem.domain), steps=(),
+            tokenizer=None, meta={**trace.meta, SAME: same},
+        )
+        for traces, found in zip(by_problem.values(), groups, strict=True)
+        for trace, same in zip(traces, found, strict=True)
+    ]  # fmt: skip
+
+
+def equal_answers(pools: Sequence[Sequence[Trajectory]]) -> list[list[int | None]]:
+    """Which candidates of each problem have equal answers, as `group` says it, or as a thinned pool has it.
+
+    Computer algebra takes seconds for a problem with many answers, so all cores are asked where there are many problems.
+    """
+    if all(SAME in trace.meta for pool in pools for trace in pool):
+        return [[_whole(trace.meta[SAME]) for trace in pool] for pool in pools]
+    asked = [[trace.answer for trace in pool] for pool in pools]
+    domains = [pool[0].problem.domain for pool in pools]
+    if len(pools) < MANY:
+        return list(map(group, asked, domains))
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
+        return list(workers.map(group, asked, domains, chunksize=4))
+
+
+def _whole(found: object) -> int | None:
+    return None if found is None else int(str(found))
 
 
 def outcome_rows(traces: Iterable[Trajectory]) -> list[Judged]:

@@ -31,9 +31,9 @@ from footfall.metrics.intervals import (
 from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
 from footfall.metrics.steps import auc
 from footfall.registry import create
-from footfall.search.votes import aggregate, group, pass_at_k
+from footfall.search.votes import aggregate, pass_at_k
 from footfall.types import Judgement, Trajectory
-from scripts.loop_data import EVALUATED, FILES, STEPS, kept, scores_of
+from scripts.loop_data import EVALUATED, FILES, STEPS, equal_answers, kept, scores_of
 
 PUBLISHED = (
     "Skywork-1.5B", "Skywork-PRM-1.5B", "Math-Shepherd-7B", "Qwen2.5-Math-7B-PRM800K", "Qwen2.5-Math-PRM-7B",
@@ -152,7 +152,7 @@ class Pools:
         self.on, self.seed = file.stem.removeprefix("sample-"), seed
         self.traces = [by_problem[name] for name in problems or by_problem]
         self.size = min(map(len, self.traces))
-        self.answers = [group([trace.answer for trace in pool], pool[0].problem.domain) for pool in self.traces]
+        self.answers = equal_answers(self.traces)
         self.right = [[bool(trace.correct) for trace in pool] for pool in self.traces]
 
     def voted(self, weights: Sequence[Sequence[float | None]], n: int) -> Floats:
@@ -199,7 +199,7 @@ def measured_pools(file: Path, seed: int, traces: Collection[str]) -> Callable[[
         for fold, values in folded.items():
             rules[f"best of N, {fold}"] = {n: pools.chosen(values, n) for n in ns}
             rules[f"weighted vote, {fold}"] = {n: pools.voted(values, n) for n in ns}
-        last = max(ns)
+        last = VOTES if VOTES in ns else max(ns)
 
         def mixed(fold: str, share: float) -> dict[str, Any]:
             values = [mix(row, correct, share) for row, correct in zip(folded[fold], right, strict=True)]

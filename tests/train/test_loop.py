@@ -76,8 +76,9 @@ def test_a_pool_grows_by_samples_of_another_seed_and_twice_is_once() -> None:
     grown = loop_data.together(pool, pool, "seed 1")
     assert [trace.id for trace in grown] == [t.id for t in pool] + [f"{t.id}, seed 1" for t in pool]
     assert loop_data.together(grown, pool, "seed 1") == grown
-    assert loop_data.first_of_each(grown, 2) == pool, "the first two of each problem are those that were there"
-    assert loop_data.first_of_each(grown, None) == grown
+    assert loop_data.in_rounds(grown, 2) == [pool, grown[4:]], "the first two of each problem are those that were there"
+    assert loop_data.in_rounds(grown, 2, 3) == [pool, [grown[4], grown[6]]]
+    assert loop_data.in_rounds(grown, 9, 2) == [pool] and loop_data.in_rounds([], 2) == []
 
 
 def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
@@ -171,7 +172,11 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
         "adapter_model.safetensors", "adapter_config.json", "head.safetensors", "step_head.json", "facts.json",
     }  # fmt: skip
     loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test", "--first", "2"])
-    assert len(list(read_lines(out / "scores-gold-gsm8k-test.jsonl.gz"))) == 6
+    first = list(read_lines(out / "scores-gold-gsm8k-test.jsonl.gz"))
+    assert len(first) == 6
+    loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test", "--first", "3"])
+    further = list(read_lines(out / "scores-gold-gsm8k-test.jsonl.gz"))
+    assert further[:6] == first and len(further) == 8, "those of which there were no scores yet"
     with pytest.raises(SystemExit, match="far may have seen problems of prmbench"):
         loop.main(["score", *shared, "--name", "far", "--on", "prmbench"])
     loop.main(["score", *shared, "--name", "far", "--on", "processbench", "gsm8k-test"])
@@ -186,6 +191,12 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     )
     spent = sum(row.judgement.cost.generated_tokens for row in labelled)
     assert found["gold"]["labels"]["monte-carlo"]["generated tokens"] == spent > 0
+    pool = out / "sample-gsm8k-test.parquet"
+    loop.main(["thin", "--out", str(out), "--sets", "gsm8k-test"])
+    (out / "thin" / pool.name).replace(pool)
+    loop.main(["evaluate", *shared])
+    assert found == json.loads((out / "evaluate.json").read_text(encoding="utf-8")), "texts are not needed"
+    capsys.readouterr()
     card = ship(out, shared)
     assert f"**{found['gold']['threshold']:.4f}**" in card and f"| 2 | 4 | 4 | {spent:,} |" in card
     assert "| Skywork-1.5B (published) | 59.0 | 48.0 | 19.3 | 19.2 | 36.4 |" in card

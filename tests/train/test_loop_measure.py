@@ -94,8 +94,20 @@ def test_votes_are_held_against_the_majority_over_the_same_subsets(out: Path) ->
     assert accuracy["best of N, last"]["4"][0] == accuracy["weighted vote, min"]["4"][0] == 100.0
     assert beside["weighted vote, last"]["4"] == [100.0, 100.0, 100.0]
     assert accuracy["best of N, min"]["1"][0] == accuracy["majority"]["1"][0] == 25.0, "one sample: nobody has a choice"
+    thin = loop_data.thinned(traces)
+    assert not any(trace.steps or trace.problem.text for trace in thin)
+    write_parquet(out / "sample-math-500.parquet", thin, "trajectory")
+    assert loop_measure.evaluate(out, out, seed=0)["p"]["math-500"]["accuracy"] == accuracy, "texts are not needed"
     known = {row["truth"]: row for row in found["mixed with the truth, N = 4"]["last"]}
     assert known[0.0]["AUC"] == known[1.0]["AUC"] == 1.0 and known[1.0]["best of N"][0] == 100.0
+
+
+def test_equal_answers_of_many_problems_are_found_by_several_processes() -> None:
+    pools = [
+        [Trajectory(f"{p}-{k}", Problem(f"p{p}", "?"), (), answer) for k, answer in enumerate(["0.5", None, str(p), "1/2"])]
+        for p in range(2, loop_data.MANY + 2)
+    ]  # fmt: skip
+    assert loop_data.equal_answers(pools) == [[0, None, 2, 0]] * len(pools)
 
 
 def test_a_search_stands_beside_votes_that_its_tokens_would_have_paid_for(out: Path) -> None:
