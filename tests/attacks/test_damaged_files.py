@@ -116,6 +116,16 @@ def test_bombs_of_packed_pages_empty_values_and_prefixes_are_refused(
         read_parquet(foreign(path, pa.table({"id": wide}), data_page_version=version), "trajectory")
 
 
+def test_rows_that_repeat_a_lot_in_several_groups_are_no_bomb(tmp_path: Path) -> None:
+    """A pool of samples: names and answers recur in every group, so their repetitions have to be counted."""
+    problems = [Problem(f"problem {k} " + "x" * 60, "", "7") for k in range(300)]
+    traces = [
+        Trajectory(f"{p.id} {k}", p, (), str(k % 9), meta={"same as": k % 9}) for p in problems for k in range(60)
+    ]
+    write_parquet(tmp_path / "pool.parquet", traces, "trajectory")
+    assert read_parquet(tmp_path / "pool.parquet", "trajectory") == traces
+
+
 def test_rows_that_repeat_a_lot_are_no_bomb(tmp_path: Path) -> None:
     """A long problem in every row: the dictionary alone would allow for far more, so it is counted."""
     problem = Problem("p", "What is 2 + 2? " * 20_000, "4")

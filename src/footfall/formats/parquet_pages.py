@@ -105,8 +105,10 @@ def _repeated(data: bytes, columns: list[str]) -> int:
         elif hasattr(array, "values"):
             yield from lengths(array.values)
 
-    table = pq.ParquetFile(pa.BufferReader(data), read_dictionary=columns).read(columns=columns)
-    return sum(size for column in table.columns for size in lengths(column))
+    # Group by group: pyarrow cannot put the dictionaries of two groups together below a list or struct.
+    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=columns)
+    tables = (file.read_row_group(i, columns=columns) for i in range(file.num_row_groups))
+    return sum(size for table in tables for column in table.columns for size in lengths(column))
 
 
 def _pages(path: str, data: bytes, chunk: Any) -> Iterator[Page]:
