@@ -9,7 +9,9 @@ of one length. A step is writing, judging, the forward and the backward pass. Th
 train on the same number of completions, each whole, in one update; stock pads them to the longest prompt and completion.
 `process` pays steps by a judge beside the outcome; `--judge same` is a PRM of the policy's own size. On the CPU seconds are CPU
 seconds of the process, which do not count what others do there; `by_the_clock` has the ratios of wall-clock seconds. The matrix
-rate is that of a large product on the same device.
+rate is that of a large product on the same device. Tokens trained are those of prompts and completions as a batch has them, each
+prompt with every completion; tokens run are those that went through the model, padding too, and the share of the matrix rate is
+theirs.
 
 Random weights never end a completion, so all have --tokens tokens; one id in 24 ends a step, and the judge is a PRM of the same
 shape, with random weights too.
@@ -76,10 +78,14 @@ def shaped(shape: str, folder: Path, device: str) -> PRMJudge:
     build: Any = Qwen2ForCausalLM
     with torch.device(device):
         model = build(config)
-    model.to(torch.float32 if device == "cpu" else torch.bfloat16).save_pretrained(folder)
+    model.to(_dtype(device)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     prm = PRM.from_backbone(model.train(False), tokenizer, template=Template("plain", prompt_end="\n\n"), seed=1).eval()
     return PRMJudge(prm.to(device), cache_tokens=0, compile=False)
+
+
+def _dtype(device: str) -> torch.dtype:
+    return torch.float32 if device == "cpu" else torch.bfloat16
 
 
 class Stock(GRPOTrainer):
@@ -103,7 +109,7 @@ def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
         given.model = f"{folder}/{given.shape}"
         judge: Judge = shaped(given.shape, Path(given.model), given.device)
     elif given.judge == "same":
-        backbone, tokenizer = load_model(given.model, given.device, torch.float32)
+        backbone, tokenizer = load_model(given.model, given.device, _dtype(given.device))
         prm = PRM.from_backbone(backbone.train(False), tokenizer, seed=1).eval()
         judge = PRMJudge(
             prm, cache_tokens=1 << 16 if given.device == "cpu" else 0, compile=False
@@ -114,8 +120,7 @@ def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
     separator = "\n" if given.model == str(EMBEDDED) else "\n\n"
 
     def parts() -> tuple[Any, Any, GRPOConfig]:
-        dtype = torch.float32 if given.device == "cpu" else torch.bfloat16
-        model, tokenizer = load_model(given.model, given.device, dtype)
+        model, tokenizer = load_model(given.model, given.device, _dtype(given.device))
         args = GRPOConfig(
             folder, per_device_train_batch_size=given.prompts * given.group, num_generations=given.group,
             max_completion_length=given.tokens, use_cpu=given.device == "cpu", bf16=given.device != "cpu", report_to="none",
@@ -156,8 +161,11 @@ def step(trainer: Any, rows: Sequence[dict[str, Any]], at: int) -> dict[str, flo
     begun = _now()
     batch = trainer._generate_and_score_completions([dict(row) for row in rows])
     written = _now()
+    read: list[int] = []
+    watch = trainer.model.get_input_embeddings().register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     torch.autograd.backward([trainer.compute_loss(trainer.model, batch)])
     ended, clock = _now(), time.perf_counter() - clock
+    watch.remove()
     trainer.model.zero_grad(set_to_none=True)
     found = {
         "step": ended - begun,
@@ -166,6 +174,7 @@ def step(trainer: Any, rows: Sequence[dict[str, Any]], at: int) -> dict[str, flo
         "clock": clock,
         "tokens": float(batch["completion_mask"].sum()),
         "trained": float(batch["prompt_mask"].sum() + batch["completion_mask"].sum()),
+        "run": float(sum(read)),
     }
     if hasattr(trainer, "seconds"):
         found["judging"] = (trainer.seconds["judging"] - before.get("judging", 0.0)) / clock
@@ -225,7 +234,7 @@ def main() -> None:
 
     own = middle["outcome"]
     weights = made["outcome"].model.num_parameters()
-    rate = own["trained"] / own["training"]
+    rate, run = (own[tokens] / own["training"] for tokens in ("trained", "run"))
     told = {
         "device": given.device, "model": given.model.rpartition("/")[2], "completions": given.prompts * given.group,
         "seconds": {name: {part: round(value, 3) for part, value in row.items()} for name, row in middle.items()},
@@ -235,7 +244,9 @@ def main() -> None:
         "by_the_clock": [round(ratio(*pair, "clock"), 3) for pair in (("stock", "outcome"), ("process", "outcome"))],
         "judging_share": round(middle["process"]["judging"], 4),
         "tokens_trained_per_second": round(rate),
-        "share_of_matrix_rate": round(6 * weights * rate / matrix_rate(given.device), 3),
+        "tokens_run_per_second": round(run),
+        "share_of_matrix_rate": round(6 * weights * run / matrix_rate(given.device), 3),
+        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1) if given.device != "cpu" else None,
     }  # fmt: skip
     sys.stdout.write(json.dumps(told, indent=2) + "\n")
 
