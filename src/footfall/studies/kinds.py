@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from footfall.formats.files import remove_folder
 from footfall.lab.shared.cases import best_of_n, first_error_f1
 from footfall.lab.shared.searches import right
 from footfall.label.monte_carlo import MonteCarlo
@@ -254,6 +253,7 @@ class KindSite(Site):
         from footfall.policy.embedded import EMBEDDED
         from footfall.reward.checkpoint import checkpoint
         from footfall.train.prm import train_prm
+        from footfall.train.run import remove_run
 
         rows = self.data(setting, row)
         if len({value for each in rows for value in (each.judgement.values if each.judgement else ())} - {None}) < 2:
@@ -277,7 +277,7 @@ class KindSite(Site):
         some = [trace for trace in self.test if len(trace.steps) > 1][::4]
         for form, places in _FORMS.items():
             figures[form] = self._auc(some, judge.judge([formed(trace, form) for trace in some]), places)
-        remove_folder(folder)
+        remove_run(folder)
         return figures
 
     def _known(

@@ -24,6 +24,7 @@ from typing import Any
 import footfall
 from footfall.damaged import json_of, naming
 from footfall.formats import atomic_write
+from footfall.formats.files import remove_folder
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
@@ -108,9 +109,10 @@ def make_plan(
 def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
     """The stored result of a finished run with this plan, or None with `out` ready for work."""
     if out.exists() and not resume:
+        (out / RESULT).unlink(missing_ok=True)  # first, as in `remove_run`
         for name in (MODEL, CHECKPOINTS, PUBLISHED, f"{MODEL}.partial", f"{PUBLISHED}.partial"):
             shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, RESULT, HELD_OUT, REFERENCE):
+        for name in (PLAN, HELD_OUT, REFERENCE):
             (out / name).unlink(missing_ok=True)
     stored = out / PLAN
     if stored.is_file():
@@ -130,6 +132,12 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
     out.mkdir(parents=True, exist_ok=True)
     _write_json(stored, plan)
     return None
+
+
+def remove_run(out: Path) -> None:
+    """The whole folder, its result first: what a kill leaves of it must not pass for a finished run."""
+    (out / RESULT).unlink()
+    remove_folder(out)
 
 
 def whole(folder: Path, write: Callable[[Path], None]) -> None:

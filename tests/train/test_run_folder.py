@@ -1,0 +1,38 @@
+"""The folder of a training: what is left of one whose removal was cut short is no finished run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall.reward.config import CONFIG_FILE
+from footfall.train.run import MODEL, RESULT, open_run, remove_run
+
+PLAN: dict[str, Any] = {"config": {"seed": 0}}
+
+
+@pytest.mark.parametrize("remove", [remove_run, lambda out: open_run(out, PLAN, resume=False)], ids=["remove", "anew"])
+def test_a_run_that_was_removed_in_part_is_no_finished_one(
+    remove: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert open_run(tmp_path, PLAN, resume=True) is None
+    (tmp_path / MODEL).mkdir()
+    for name in (CONFIG_FILE, "tokenizer.json"):
+        (tmp_path / MODEL / name).write_text("{}")
+    (tmp_path / RESULT).write_text("{}")
+    assert open_run(tmp_path, PLAN, resume=True) == {}
+
+    def killed(folder: Path, **given: Any) -> None:
+        (tmp_path / MODEL / "tokenizer.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut_short:
+        cut_short.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remove(tmp_path)
+    assert (tmp_path / MODEL / CONFIG_FILE).exists()
+    assert open_run(tmp_path, PLAN, resume=True) is None
