@@ -15,12 +15,13 @@ import safetensors.torch
 import torch
 
 from footfall.registry import create
+from footfall.reward.canary import Canary, check_canary
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, TrainResult, train_prm
 from footfall.train.checkpoints import last_checkpoint, seal
 from footfall.train.data import collate, make_examples, split_by_problem
 from footfall.train.objectives import make_objective
-from footfall.train.trainer import LengthGrouped
+from footfall.train.trainer import LengthGrouped, training_arguments
 from footfall.types import Judged, Judgement, Problem
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
 
@@ -187,6 +188,19 @@ def test_early_stopping_keeps_the_best_epoch(base: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.long
+def test_what_a_model_trained_in_half_precision_said_when_it_was_saved_is_what_its_weights_say(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(*given: Any) -> Any:
+        args = training_arguments(*given)
+        return replace(args, bf16=True)
+
+    monkeypatch.setattr("footfall.train.prm.training_arguments", half)
+    result = train_prm(toy_rows(16), base, replace(QUICK, epochs=1), tmp_path)
+    kept = Canary.from_dict(json.loads((result.folder / "step_head.json").read_text())["canary"])
+    check_canary(PRM.load(result.folder, device="cpu"), kept, "model", tolerance=1e-6)
+
+
 def test_a_trained_model_can_be_trained_further(base: Path, tmp_path: Path) -> None:
     first = train_prm(toy_rows(), base, replace(QUICK, lora_rank=4), tmp_path / "first")
     more = train_prm(toy_rows(), first.folder, QUICK, tmp_path / "more")

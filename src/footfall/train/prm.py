@@ -380,6 +380,8 @@ def _fit(
         if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not trainer.is_fsdp_enabled:
             raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    # accelerate leaves half precision around the forward pass, in which the canary would be written down.
+    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     model.eval()
     return trainer, time.perf_counter() - start, trainer.state.global_step - before
 
