@@ -96,6 +96,19 @@ def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys
         assert said.count("\n") == 1 and f"{out / 'log.jsonl'}: a file of it is damaged" in said
 
 
+def test_a_trained_policy_keeps_its_own_special_tokens(model: Path, tmp_path: Path) -> None:
+    """The Trainer puts the tokenizer's in their place, but not in a run that was killed after its last update."""
+    own = tmp_path / "own"
+    shutil.copytree(model, own)
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((own / name).read_text())
+        (own / name).write_text(json.dumps({**said, "pad_token_id": 5, "eos_token_id": [2, 7], "bos_token_id": None}))
+    assert cli.main(words(own, tmp_path / "run", "--updates", "1")) == 0
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((tmp_path / "run" / "model" / name).read_text())
+        assert (said["pad_token_id"], said["eos_token_id"], said.get("bos_token_id")) == (5, [2, 7], None), name
+
+
 def test_a_run_that_was_killed_after_its_last_update_makes_no_other(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def train_policy(
     begun = 0 if last is None else update_of(last)
     watch = Watch(given, settings, told, [point for point in known if point.update <= begun])
     saves = _Saves(settings)
+    marks = _special_ids(given.model)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     with quiet():
         trainer = make_trainer(given, settings, kept, [saves, watch])
@@ -114,6 +115,8 @@ def train_policy(
             made = folder / "model.partial"
             shutil.rmtree(made, ignore_errors=True)
             model: Any = trainer.accelerator.unwrap_model(trainer.model)
+            for config, ids in marks:
+                vars(config).update(ids)
             model.save_pretrained(made)
             given.tokenizer.save_pretrained(made)
             shutil.rmtree(folder / "model", ignore_errors=True)
@@ -123,6 +126,17 @@ def train_policy(
     return agreed(
         Trained(folder / "model", tuple(watch.run), tuple(signs), is_main() and watch.hacked, told_of, seconds)
     )
+
+
+def _special_ids(model: PreTrainedModel) -> list[tuple[Any, dict[str, Any]]]:
+    """What the model's configs say of its special tokens.
+
+    `Trainer.train` puts the tokenizer's in their place, and a run that was killed after its last update never calls it. A policy
+    goes on to end where it ended before.
+    """
+    configs = [model.config.get_text_config(), model.generation_config]
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return [(config, {name: getattr(config, name, None) for name in names}) for config in configs if config is not None]
 
 
 def make_trainer(
