@@ -144,6 +144,15 @@ def scores(model: Path, traces: Path) -> list[float] | str:
     return line
 
 
+def test_a_length_that_is_true_is_refused_with_the_name_of_the_model(
+    prms: dict[str, Path], traces: Path, tmp_path: Path
+) -> None:
+    damaged = Path(shutil.copytree(prms["whole"], tmp_path / "damaged"))
+    stored = json.loads((damaged / "step_head.json").read_text())
+    (damaged / "step_head.json").write_text(json.dumps({**stored, "max_length": True}))
+    assert "max_length must be a whole number" in str(scores(damaged, traces))
+
+
 def one_damage(model: Path, traces: Path, seed: int, folder: Path) -> str:
     """Damage one file of the model, the next kind of damage for the next seed, and score with it: how it ended."""
     whole = WHOLE.setdefault(model, scores(model, traces))

@@ -54,8 +54,8 @@ class PRMConfig:
             raise ValueError(
                 f'read="marker" goes with a marker, read="last" with none; got {self.read!r}, {self.marker!r}'
             )
-        if self.max_length < 1:
-            raise ValueError(f"max_length must be at least 1, not {self.max_length}")
+        if isinstance(self.max_length, bool) or self.max_length < 1:
+            raise ValueError(f"max_length must be a whole number of at least 1, not {self.max_length}")
 
     @property
     def classes(self) -> tuple[str, ...]:
