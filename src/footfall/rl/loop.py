@@ -131,8 +131,8 @@ def train_policy(
 def _special_ids(model: PreTrainedModel) -> list[tuple[Any, dict[str, Any]]]:
     """What the model's configs say of its special tokens.
 
-    `Trainer.train` puts the tokenizer's in their place, and a run that was killed after its last update never calls it. A policy
-    goes on to end where it ended before.
+    `Trainer.train` puts the tokenizer's in their place, and a run that was killed after its last update never calls it: a
+    policy is saved with its own.
     """
     configs = [model.config.get_text_config(), model.generation_config]
     names = ("bos_token_id", "eos_token_id", "pad_token_id")
