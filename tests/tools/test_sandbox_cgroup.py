@@ -113,6 +113,16 @@ def test_a_thread_cannot_answer_for_a_later_block() -> None:
 
 
 @needs_walls
+def test_a_thread_that_ends_the_process_between_blocks_does_not_say_how_the_next_one_ended() -> None:
+    leave = "import os, threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), os._exit(0)), daemon=True).start()"
+    with Sandbox(Limits(seconds=10)).session() as session:
+        assert session.run(leave).exit_code == 0
+        later = session.run("raise ValueError")
+        assert later.exit_code is None and later.killed_by == "session"
+        assert "outlived its block" in later.stderr or "ended after the block" in later.stderr
+
+
+@needs_walls
 def test_replies_written_beforehand_answer_for_nothing() -> None:
     spray = "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'0\\n' * 50)\n    except OSError: pass"
     with Sandbox(LIMITS).session() as session:

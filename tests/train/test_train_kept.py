@@ -184,6 +184,19 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("basic_ios::clear: iostream error"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"),
+        OSError(28, "No space left on device"),
+    ],
+)
+def test_a_full_disk_is_told_whatever_torch_calls_it(error: Exception, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no space left to write to"), checkpoints.full_disk_told(tmp_path):
+        raise error
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", CHECKSUMS])
 def test_a_checkpoint_that_was_damaged_is_named_and_not_gone_on_from(name: str, damage: str, tmp_path: Path) -> None:

@@ -286,6 +286,8 @@ class Watch:
             if time.monotonic() > deadline:
                 return "a process outlived its block"
             time.sleep(0.002)
+        if _state(self._own[-1]) in "ZX":  # ended by what the block left running: no later block may be told of its end
+            return "its process ended after the block"
         return "a thread outlived its block" if _threads(self._own[-1]) > 1 else ""
 
 

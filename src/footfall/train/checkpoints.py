@@ -153,4 +153,5 @@ def full_disk_told(folder: Path) -> Iterator[None]:
 def _is_full(error: Exception) -> bool:
     if isinstance(error, OSError):
         return error.errno in _FULL
-    return any(f"(os error {code})" in str(error) for code in _FULL) or "inline_container" in str(error)
+    torchs = ("inline_container", "iostream error")  # of torch.save, by how far it had come
+    return any(f"(os error {code})" in str(error) for code in _FULL) or any(words in str(error) for words in torchs)
