@@ -14,13 +14,14 @@ import re
 import shlex
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import NamedTuple
 
 from footfall import __version__, registry
-from footfall.terminal import visible
+from footfall.terminal import KEY, visible
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -88,9 +89,10 @@ _SECRETS = (
     (re.compile(r"//\S{1,999}@|(?<=\w:)/\S{1,999}@"), "//***@"),
     (re.compile(r"([?&][\w.-]+=)[^\s&'\"]+"), r"\1***"),
     (re.compile(r"(api[-_]key\s*=)\s*[^\s,'\"]+"), r"\1***"),
+    (KEY, "***"),
 )
-"""What no message repeats: of an address user and password before @ (a path has one slash of two) and what follows ?, and a key
-among the words of a policy."""
+"""What no message repeats: of an address user and password before @ (a path has one slash of two) and what follows ?, a key
+among the words of a policy, and what looks like one."""
 _MOST_WORDS = 300
 _LESS_MEMORY = (
     "free the device (`nvidia-smi` shows who holds it), name another --device, or take a smaller model; train with a lower "
@@ -162,6 +164,7 @@ def _run(name: str, words: list[str]) -> int:
     from footfall.commands._values import finite_fields
 
     logging.setLogRecordFactory(_Record)
+    warnings.formatwarning = _warning
     kind = getattr(module, config_name)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     registry.name_files(_naming_parts(words))
@@ -183,6 +186,13 @@ class _Record(logging.LogRecord):
 
     def getMessage(self) -> str:  # noqa: N802 - logging's own name
         return visible(super().getMessage()[:_LONGEST])
+
+
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """What a library warns of may quote a file too."""
+    return f"{filename}:{lineno}: {category.__name__}: {visible(str(message)[:_LONGEST])}\n"
 
 
 def _group(name: str, inner: Mapping[str, type], words: Sequence[str]) -> int:

@@ -377,11 +377,11 @@ class Run:
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """What log.jsonl has of this event, by all processes that took part."""
-        return [line for line in _events(self.folder / "log.jsonl") if line.get("event") == event]
+        return [line for line in log_events(self.folder / "log.jsonl") if line.get("event") == event]
 
     def seconds(self, stage: str | None = None) -> float:
         """Seconds spent on finished chunks (of one stage), by all processes that took part."""
-        chunks = (e for e in _events(self.folder / "log.jsonl") if e.get("event") == "chunk")
+        chunks = (e for e in log_events(self.folder / "log.jsonl") if e.get("event") == "chunk")
         seconds = (e.get("seconds") for e in chunks if stage in (None, e.get("stage")))
         return float(sum(s for s in seconds if isinstance(s, int | float)))
 
@@ -541,7 +541,7 @@ def _torn_line_end(stream: IO[bytes]) -> bytes:
     return b"" if stream.read(1) == b"\n" else b"\n"
 
 
-def _events(log: Path) -> Iterator[dict[str, Any]]:
+def log_events(log: Path) -> Iterator[dict[str, Any]]:
     """The lines of a log, without those that a crash cut off or that are no event."""
     with log.open(encoding="utf-8", errors="replace") as stream:
         for line in stream:

@@ -126,6 +126,14 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 _PICTURES = 0x2400
 
 
+KEY = re.compile(
+    r"(?<![\w./-])(?:(?:sk|pk|rk|gsk|xai|nvapi|glpat|hf|gh[opsu])[-_][\w-]{16,}|AKIA[A-Z0-9]{16}|AIza[\w-]{30,}|eyJ[\w-]{16,}[\w.-]*"
+    r"|(?=[\w-]{0,999}\d)(?=[\w-]{0,999}[a-z])(?=[\w-]{0,999}[A-Z])[\w-]{32,999})(?![\w./-])",
+    re.ASCII,
+)
+"""What has the shape of a key: how known services begin theirs, or 32 letters of both cases and digits; no part of a path."""
+
+
 def visible(text: str) -> str:
     """The text with a sign in place of each unsafe character: ␛ for an escape, � where there is no picture of it."""
     return _UNSAFE.sub(_sign, text)

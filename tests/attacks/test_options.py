@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -158,12 +159,48 @@ def test_a_key_in_the_wrong_place_is_not_repeated(words: list[str], tmp_path: Pa
         [*SAMPLE, f"--api_key={KEY}"],
         [*LABEL, "--key", KEY, "--rollouts", "2"],
         ["lab", "run", "aurora", "--token", "Bearer", KEY],
+        [*SAMPLE, "-k", KEY],
+        [*SAMPLE, f"-k{KEY}"],
     ],
 )
 def test_what_an_unknown_option_was_given_is_not_repeated(words: list[str]) -> None:
     code, out, errors = say(words)
     assert code == 2 and "Unrecognized options" in errors and "***" in errors
     assert KEY not in out + errors
+
+
+SHAPES = [
+    "sk-proj-1234567890abcdefXYZ",
+    "hf_AbCdEfGhIjKlMnOpQr",
+    "AKIA1234567890ABCDEF",
+    "0123456789abcdefABCDEF0123456789",
+]
+
+
+@pytest.mark.parametrize("key", SHAPES)
+def test_a_stray_word_that_looks_like_a_key_is_not_repeated(key: str) -> None:
+    for words in ([*SAMPLE, key], [key], ["list", key], ["show", key], ["bench", key], [*SAMPLE[:3], "--url", key]):
+        code, out, errors = say(words)
+        assert code == 2 and key not in out + errors
+    plain = "a-word-that-nobody-expects-here-number-1"
+    assert plain in say([*SAMPLE, plain])[2], "any other stray word is told"
+    assert f"runs/{key}/x.jsonl" in say(["show", f"runs/{key}/x.jsonl"])[2], "and so is a path"
+
+
+def test_a_warning_of_a_library_is_bounded_and_holds_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:
+    say(["info"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        shown = warnings.formatwarning("\x1b]52;" + "x" * 1_000_000, UserWarning, "peft.py", 7)
+    assert len(shown) < 5000 and "\x1b" not in shown and shown.startswith("peft.py:7: UserWarning: ␛]52;xxx")
+
+
+def test_a_log_that_is_not_utf_8_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    say([*SAMPLE, "--n", "1", "--out", str(tmp_path / "run")])
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(b'\xff\xfe{"event": 3}\n[1]\n{}\n')
+    code, out, errors = say(["info", str(tmp_path / "run")])
+    assert code == 0 and not errors and "sample" in out
 
 
 @pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if isinstance(command.config, str)])

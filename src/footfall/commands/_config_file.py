@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from footfall.commands._values import check_values
 from footfall.registry import safety_switches
+from footfall.terminal import KEY
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,6 +29,7 @@ else:
     import tomli as tomllib
 
 _MOST_BYTES, _DEEPEST = 1 << 20, 50
+_SHORT = re.compile(r"-[A-Za-z]")
 _SETTINGS = ("set", "option")
 """Options that hold any number of name=value."""
 _UNSAFE_FLAGS, _KEYS = ("api_key_env", "fresh"), ("api_key", "api_key_env")
@@ -201,18 +203,22 @@ def options_of(kind: Any) -> list[tuple[str, Any]]:
 
 
 def without_values_of_unknown(kind: Any, words: Sequence[str]) -> list[str]:
-    """The words, but *** for what follows an option that the command has not: the error that names the option repeats what it
-    was given, and that may be a key."""
+    """The words, but *** for what follows an option that the command has not, and for a stray word that looks like a key: the
+    error that names them repeats what was typed."""
     known = {"help", *(name.replace("_", "-") for name, _ in options_of(kind))}
     kept: list[str] = []
-    hidden = False
+    hidden, after_option = False, False
     for word in words:
         flag, equals, _ = word.partition("=")
         if word.startswith("--"):
             hidden = flag[2:].replace("_", "-") not in known
             kept.append(f"{flag}=***" if hidden and equals else word)
+        elif _SHORT.match(word):
+            hidden = word != "-h"
+            kept.append(f"{word[:2]}***" if len(word) > 2 else word)
         else:
-            kept.append("***" if hidden else word)
+            kept.append("***" if hidden or (not after_option and KEY.fullmatch(word)) else word)
+        after_option = word.startswith("--") and not equals
     return kept
 
 

@@ -22,6 +22,7 @@ from footfall.damaged import json_of, naming
 from footfall.formats import Solutions
 from footfall.registry import parts
 from footfall.reward.config import CONFIG_FILE
+from footfall.store import log_events
 
 _PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "math-verify", "httpx", "tyro", "rich")
 
@@ -151,9 +152,8 @@ def _parameters(file: Path) -> int:
 def _run(folder: Path, stored: dict[str, Any]) -> dict[str, Any]:
     """Command, settings, how many chunks of each stage are done, and the result if there is one."""
     log = folder / "log.jsonl"
-    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
-    events = [json.loads(line) for line in lines if line.endswith("}")]
-    planned = {event["stage"]: event["chunks"] for event in events if event["event"] == "plan"}
+    events = list(log_events(log)) if log.is_file() else []
+    planned = {event["stage"]: event["chunks"] for event in events if event.get("event") == "plan"}
     done = {stage: len(list((folder / stage).glob("*.parquet"))) for stage in planned}
     result = folder / "result.json"
     found = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None
@@ -165,7 +165,7 @@ def _run(folder: Path, stored: dict[str, Any]) -> dict[str, Any]:
         "chunks": {stage: {"done": done[stage], "planned": planned[stage]} for stage in planned},
         "config": stored["config"],
         "versions": stored.get("versions", {}),
-        "starts": sum(event["event"] == "start" for event in events),
+        "starts": sum(event.get("event") == "start" for event in events),
         "cost": (found or {}).get("cost"),
     }
 
