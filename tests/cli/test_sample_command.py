@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from footfall import cli
-from footfall.formats import read_parquet
+from footfall.formats import read_parquet, spool
 from footfall.terminal import Progress
 from tests.cli.serving import Server
 
@@ -45,11 +45,12 @@ def told(capsys: pytest.CaptureFixture[str], server: Server, *words: str, code: 
     return found
 
 
-@pytest.mark.parametrize("store", ["none", "rollouts"])
+@pytest.mark.parametrize(("store", "in_memory"), [("none", 20_000), ("rollouts", 20_000), ("none", 1)])
 def test_failed_calls_are_tried_again_by_the_same_command_and_the_result_is_as_if_none_had_failed(
-    store: str, server: Server, capsys: pytest.CaptureFixture[str]
+    store: str, in_memory: int, server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = told(capsys, server, "--out", "whole", "--store", "none")
+    monkeypatch.setattr(spool, "IN_MEMORY", in_memory)
     assert whole["failed"] == {} and whole["traces"] == 4 * N
     words = ("--out", "run", "--store", store)
     server.behave(None, solve=True, faults=[{"kind": "500", "match": "p1:"}, {"kind": "500", "match": "p3:"}])

@@ -182,6 +182,16 @@ def test_problems_of_a_file_of_traces_are_taken_once_each() -> None:
     assert formats.read_problems(io.BytesIO(data)) == [Problem(formats.problem_id("?"), "?")]
 
 
+@pytest.mark.parametrize("in_memory", [1, 2, 100_000])
+def test_problems_are_told_apart_wherever_their_ids_lie(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("footfall.formats.ids._IDS_IN_MEMORY", in_memory)
+    given = ["a?", "b?", "a?", "a!", "c?", "a!", "a?", "b!", "a~2?", "b?", "a~2?"]
+    data = b"".join(json.dumps({"id": each[:-1], "problem": each}).encode() + b"\n" for each in given)
+    found = [(problem.id, problem.text) for problem in formats.read_problems(io.BytesIO(data))]
+    expected = [("a", "a?"), ("b", "b?"), ("a~2", "a!"), ("c", "c?"), ("b~2", "b!"), ("a~2~2", "a~2?")]
+    assert found == expected
+
+
 def test_an_id_used_twice_gets_a_suffix_and_so_does_its_judgement() -> None:
     first = {"id": "x", "problem": "?", "steps": ["a"], "labels": [1]}
     rows = read(first, first, {**first, "steps": ["b"]}, {**first, "judge": "other"})
@@ -191,7 +201,7 @@ def test_an_id_used_twice_gets_a_suffix_and_so_does_its_judgement() -> None:
 
 @pytest.mark.parametrize("in_memory", [1, 2, 3, 100_000])
 def test_ids_of_many_rows_are_kept_apart_wherever_they_lie(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("footfall.formats.reading._IDS_IN_MEMORY", in_memory)
+    monkeypatch.setattr("footfall.formats.ids._IDS_IN_MEMORY", in_memory)
     ids = ["a", "b", "c", "a", "\x00ü", "b~2", "b", "d", "a", "d", "\x00ü"]
     rows = read(*({"id": name, "problem": "?", "steps": [f"step {i}"]} for i, name in enumerate(ids)))
     expected = ["a", "b", "c", "a~2", "\x00ü", "b~2", "b~3", "d", "a~3", "d~2", "\x00ü~2"]

@@ -10,6 +10,7 @@ import pytest
 
 from footfall.cli import main
 from footfall.formats import Mapped, Spool, iter_read, read_parquet, spool, spooled, write, write_parquet
+from footfall.metrics import Interval
 from footfall.terminal import json_parts
 from footfall.types import Judged, Problem, Step, Trajectory, content_key, content_key_of
 
@@ -25,6 +26,14 @@ class Lengths:
     name = 'lengths'
     def judge(self, traces):
         return [Judgement(t.id, tuple(1 / len(s.text) for s in t.steps), self.name) for t in traces]
+"""
+SEVEN = """
+from footfall.policy.protocol import Completion
+from footfall.types import Step
+class Seven:
+    name = 'seven'
+    def sample(self, prefixes, n=1, params=None, first=0):
+        return [[Completion((Step('The answer is 7.'),), 'end', first + i) for i in range(n)] for _ in prefixes]
 """
 
 
@@ -173,9 +182,34 @@ def test_many_samples_are_those_of_a_list(
         "4",
     ]
     found = []
-    for folder, most in (("aaaa", 20_000), ("bbbb", 20)):
+    monkeypatch.setattr(spool, "_A_FILE", 3)
+    for folder, most in (("aaaa", 20_000), ("bbbb", 20), ("cccc", 5)):  # a list; spooled traces; spooled problems too
         monkeypatch.setattr(spool, "IN_MEMORY", most)
         assert main([*words, "--out", folder, "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
         found.append(({k: v for k, v in told.items() if k not in ("file", "seconds")}, Path(told["file"]).read_bytes()))
-    assert found[0] == found[1] and found[0][0]["traces"] == 30
+    assert found[0] == found[1] == found[2] and found[0][0]["traces"] == 30
+
+
+def test_four_times_the_problems_are_sampled_in_the_same_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each problem has 8 kB of text: held in memory, 180 more of them would show."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("IN_MEMORY", "_A_FILE"):
+        monkeypatch.setattr(spool, name, 16)
+    monkeypatch.setattr("footfall.formats.parquet._AT_ONCE", 16)
+    monkeypatch.setattr("footfall.metrics.intervals.bootstrap_mean", lambda rates, seed: Interval(len(rates), 0.0, 0.0))
+    (tmp_path / "policy.py").write_text(SEVEN)
+    peaks = []
+    for many in (8, 60, 240):  # the first one for what is imported
+        lines = (json.dumps({"id": f"p{i}", "problem": f"{i} " * 2000, "answer": "7"}) for i in range(many))
+        Path("problems.jsonl").write_text("\n".join(lines))
+        words = ["--problems", "problems.jsonl", "--policy", "policy.py:Seven", "--n", "2", "--chunk", "8"]
+        tracemalloc.start()
+        assert main(["sample", *words, "--store", "none", "--out", str(many), "--json"]) == 0
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        told = json.loads(capsys.readouterr().out)
+        assert told["traces"] == 2 * many and told["accuracy"]["value"] == many
+    assert peaks[2] < 1.5 * peaks[1]

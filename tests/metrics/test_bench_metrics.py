@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -129,6 +130,27 @@ def test_a_bootstrap_interval_is_as_wide_as_the_normal_one() -> None:
     assert (interval.low, interval.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=half / 8)
     assert interval == bootstrap_mean(values, seed=3)
     assert interval != bootstrap_mean(values, seed=4)
+
+
+def test_a_bootstrap_over_more_cases_takes_no_more_memory() -> None:
+    peaks = []
+    for cases in (8_000, 32_000):
+        values = np.random.default_rng(1).random(cases)
+        tracemalloc.start()
+        bootstrap_mean(values, resamples=256)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 4321])
+def test_a_bootstrap_is_the_same_however_many_resamples_are_drawn_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(1).random(333)
+    whole = bootstrap_mean(values, seed=3)
+    monkeypatch.setattr("footfall.metrics.intervals._CASES_AT_ONCE", at_once)
+    assert bootstrap_mean(values, seed=3) == whole
 
 
 def test_pairing_takes_out_what_two_methods_share() -> None:

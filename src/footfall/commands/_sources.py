@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from footfall.commands._options import PolicyOptions, ReadOptions
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, open_policy, placed
 from footfall.commands._values import MANY
-from footfall.formats import FormatError, Solutions, iter_read, read, read_problems, spooled
+from footfall.formats import FormatError, Solutions, iter_problems, iter_read, read, spooled
 from footfall.registry import create, load
 from footfall.scale import Remote, is_address
 from footfall.terminal import one_line
@@ -88,29 +89,35 @@ def read_traces(source: str, format: str, options: ReadOptions) -> Some[Judged]:
         return Some(read(source, format, bad=bad, solutions=solutions, names=options.names), options.limit)
 
 
-class Many(NamedTuple):
-    """Traces, which lie in a temporary folder where they are many, and for a result how many of all they are."""
+@dataclass(frozen=True)
+class Many(Generic[T]):
+    """Rows, which lie in a temporary folder where they are many, and for a result how many of all they are."""
 
-    traces: Sequence[Trajectory]
+    rows: Sequence[T]
     limited: dict[str, dict[str, int]]
 
+    @classmethod
+    def of(cls, rows: Iterable[T], kind: str, limit: int | None) -> Many[T]:
+        """The first ones, as far as the limit lets them be; all are gone through."""
+        seen = 0
 
-def read_many(source: str, format: str, options: ReadOptions) -> Many:
+        def taken() -> Iterator[T]:
+            nonlocal seen
+            for row in rows:
+                seen += 1
+                if limit is None or seen <= limit:
+                    yield row
+
+        kept = spooled(taken(), kind)
+        return cls(kept, _limited(len(kept), seen))
+
+
+def read_many(source: str, format: str, options: ReadOptions) -> Many[Trajectory]:
     """As `read_traces` for a command that goes through them in order: no more than some thousands are in memory."""
     source = _here(source)
-    of = 0
-
-    def taken(rows: Iterator[Judged]) -> Iterator[Trajectory]:
-        nonlocal of
-        for row in rows:
-            of += 1
-            if options.limit is None or of <= options.limit:
-                yield row.trajectory
-
     with skipping(options) as bad, splitting(source, options) as solutions:
         rows = iter_read(source, format, bad=bad, solutions=solutions, names=options.names)
-        traces = spooled(taken(rows), "trajectory")
-    return Many(traces, _limited(len(traces), of))
+        return Many.of((row.trajectory for row in rows), "trajectory", options.limit)
 
 
 def _here(source: str) -> str:
@@ -151,18 +158,29 @@ def world_source(source: str, default_split: str) -> WorldSource | None:
 
 def read_source(source: str, seed: int, default_split: str, options: ReadOptions) -> Some[Problem]:
     """The problems of a file or of a world; a source without any is an error."""
+    return Some(list(_problems(source, seed, default_split, options)), options.limit)
+
+
+def read_many_problems(source: str, seed: int, default_split: str, options: ReadOptions) -> Many[Problem]:
+    """The same for a command that goes through them in order: no more than some thousands are in memory."""
+    return Many.of(_problems(source, seed, default_split, options), "problem", options.limit)
+
+
+def _problems(source: str, seed: int, default_split: str, options: ReadOptions) -> Iterator[Problem]:
     found = world_source(source, default_split)
-    if found is None:
-        if options.segment is not None:
-            raise ValueError(f"--segment means nothing for {source}: only its problems are read")
-        with skipping(options) as bad:
-            problems = read_problems(_here(source), bad=bad, names=options.names)
-    else:
+    if found is not None:
         options.refuse(source, "a world makes its problems", ("limit",))
-        problems = found.opened().problems(found.n, seed=seed, split=found.split)
-    if not problems:
+        yield from found.opened().iter_problems(found.n, seed=seed, split=found.split)
+        return
+    if options.segment is not None:
+        raise ValueError(f"--segment means nothing for {source}: only its problems are read")
+    some = False
+    with skipping(options) as bad:
+        for problem in iter_problems(_here(source), bad=bad, names=options.names):
+            some = True
+            yield problem
+    if not some:
         raise ValueError(f"{source}: there is no problem in it")
-    return Some(problems, options.limit)
 
 
 def world_rows(source: WorldSource, policy: PolicyOptions, seed: int) -> list[Judged]:

@@ -132,7 +132,7 @@ def main(config: LabelConfig) -> int:
     """Judge, keep the rows and report."""
     check_costs(config.costs)
     given = read_many(config.data, config.format, config.reading)
-    trajectories = given.traces
+    trajectories = given.rows
     if not trajectories:
         raise ValueError(f"{config.data}: there is no trace in it")
     folder = run_folder("label", config, _FOR_SHOW)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from footfall.commands._options import (
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, check_drawing, found_in_words, separator_of
 from footfall.commands._running import open_run, ray_workers
-from footfall.commands._sources import read_source
+from footfall.commands._sources import read_many_problems
 from footfall.drive.rollout_store import StoredPolicy
 from footfall.formats import Mapped, write_parquet
 from footfall.policy.protocol import Policy, Run, finished, sample_runs
@@ -68,9 +71,9 @@ def main(config: SampleConfig) -> int:
     if config.n < 1:
         raise ValueError(f"--n {config.n}: at least one trace a problem is needed")
     check_drawing(config.policy, config.sampling)
-    problems = read_source(config.problems, config.run.seed, "train", config.reading)
+    problems = read_many_problems(config.problems, config.run.seed, "train", config.reading)
     separator = separator_of(config.policy)
-    prefixes = [Trajectory(problem.id, problem, separator=separator) for problem in problems]
+    prefixes = Mapped(lambda problem: Trajectory(problem.id, problem, separator=separator), problems.rows)
     store = config.store.folder()
     opener = Opener(store)
     policy = opener(config.policy)
@@ -81,7 +84,7 @@ def main(config: SampleConfig) -> int:
         drawn = _drawn(run, policy, prefixes, config)
         file = run.folder / "trajectories.parquet"
         write_parquet(file, (t for t in drawn if "error" not in t.meta), "trajectory")
-        result = {**_summary(drawn, len(problems), config.run.seed), **problems.limited, "policy": policy.name,
+        result = {**_summary(drawn, len(prefixes), config.run.seed), **problems.limited, "policy": policy.name,
                   "file": str(file), "cost": run.cost.to_dict(), "seconds": run.seconds()}  # fmt: skip
         run.finish(result)
         result = {**result, "store": opener.found(workers)}
@@ -126,36 +129,40 @@ def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: S
             shared=(lambda own: own.prefix.key) if isinstance(policy, StoredPolicy) else None,
         )  # fmt: skip
 
-    found = asked("traces", [Run(prefix, n) for prefix in prefixes], config.chunk, n)
-    later: dict[int, Trajectory] = {}
-
-    def last(place: int, trace: Trajectory) -> Trajectory:
-        return later.get(place, trace)
-
-    drawn = Mapped(last, range(len(found)), found)
+    drawn = asked("traces", Mapped(lambda prefix: Run(prefix, n), prefixes), config.chunk, n)
     stage = 0
-    while not run.worked and (failed := [place for place, t in enumerate(drawn) if "error" in t.meta]):
+    while not run.worked and (failed := array("q", (at for at, t in enumerate(drawn) if "error" in t.meta))):
         stage += 1
-        again = asked(f"retry-{stage}", [Run(prefixes[p // n], 1, p % n) for p in failed], config.chunk * n, 1)
-        later.update(zip(failed, again, strict=True))
+        runs = Mapped(lambda place: Run(prefixes[place // n], 1, place % n), failed)
+        again = asked(f"retry-{stage}", runs, config.chunk * n, 1)
+        drawn = Mapped(partial(_last, failed, again), range(len(drawn)), drawn)
     return drawn
 
 
+def _last(failed: Sequence[int], again: Sequence[Trajectory], place: int, trace: Trajectory) -> Trajectory:
+    """What came of the trace at this place: its failed call was made again."""
+    at = bisect_left(failed, place)
+    return again[at] if at < len(failed) and failed[at] == place else trace
+
+
 def _summary(drawn: Iterable[Trajectory], problems: int, seed: int) -> dict[str, Any]:
+    """The traces of a problem, whose id no other has, lie together."""
     from footfall.metrics.intervals import bootstrap_mean
 
-    right: Counter[str] = Counter()
-    graded: Counter[str] = Counter()
+    rates = array("d")
     failed: Counter[str] = Counter()
     traces = steps = cut = 0
-    for t in drawn:
-        traces, steps, cut = traces + 1, steps + len(t.steps), cut + (t.meta.get("finish") == "length")
-        if t.correct is not None:
-            graded[t.problem.id] += 1
-            right[t.problem.id] += t.correct
-        if "error" in t.meta:
-            failed[str(t.meta["error"])] += 1
-    accuracy = bootstrap_mean([right[name] / count for name, count in graded.items()], seed) if graded else None
+    for _, own in groupby(drawn, key=lambda t: t.problem.id):
+        graded = right = 0
+        for t in own:
+            traces, steps, cut = traces + 1, steps + len(t.steps), cut + (t.meta.get("finish") == "length")
+            if t.correct is not None:
+                graded, right = graded + 1, right + t.correct
+            if "error" in t.meta:
+                failed[str(t.meta["error"])] += 1
+        if graded:
+            rates.append(right / graded)
+    accuracy = bootstrap_mean(rates, seed) if rates else None
     return {
         "problems": problems,
         "traces": traces,

@@ -85,7 +85,7 @@ def main(config: ScoreConfig) -> int:
     if config.data == "-" and sys.stdin.isatty():
         note("reading traces from standard input; end with Ctrl-D")
     given = read_many(config.data, config.format, config.reading)
-    if not given.traces:
+    if not given.rows:
         raise ValueError(f"{config.data}: there is no trace in it")
     judge = _judge(config)
     own = traits(judge).threshold
@@ -95,9 +95,9 @@ def main(config: ScoreConfig) -> int:
         ray_workers(config.ray, partial(_task, config)) as workers,
         open_run("score", config, for_show=_FOR_SHOW, workers=workers) as run,
     ):
-        _claim_file(config, run, given.traces)
-        said = JudgeInRun(run, judge, config.chunk).kept(given.traces)
-        judged = Mapped(Judged, given.traces, said)
+        _claim_file(config, run, given.rows)
+        said = JudgeInRun(run, judge, config.chunk).kept(given.rows)
+        judged = Mapped(Judged, given.rows, said)
         _write(config.to, judged, judge_name(config.judge))
         result = {
             "judge": judge.name,

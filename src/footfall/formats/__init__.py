@@ -27,7 +27,15 @@ from footfall.formats.parquet import (
     set_aside,
     write_parquet,
 )
-from footfall.formats.reading import format_named, iter_read, read, read_problems, read_record, read_trees
+from footfall.formats.reading import (
+    format_named,
+    iter_problems,
+    iter_read,
+    read,
+    read_problems,
+    read_record,
+    read_trees,
+)
 from footfall.formats.records import Fields, FormatError
 from footfall.formats.renaming import check_names, renamed
 from footfall.formats.rows import Format, Written, problem_id, trajectory_id, unwritable
@@ -37,8 +45,8 @@ from footfall.formats.writing import write, write_trees
 
 __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "DamagedError", "Fields", "Format", "FormatError", "Mapped", "Solutions",
-    "Source", "Spool", "Written", "atomic_write", "check_names", "format_named", "iter_fields", "iter_read", "parquet_bytes",
-    "parquet_kind", "parse_json", "problem_id", "read", "read_ids", "read_parquet", "read_problems", "read_record",
-    "read_trees", "refuse_lfs_pointer", "renamed", "set_aside", "split_solution", "spooled", "trajectory_id", "tree_rows",
-    "unread_steps", "unwritable", "write", "write_parquet", "write_trees",
+    "Source", "Spool", "Written", "atomic_write", "check_names", "format_named", "iter_fields", "iter_problems",
+    "iter_read", "parquet_bytes", "parquet_kind", "parse_json", "problem_id", "read", "read_ids", "read_parquet",
+    "read_problems", "read_record", "read_trees", "refuse_lfs_pointer", "renamed", "set_aside", "split_solution", "spooled",
+    "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write", "write_parquet", "write_trees",
 ]  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields, naming_file
+from footfall.formats.ids import Ids
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
@@ -27,7 +27,6 @@ from footfall.types import Judged, Problem, Trajectory, Tree, content_key, image
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
 _NOT_SNIFFED = ("problems", _LAST)
-_IDS_IN_MEMORY = 100_000
 
 
 def read(
@@ -59,7 +58,7 @@ def iter_read(
     is given: then the error goes there and reading goes on. `solutions` cuts solutions that are one text into steps;
     `names` says which fields hold what, e.g. `{"problem": "question_text", "steps": "cot"}`.
     """
-    ids = _Ids()
+    ids = Ids()
     if format == "parquet" or (format == "auto" and _is_parquet(source)):
         _refuse_names(source, names)
         rows = _parquet_rows(source, bad)
@@ -142,105 +141,6 @@ def _sniffed(fields: Fields) -> Format:
     raise fields.error(None, f"a record of a known format (tried {', '.join([*names, _LAST])})", got, fix)
 
 
-class _Once:
-    """Ids that occurred once, each with a number; all but the last of many lie in a temporary file (TMPDIR says where)."""
-
-    def __init__(self) -> None:
-        self._last: dict[bytes, bytes] = {}
-        self._file: Any = None
-
-    def __contains__(self, name: str) -> bool:
-        return self._get(name.encode()) is not None
-
-    def _get(self, name: bytes) -> bytes | None:
-        found = self._last.get(name)
-        if found is None and self._file is not None:
-            (found,) = self._file.execute("SELECT number FROM once WHERE id = ?", (name,)).fetchone() or (None,)
-        return found
-
-    def put(self, name: str, number: int) -> None:
-        """An id that is not here."""
-        self._last[name.encode()] = number.to_bytes(20, "big")
-        if len(self._last) >= _IDS_IN_MEMORY:
-            if self._file is None:
-                import sqlite3
-
-                self._file = sqlite3.connect("")  # a file without a name, which goes with the process
-                self._file.execute("CREATE TABLE once (id BLOB PRIMARY KEY, number BLOB) WITHOUT ROWID")
-            self._file.executemany("INSERT INTO once VALUES (?, ?)", sorted(self._last.items()))
-            self._last.clear()
-
-    def pop(self, name: str) -> int | None:
-        """The number of an id, which is no longer here."""
-        if (found := self._get(name.encode())) is None:
-            return None
-        if self._last.pop(name.encode(), None) is None:
-            self._file.execute("DELETE FROM once WHERE id = ?", (name.encode(),))
-        return int.from_bytes(found, "big")
-
-
-class _Ids:
-    """Keeps the ids of trajectories apart, in a time that does not grow with how often one occurs, and with little memory for
-    those that occur once."""
-
-    def __init__(self) -> None:
-        self._once = _Once()
-        """Each with the content of the trace and its judge as one number."""
-        self._taken: set[str] = set()
-        """The others, and the names that were made of them."""
-        self._judges: dict[str, int] = {}
-        self._names: dict[tuple[str, int], list[str]] = {}
-        """The names of traces by id and content."""
-        self._used: dict[tuple[str, int, int], int] = {}
-        """How many of these a judge has judged."""
-        self._last: dict[str, int] = {}
-        """The number at the end of the last name that was made of an id."""
-
-    def __contains__(self, name: Any) -> bool:
-        return name in self._taken or name in self._once
-
-    def unique(self, row: Judged) -> Judged:
-        """The row, with another id if its own was taken."""
-        wanted = row.trajectory.id
-        name = self._name(wanted, row.trajectory.key, row.judgement.judge if row.judgement is not None else "")
-        if name == wanted:
-            return row
-        judgement = row.judgement
-        if judgement is not None and judgement.trajectory_id == wanted:
-            judgement = replace(judgement, trajectory_id=name)
-        return Judged(replace(row.trajectory, id=name), judgement)
-
-    def _name(self, wanted: str, key: str, judge: str) -> str:
-        """The first of `wanted`, `wanted~2`, … that is free, or is of this trace and not yet of this judge."""
-        content, by = int(key[:32], 16), self._judges.setdefault(judge, len(self._judges))
-        if wanted not in self:
-            self._once.put(wanted, content << 32 | by)
-            return wanted
-        if (before := self._once.pop(wanted)) is not None:
-            self._taken.add(wanted)
-            self._names[wanted, before >> 32] = [wanted]
-            self._used[wanted, before >> 32, before & 0xFFFFFFFF] = 1
-        names = self._names.setdefault((wanted, content), [])
-        used = self._used.get((wanted, content, by), 0)
-        self._used[wanted, content, by] = used + 1
-        if used < len(names):
-            return names[used]
-        name = _free(wanted, self, self._last)
-        self._taken.add(name)
-        names.append(name)
-        return name
-
-
-def _free(wanted: str, taken: Container[str], last: dict[str, int]) -> str:
-    """The first of `wanted`, `wanted~2`, … that is not taken."""
-    name, number = wanted, last.get(wanted, 1)
-    while name in taken:
-        number += 1
-        name = f"{wanted}~{number}"
-    last[wanted] = number
-    return name
-
-
 def _is_parquet(source: Source) -> bool:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -296,7 +196,18 @@ def read_problems(
     bad: BadRecords | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """The problems of a file: of a list of problems, of a Parquet file, or those that a file of traces is about.
+    """All problems of a file, `-` (standard input) or a binary stream; see `iter_problems`."""
+    return list(iter_problems(source, line_limit=line_limit, bad=bad, names=names))
+
+
+def iter_problems(
+    source: Source,
+    *,
+    line_limit: int = LINE_LIMIT,
+    bad: BadRecords | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Iterator[Problem]:
+    """The problems of a file, one by one: of a list of problems, of a Parquet file, or those that a file of traces is about.
 
     A problem that occurs again is taken once; another problem under a known id gets "~2" and so on. `bad` and `names` are as
     in `iter_read`.
@@ -306,18 +217,11 @@ def read_problems(
         rows = _parquet_rows(source, bad, True)
     else:
         rows = _rows(source, _problem_format, line_limit, bad, names=names)
-    found: list[Problem] = []
-    contents: dict[str, set[str]] = {}
-    taken: set[str] = set()
-    last: dict[str, int] = {}
+    ids = Ids()
     for problem in (row.trajectory.problem for row in rows):
-        same, content = contents.setdefault(problem.id, set()), _content(problem)
-        if content not in same:
-            same.add(content)
-            name = _free(problem.id, taken, last)
-            taken.add(name)
-            found.append(replace(problem, id=name))
-    return found
+        name = ids.new(problem.id, _content(problem))
+        if name is not None:
+            yield replace(problem, id=name)
 
 
 def _content(problem: Problem) -> str:

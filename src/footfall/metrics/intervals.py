@@ -18,8 +18,8 @@ from footfall.types import Json
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
-_CHUNK = 256
-"""Resamples drawn at once, to bound the memory."""
+_AT_ONCE, _CASES_AT_ONCE = 256, 1 << 20
+"""Resamples drawn at once, and the cases in them, to bound the memory."""
 _GRID = 200_001
 
 
@@ -47,8 +47,9 @@ def bootstrap_mean(values: npt.ArrayLike, seed: int = 0, resamples: int = RESAMP
     rng = np.random.default_rng(seed)
     size = len(values_P)
     means = [values_P.mean(keepdims=True)]
-    for done in range(0, resamples, _CHUNK):
-        picked = rng.integers(size, size=(min(_CHUNK, resamples - done), size))
+    many = max(1, min(_AT_ONCE, _CASES_AT_ONCE // size))  # however many, the same numbers are drawn
+    for done in range(0, resamples, many):
+        picked = rng.integers(size, size=(min(many, resamples - done), size))
         means.append(values_P[picked].mean(axis=1))
     return from_resamples(np.concatenate(means))
 

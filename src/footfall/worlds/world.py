@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from itertools import islice
 from random import Random
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
+from footfall.formats.ids import Once
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Problem, Step, Trajectory, content_key
 
@@ -83,8 +85,11 @@ class World(ABC):
         The split is decided by a hash of what the problem means, not of its wording, so no problem of one split is
         ever seen in the other, for all seeds.
         """
-        stream = self._stream(seed, split)
-        return [next(stream) for _ in range(n)]
+        return list(self.iter_problems(n, seed, split))
+
+    def iter_problems(self, n: int, seed: int = 0, split: Split = "train") -> Iterator[Problem]:
+        """The same one by one, for who does not hold them all."""
+        return islice(self._stream(seed, split), n)
 
     def traces(
         self, policy: Policy, n: int, seed: int = 0, split: Split = "train"
@@ -112,16 +117,16 @@ class World(ABC):
         if split not in ("train", "test"):
             raise ValueError(f"no split is called {split!r}; there are 'train' and 'test'")
         rng = Random(int(content_key(self.domain, seed, split), 16))
-        seen: set[str] = set()
-        tries = 0
+        seen = Once()
+        found = tries = 0
         while tries < TRIES:
             tries += 1
             problem = self.draw(rng, split)
             if problem is not None and problem.id not in seen:
-                seen.add(problem.id)
-                tries = 0
+                seen.put(problem.id, 0)
+                found, tries = found + 1, 0
                 yield problem
-        raise ValueError(f"{self} has no more than about {len(seen)} {split} problems; {self.remedy}")
+        raise ValueError(f"{self} has no more than about {found} {split} problems; {self.remedy}")
 
 
 class ExplainedWorld(World):
