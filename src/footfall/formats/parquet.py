@@ -38,7 +38,7 @@ _KIND, _VERSION, _SUM, _KEY = b"footfall.kind", b"footfall.version", b"footfall.
 _MARK, _DIGITS = b"sha256-", 64
 _UNSUMMED = _MARK + b"0" * _DIGITS
 _TAIL_BYTES = 1 << 20
-_AT_ONCE, _GROUP = 4096, 8192
+_AT_ONCE, _GROUP = 1024, 8192
 """Rows that are made into columns at a time, and rows that lie together in a file."""
 
 
@@ -102,7 +102,7 @@ def _write(path: str | os.PathLike[str], stream: IO[bytes], rows: Iterable[Any],
 
 
 def _tables(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, schema: Any) -> Iterator[Any]:
-    """The rows as tables of some thousands each; one that is empty if there are none."""
+    """The rows as tables of a thousand each; one that is empty if there are none."""
     import pyarrow as pa
 
     from footfall.formats.columns import to_array
@@ -160,7 +160,7 @@ def read_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> list
 
 
 def iter_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> Iterator[Any]:
-    """The same one by one: the file's bytes are in memory, and some thousands of its rows."""
+    """The same one by one: the file's bytes are in memory, and a thousand of its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, overload
 
-from footfall.formats.parquet import read_parquet, write_parquet
+from footfall.formats.parquet import iter_parquet, write_parquet
 
 T = TypeVar("T")
 IN_MEMORY = 20_000
@@ -43,9 +43,9 @@ class Spool(Sequence[T]):
         for file in self._files:
             yield from self._rows(file)
 
-    def _rows(self, file: Path) -> list[T]:
-        found = read_parquet(file, self._kind)
-        return found if self._inside is None else [row for each in found for row in getattr(each, self._inside)]
+    def _rows(self, file: Path) -> Iterator[T]:
+        found = iter_parquet(file, self._kind)
+        return found if self._inside is None else (row for each in found for row in getattr(each, self._inside))
 
     @overload
     def __getitem__(self, at: int) -> T: ...
@@ -57,7 +57,7 @@ class Spool(Sequence[T]):
         row = range(len(self))[at]
         file = bisect_right(self._ends, row)
         if self._read[0] != file:
-            self._read = file, self._rows(self._files[file])
+            self._read = file, list(self._rows(self._files[file]))
         return self._read[1][row - self._ends[file]]
 
 
