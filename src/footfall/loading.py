@@ -150,23 +150,28 @@ def check_weights(model: Any, missing: Iterable[str], source: str | Path) -> Non
 _SUMMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def pack(lengths: Sequence[int], token_budget: int, max_waste: float = 0.25) -> list[list[int]]:
+def pack(
+    lengths: Sequence[int], token_budget: int, max_waste: float = 0.25, pasts: Sequence[int] = ()
+) -> list[list[int]]:
     """Groups of indices, longest first; padded, a group holds at most `token_budget` tokens and `max_waste` padding.
 
-    A single trace longer than the budget is a group of its own.
+    `pasts` are tokens before each, which take room, padded too, but are not run. A single trace longer than the budget is a
+    group of its own.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     groups: list[list[int]] = []
-    tokens = 0
+    tokens = deepest = 0
     for i in order:
+        past = pasts[i] if pasts else 0
         if groups:
-            padded = lengths[groups[-1][0]] * (len(groups[-1]) + 1)
-            if padded <= token_budget and tokens + lengths[i] >= (1 - max_waste) * padded:
+            rows, longest = len(groups[-1]) + 1, lengths[groups[-1][0]]
+            fits = (longest + max(deepest, past)) * rows <= token_budget
+            if fits and tokens + lengths[i] >= (1 - max_waste) * longest * rows:
                 groups[-1].append(i)
-                tokens += lengths[i]
+                tokens, deepest = tokens + lengths[i], max(deepest, past)
                 continue
         groups.append([i])
-        tokens = lengths[i]
+        tokens, deepest = lengths[i], past
     return groups
 
 

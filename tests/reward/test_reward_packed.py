@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import Gemma3TextConfig, Gemma3TextModel
 
 from footfall.render import Reading
 from footfall.reward.packed import pack_row, packable, packed_attention, packing
@@ -21,21 +20,9 @@ from footfall.train.data import make_examples
 from footfall.train.objectives import make_objective
 from footfall.train.trainer import StepTrainer, training_arguments
 from footfall.types import Judged, Judgement
-from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
+from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, gemma, some_traces, trace
 
 torch.set_num_threads(1)
-
-
-def gemma(window: int) -> Any:
-    """A decoder whose layers look back over a window and over everything in turn."""
-    build: Any = Gemma3TextModel
-    config = Gemma3TextConfig(
-        vocab_size=len(byte_tokenizer()), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=1, head_dim=8, max_position_embeddings=512, sliding_window=window,
-        layer_types=["sliding_attention", "full_attention"], initializer_range=0.2,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    return build(config).eval()
 
 
 DECODERS: dict[str, Callable[[], Any]] = {

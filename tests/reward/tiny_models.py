@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    Gemma3TextConfig,
+    Gemma3TextModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from footfall.types import Problem, Step, Trajectory
 
@@ -35,6 +43,19 @@ def decoder(family: str = "llama", context: int = 512, seed: int = 0) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build(config(**shape)).eval()
+
+
+def gemma(window: int, last: str = "full_attention") -> Any:
+    """A decoder whose layers look back over a window, and over everything in the last unless told."""
+    build: Any = Gemma3TextModel
+    config = Gemma3TextConfig(
+        vocab_size=len(byte_tokenizer()), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=1, head_dim=8, max_position_embeddings=512, sliding_window=window,
+        layer_types=["sliding_attention", last], initializer_range=0.2,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build(config).eval()
 
 
 def backbone_folder(folder: Path, family: str = "llama", context: int = 512) -> Path:

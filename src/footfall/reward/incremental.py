@@ -30,6 +30,8 @@ Keys = tuple[int, ...]
 
 _SHARED_ENOUGH = 8
 """Tokens from which a common beginning is worth a pass of its own."""
+_CPU_WASTE = 0.1
+"""Padding in a batch on a CPU, where a token costs the same in a small one; elsewhere one more batch costs more than that."""
 
 
 class _Entry(NamedTuple):
@@ -70,6 +72,11 @@ class _Job(NamedTuple):
     @property
     def new(self) -> int:
         return len(self.reading.ids) - self.past
+
+    @property
+    def read(self) -> list[int]:
+        """Where its new tokens are read."""
+        return [p - self.past for p in self.reading.positions[len(self.known) :]]
 
 
 class PrefixCache:
@@ -119,10 +126,12 @@ class PrefixCache:
         return [logits[owner[reading]] for reading in wanted], tokens
 
     def _run_all(self, jobs: dict[int, _Job], tokens: list[int], token_budget: int) -> dict[int, Tensor]:
-        """Each job's logits, in batches of like length; a job that is done holds no past any more."""
+        """Each job's logits, in batches of like many new tokens; a job that is done holds no past any more."""
         places = list(jobs)
+        new, pasts = [job.new for job in jobs.values()], [job.past for job in jobs.values()]
+        waste = _CPU_WASTE if self.model.device.type == "cpu" else 1.0
         logits: dict[int, Tensor] = {}
-        for group in pack([len(jobs[i].reading.ids) for i in places], token_budget, max_waste=1.0):
+        for group in pack(new, token_budget, waste, pasts):
             part = {places[k]: jobs.pop(places[k]) for k in group}
             logits.update(zip(part, self._run(list(part.values())), strict=True))
             for i, job in part.items():
@@ -171,11 +180,13 @@ class PrefixCache:
         )
         where, slot = past_N1 + torch.arange(longest), torch.arange(deepest + longest)
         mask = ((slot >= deepest - past_N1) & (slot < deepest + new_N1)).long()
-        output: Any = self.model.backbone(
-            input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=where.to(device),
-            past_key_values=cache, use_cache=True,
-        )  # fmt: skip
-        found = self._logits(jobs, output.last_hidden_state)
+        read = [job.read for job in jobs]
+        with self.model.reading(read, longest):
+            output: Any = self.model.backbone(
+                input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=where.to(device),
+                past_key_values=cache, use_cache=True,
+            )  # fmt: skip
+        found = self._logits(jobs, padded(read), output.last_hidden_state)
         kept = torch.stack([torch.stack([layer.keys for layer in cache.layers]),
                             torch.stack([layer.values for layer in cache.layers])])  # fmt: skip
         for n, job in enumerate(jobs):
@@ -197,10 +208,9 @@ class PrefixCache:
             cache.update(pasts[0, number], pasts[1, number], number)
         return cache
 
-    def _logits(self, jobs: Sequence[_Job], hidden_NTH: Tensor) -> list[Tensor]:
+    def _logits(self, jobs: Sequence[_Job], positions_NS: Tensor, hidden_NTH: Tensor) -> list[Tensor]:
         """New steps are read from the hidden states, old ones are remembered."""
-        positions = padded([[p - job.past for p in job.reading.positions[len(job.known) :]] for job in jobs])
-        logits_NSK = self.model.head.at(hidden_NTH, positions.to(hidden_NTH.device)).cpu()
+        logits_NSK = self.model.head.at(hidden_NTH, positions_NS.to(hidden_NTH.device)).cpu()
         found = []
         for n, job in enumerate(jobs):
             new_SK = logits_NSK[n, : len(job.reading.positions) - len(job.known)]

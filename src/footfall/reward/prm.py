@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from footfall.reward.canary import Canary, check_canary, default_pair, make_cana
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, View, parts_for, read_json
 from footfall.reward.family import Family, TraceLayout
 from footfall.reward.heads import Head, Layers, load_head, make_head, repeated
+from footfall.reward.last_layer import decoder_layers, only_read
 from footfall.reward.readout import Columns, Several
 from footfall.reward.views import ViewedLayout
 from footfall.types import Trajectory, content_key
@@ -303,13 +305,13 @@ class PRM(nn.Module):
 
     def fuse(self) -> None:
         """Compile the decoder's layers, which share one piece of code; the first batches are then slow, the rest faster."""
-        for layer in _layers(self.backbone):
+        for layer in decoder_layers(self.backbone):
             layer.compile(dynamic=True)
         self.multiple = 64
 
     def unfuse(self) -> None:
         """The layers as they were, for who wants a few batches only."""
-        for layer in _layers(self.backbone):
+        for layer in decoder_layers(self.backbone):
             layer._compiled_call_impl = None
         self.multiple = 1
 
@@ -325,8 +327,13 @@ class PRM(nn.Module):
     def logits(self, readings: Sequence[Reading]) -> Tensor:
         """Logits (N, S, K) of readings that fit in one batch; entries past a trace's own steps mean nothing."""
         batch = pad(readings, self.pad_id, self.device, self.multiple)
-        logits_NSK: Tensor = self(**batch._asdict())
+        with self.reading([reading.positions for reading in readings], batch.input_ids.shape[1]):
+            logits_NSK: Tensor = self(**batch._asdict())
         return logits_NSK
+
+    def reading(self, positions: Sequence[Sequence[int]], width: int) -> AbstractContextManager[None]:
+        """Inside, a pass over rows of `width` tokens is right at these positions, which are all that a plain head reads."""
+        return only_read(self.backbone, positions, width) if self.head.plain else nullcontext()
 
     @property
     def token_budget(self) -> int:
@@ -422,14 +429,6 @@ def published_backbone(folder: Path, family: Family, dtype: torch.dtype, base: s
     """The decoder of a published checkpoint as weights that can be trained: an adapter is merged into its base."""
     backbone = backbones.load_native(folder, dtype, family.keys, base)
     return backbone.merge_and_unload() if backbones.is_adapter(folder) else backbone
-
-
-def _layers(backbone: Backbone) -> nn.ModuleList:
-    """The decoder's layers, wherever an adapter put them."""
-    for name, module in backbone.named_modules():
-        if name.rpartition(".")[2] == "layers" and isinstance(module, nn.ModuleList):
-            return module
-    raise ValueError(f"a {type(backbone).__name__} has no list of layers to compile")
 
 
 def _in_order(path: Path) -> None:

@@ -1,0 +1,130 @@
+"""The last layer run at the read tokens alone: the logits of the full pass, with less work, and nothing left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from footfall.loading import pack
+from footfall.render import Reading
+from footfall.reward.incremental import PrefixCache
+from footfall.reward.last_layer import decoder_layers, only_read
+from footfall.reward.prm import PRM, pad
+from tests.reward.tiny_models import byte_tokenizer, decoder, gemma, some_traces
+
+torch.set_num_threads(1)
+
+TOLERANCE = 2e-5
+"""Float32: fewer rows in a product and a mask where there was none take other kernels."""
+DECODERS: dict[str, Callable[[], Any]] = {
+    "llama": decoder,
+    "qwen2": lambda: decoder("qwen2"),
+    "gemma3": lambda: gemma(512),
+    "gemma3, window 16 in all but the last": lambda: gemma(16),
+    "gemma3, window 16 in the last too": lambda: gemma(16, "sliding_attention"),
+}
+
+
+def reader(name: str = "llama", **given: Any) -> PRM:
+    return PRM.from_backbone(DECODERS[name](), byte_tokenizer(), seed=1, max_length=512, **given).eval()
+
+
+@torch.inference_mode()
+def full(model: PRM, readings: Sequence[Reading]) -> list[Tensor]:
+    """Of a pass that computes everything."""
+    found: Tensor = model(**pad(readings, model.pad_id)._asdict())
+    return [logits[: len(reading.positions)] for logits, reading in zip(found, readings, strict=True)]
+
+
+def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_logits_are_those_of_the_full_pass(name: str) -> None:
+    model = reader(name)
+    readings = [model.read(t) for t in some_traces()]
+    expected = full(model, readings)
+    same(model.each_logits(readings), expected)
+    cache = PrefixCache(model, 10_000)
+    same(cache.each_logits([reading._replace(positions=reading.positions[:1]) for reading in readings], 300)[0],
+         [logits[:1] for logits in expected])  # fmt: skip
+    same(cache.each_logits(readings, 300)[0], expected)
+
+
+def test_adapters_are_in_the_logits_too() -> None:
+    pytest.importorskip("peft")
+    model = reader("qwen2", lora_rank=2)
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, generator=torch.Generator().manual_seed(len(name)))
+    readings = [model.read(t) for t in some_traces()]
+    same(model.each_logits(readings), full(model, readings))
+
+
+@pytest.mark.parametrize("part", ["self_attn.q_proj", "self_attn.o_proj", "mlp"])
+def test_the_last_layer_sees_the_read_tokens_alone(part: str) -> None:
+    model = reader()
+    readings = [model.read(t) for t in some_traces()]
+    seen: dict[str, int] = {}
+    layers = decoder_layers(model.backbone)
+    for name, layer in {"first": layers[0], "last": layers[-1]}.items():
+        inside = layer.get_submodule(part)
+        run, of_layer = inside.forward, name
+        inside.forward = lambda x, run=run, of=of_layer: (seen.update({of: x[..., 0].numel()}), run(x))[1]
+    model.logits(readings)
+    assert seen["last"] == sum(len(reading.positions) for reading in readings)
+    assert seen["first"] == len(readings) * max(len(reading.ids) for reading in readings)
+
+
+def test_in_the_last_layer_only_read_tokens_attend(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = reader()
+    readings = [model.read(t) for t in some_traces()]
+    queries: list[int] = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(query: Tensor, *given: Any, **named: Any) -> Tensor:
+        queries.append(query.shape[2])
+        return attend(query, *given, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
+    model.logits(readings)
+    assert queries == [max(len(r.ids) for r in readings), max(len(r.positions) for r in readings)]
+
+
+def test_afterwards_and_in_other_threads_the_model_is_as_it_was() -> None:
+    model = reader()
+    readings = [model.read(t) for t in some_traces()]
+    batch = pad(readings, model.pad_id)
+    attention: Any = decoder_layers(model.backbone)[-1].self_attn
+    config = attention.config
+
+    @torch.inference_mode()
+    def states() -> Tensor:
+        found: Tensor = model.backbone(input_ids=batch.input_ids, use_cache=False).last_hidden_state
+        return found
+
+    expected, elsewhere = states(), []
+    with pytest.raises(KeyError), only_read(model.backbone, batch.positions.tolist(), batch.input_ids.shape[1]):
+        assert not torch.allclose(states(), expected, atol=1e-2)
+        other = threading.Thread(target=lambda: elsewhere.append(states()))
+        other.start()
+        other.join()
+        raise KeyError
+    assert torch.equal(elsewhere[0], expected)
+    assert torch.equal(states(), expected)
+    assert attention.config is config
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in decoder_layers(model.backbone).modules())
+
+
+def test_a_batch_has_room_for_the_pasts_of_its_traces() -> None:
+    assert pack([10, 10, 10, 10], 40) == [[0, 1, 2, 3]]
+    assert pack([10, 10, 10, 10], 40, pasts=[10, 10, 10, 10]) == [[0, 1], [2, 3]]
+    assert pack([10, 10, 10, 10], 60, pasts=[0, 20, 0, 20]) == [[0, 1], [2, 3]], "padded to the deepest"
+    assert pack([10, 10], 30, pasts=[50, 5]) == [[0], [1]]
