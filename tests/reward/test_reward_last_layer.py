@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoModel, GPT2Config, GptOssConfig
 
 from footfall.loading import pack
 from footfall.render import Reading
@@ -21,12 +22,34 @@ torch.set_num_threads(1)
 
 TOLERANCE = 2e-5
 """Float32: fewer rows in a product and a mask where there was none take other kernels."""
+
+
+def built(config: Any) -> Any:
+    build: Any = AutoModel
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build.from_config(config).eval()
+
+
+def mixture() -> Any:
+    """A mixture of experts, which gives more than one thing; it has attention that no kernel of torch computes."""
+    return built(GptOssConfig(
+        vocab_size=len(byte_tokenizer()), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=512,
+        initializer_range=0.2, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ))  # fmt: skip
+
+
 DECODERS: dict[str, Callable[[], Any]] = {
     "llama": decoder,
     "qwen2": lambda: decoder("qwen2"),
     "gemma3": lambda: gemma(512),
     "gemma3, window 16 in all but the last": lambda: gemma(16),
     "gemma3, window 16 in the last too": lambda: gemma(16, "sliding_attention"),
+    "gpt-oss": mixture,
+    "gpt2, whose layers have another name": lambda: built(
+        GPT2Config(vocab_size=len(byte_tokenizer()), n_embd=32, n_layer=2, n_head=4, n_positions=512)
+    ),
 }
 
 
@@ -120,7 +143,7 @@ def test_afterwards_and_in_other_threads_the_model_is_as_it_was() -> None:
     assert torch.equal(elsewhere[0], expected)
     assert torch.equal(states(), expected)
     assert attention.config is config
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in decoder_layers(model.backbone).modules())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.backbone.modules())
 
 
 def test_a_batch_has_room_for_the_pasts_of_its_traces() -> None:

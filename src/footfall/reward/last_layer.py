@@ -27,21 +27,22 @@ _TOKEN_BY_TOKEN = {"q_proj", "o_proj", "mlp"}
 """What most decoders call the parts that take tokens one by one; one under another name runs in full."""
 
 
-def decoder_layers(backbone: Any) -> nn.ModuleList:
-    """The decoder's layers, wherever an adapter put them."""
+def decoder_layers(backbone: Any) -> Sequence[nn.Module]:
+    """The decoder's layers, wherever an adapter put them; none, if it keeps them under a name that is not known here."""
     for name, module in backbone.named_modules():
         if name.rpartition(".")[2] == "layers" and isinstance(module, nn.ModuleList):
-            return module
-    raise ValueError(f"a {type(backbone).__name__} has no list of layers")
+            return list(module)
+    return []
 
 
 @contextmanager
 def only_read(backbone: Any, positions: Sequence[Sequence[int]], width: int) -> Iterator[None]:
     """Inside, a pass of this thread over rows of `width` tokens gives states at `positions` of each row, and only there."""
-    last = decoder_layers(backbone)[-1]
-    if last._compiled_call_impl is not None:  # it would be compiled anew for the hooks
+    layers = decoder_layers(backbone)
+    if not layers or layers[-1]._compiled_call_impl is not None:  # that would be compiled anew for the hooks
         yield
         return
+    last = layers[-1]
     read = _Read(positions, width, backbone.device)
     attention = getattr(last, "self_attn", None)
     config = getattr(attention, "config", None)
@@ -49,7 +50,8 @@ def only_read(backbone: Any, positions: Sequence[Sequence[int]], width: int) -> 
         for name, module in last.named_modules():
             if name.rpartition(".")[2] in _TOKEN_BY_TOKEN:
                 hooks.callback(module.register_forward_pre_hook(read.gather).remove)
-                hooks.callback(module.register_forward_hook(read.spread).remove)
+                # First of all, so that others' hooks find each token in its place.
+                hooks.callback(module.register_forward_hook(read.spread, prepend=True).remove)
         if attention is not None and getattr(config, "_attn_implementation", None) == "sdpa":
             hooks.callback(attention.register_forward_pre_hook(read.tell, with_kwargs=True).remove)
             hooks.callback(setattr, attention, "config", config)
@@ -74,10 +76,15 @@ class _Read:
             return None
         return given[0].flatten(0, 1)[self.places_R][None], *given[1:]
 
-    def spread(self, _: nn.Module, __: Any, found_1RC: Tensor) -> Tensor:
-        """(1, R, C) to (N, T, C), zero at the others."""
+    def spread(self, _: nn.Module, __: Any, found: Any) -> Any:
+        """(1, R, C) to (N, T, C), zero at the others; what a mixture of experts gives beside it stays."""
         if threading.get_ident() != self.thread:
-            return found_1RC
+            return found
+        if isinstance(found, tuple):
+            return self._in_place(found[0]), *found[1:]
+        return self._in_place(found)
+
+    def _in_place(self, found_1RC: Tensor) -> Tensor:
         full = found_1RC.new_zeros(self.rows * self.width, found_1RC.shape[-1])
         return full.index_copy_(0, self.places_R, found_1RC[0]).view(self.rows, self.width, -1)
 

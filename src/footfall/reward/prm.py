@@ -305,7 +305,10 @@ class PRM(nn.Module):
 
     def fuse(self) -> None:
         """Compile the decoder's layers, which share one piece of code; the first batches are then slow, the rest faster."""
-        for layer in decoder_layers(self.backbone):
+        layers = decoder_layers(self.backbone)
+        if not layers:
+            raise ValueError(f"a {type(self.backbone).__name__} has no list of layers to compile")
+        for layer in layers:
             layer.compile(dynamic=True)
         self.multiple = 64
 
