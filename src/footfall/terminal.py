@@ -127,11 +127,10 @@ _PICTURES = 0x2400
 
 
 KEY = re.compile(
-    r"(?<![\w./-])(?:(?:sk|pk|rk|gsk|xai|nvapi|glpat|hf|gh[opsu])[-_][\w-]{16,}|AKIA[A-Z0-9]{16}|AIza[\w-]{30,}|eyJ[\w-]{16,}[\w.-]*"
-    r"|(?=[\w-]{0,999}\d)(?=[\w-]{0,999}[a-z])(?=[\w-]{0,999}[A-Z])[\w-]{32,999})(?![\w./-])",
+    r"(?<![\w-])(?:sk-[\w-]{20,}|(?:hf|gsk|gh[opsu])_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|AIza[\w-]{35})(?![\w-])",
     re.ASCII,
 )
-"""What has the shape of a key: how known services begin theirs, or 32 letters of both cases and digits; no part of a path."""
+"""What has the shape of a key of a known service."""
 
 
 def visible(text: str) -> str:

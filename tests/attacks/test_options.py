@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -26,6 +27,7 @@ from footfall.reward.calibrated import Calibration
 from footfall.scale import RayWorkers, Remote, Resources
 from footfall.scale.actors import check_answers
 from footfall.store import RunError
+from footfall.terminal import KEY as KEY_SHAPE
 from tests.attacks.commands import CREDIT, KINDS, RL, SAMPLE, SCRIPTED, say
 
 ANY_SIZE = {
@@ -169,22 +171,46 @@ def test_what_an_unknown_option_was_given_is_not_repeated(words: list[str]) -> N
     assert KEY not in out + errors
 
 
-SHAPES = [
-    "sk-proj-1234567890abcdefXYZ",
-    "hf_AbCdEfGhIjKlMnOpQr",
-    "AKIA1234567890ABCDEF",
-    "0123456789abcdefABCDEF0123456789",
+SHAPES = ["sk-proj-1234567890abcdefXYZ", "hf_AbCdEfGhIjKlMnOpQrStUv", "AKIA1234567890ABCDEF"]
+NAMES = [
+    "hf_traces_of_monday_0123456789",
+    "Qwen2-5-Math-7B-Instruct-labels-2024",
+    "hf-internal-testing-tiny",
+    "MATH_train_lvl5_000123_v2",
 ]
 
 
 @pytest.mark.parametrize("key", SHAPES)
-def test_a_stray_word_that_looks_like_a_key_is_not_repeated(key: str) -> None:
-    for words in ([*SAMPLE, key], [key], ["list", key], ["show", key], ["bench", key], [*SAMPLE[:3], "--url", key]):
+def test_what_looks_like_a_key_is_not_repeated(key: str) -> None:
+    for words in (
+        [*SAMPLE, key], [key], ["list", key], ["show", key], ["bench", key], [*SAMPLE, "--n", key], [*SAMPLE, f"--n={key}"],
+        [*SAMPLE[:3], "--url", key], [*SAMPLE[:3], "--url", f"ftp://{key}/v1"],
+    ):  # fmt: skip
         code, out, errors = say(words)
-        assert code == 2 and key not in out + errors
-    plain = "a-word-that-nobody-expects-here-number-1"
-    assert plain in say([*SAMPLE, plain])[2], "any other stray word is told"
-    assert f"runs/{key}/x.jsonl" in say(["show", f"runs/{key}/x.jsonl"])[2], "and so is a path"
+        assert code == 2 and key not in out + errors, words
+
+
+def test_other_names_are_told_and_files_are_read_whatever_they_are_called(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        assert name in say(["show", name])[2] and name in say([*SAMPLE, name])[2]
+    for name in (*NAMES, *SHAPES):
+        Path(name).write_text('{"problem": "1 + 1?", "steps": ["so 2"]}\n')
+        code, out, errors = say(["show", name])
+        assert code == 0 and "so 2" in out, errors
+
+
+def test_a_text_of_any_length_is_searched_for_keys_in_a_moment() -> None:
+    for text in (
+        "sk-" * 300_000,
+        "hf_" + "a" * 1_000_000 + "_",
+        "sk-" + "a-" * 500_000 + "\n",
+        "AIza" * 250_000,
+        "eyJ" * 300_000,
+    ):
+        before = time.process_time()
+        KEY_SHAPE.sub("***", text)
+        assert time.process_time() - before < 5
 
 
 def test_a_warning_of_a_library_is_bounded_and_holds_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from footfall.cli import main
-from footfall.formats import Mapped, Spool, iter_read, read_parquet, spool, spooled, write, write_parquet
+from footfall.formats import Mapped, Spool, ids, iter_read, read_parquet, spool, spooled, write, write_parquet
 from footfall.metrics import Interval
 from footfall.terminal import json_parts
 from footfall.types import Judged, Problem, Step, Trajectory, content_key, content_key_of
@@ -213,3 +219,51 @@ def test_four_times_the_problems_are_sampled_in_the_same_memory(
         told = json.loads(capsys.readouterr().out)
         assert told["traces"] == 2 * many and told["accuracy"]["value"] == many
     assert peaks[2] < 1.5 * peaks[1]
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    code = """
+import os, signal
+from footfall.formats import spool, spooled
+from tests.formats.test_formats_spool import TRACES
+spool.IN_MEMORY = 3
+kept = spooled(TRACES, "trajectory")
+print("ready", flush=True)
+WHAT
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    def start(then: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", code.replace("WHAT", then)]
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        return process
+
+    with start("os.kill(os.getpid(), signal.SIGKILL)") as killed:
+        killed.wait()
+    with start("input()") as living:
+        (dead, own) = sorted(tmp_path.iterdir(), key=lambda folder: folder.stat().st_mtime)
+        for folder in (dead, own):
+            os.utime(folder, (1, 1))
+        with start("pass") as third:
+            third.communicate()
+        assert list(tmp_path.iterdir()) == [own], "the one that is in use stays"
+        living.communicate("\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_under_many_ids_is_told_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def small(*words: Any, **given: Any) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*words, **given)
+        database.execute("PRAGMA max_page_count = 2")
+        return database
+
+    monkeypatch.setattr(ids, "_IDS_IN_MEMORY", 1000)
+    monkeypatch.setattr(sqlite3, "connect", small)
+    once = ids.Once()
+    with pytest.raises(OSError, match="no space left for ids") as full:
+        for number in range(2000):
+            once.put(f"id {number}", number)
+    assert full.value.filename == tempfile.gettempdir()

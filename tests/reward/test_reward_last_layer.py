@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -151,3 +152,36 @@ def test_a_batch_has_room_for_the_pasts_of_its_traces() -> None:
     assert pack([10, 10, 10, 10], 40, pasts=[10, 10, 10, 10]) == [[0, 1], [2, 3]]
     assert pack([10, 10, 10, 10], 60, pasts=[0, 20, 0, 20]) == [[0, 1], [2, 3]], "padded to the deepest"
     assert pack([10, 10], 30, pasts=[50, 5]) == [[0], [1]]
+
+
+def test_a_decoder_that_sees_later_tokens_too_keeps_its_own_attention() -> None:
+    backbone = decoder("qwen2")
+    backbone.config.is_causal = False
+    model = PRM.from_backbone(backbone, byte_tokenizer(), seed=1, max_length=512).eval()
+    readings = [model.read(t) for t in some_traces()]
+    for reading in readings:
+        same([model.logits([reading])[0]], full(model, [reading]))
+
+
+def test_threads_that_judge_with_one_model_leave_it_as_it_was() -> None:
+    model = reader()
+    readings = [model.read(t) for t in some_traces()]
+    found: list[list[Tensor]] = []
+    expected = full(model, readings)
+    attention: Any = decoder_layers(model.backbone)[-1].self_attn
+    config, switch = attention.config, sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [
+            threading.Thread(target=lambda: found.extend(model.each_logits(readings) for _ in range(20)))
+            for _ in range(4)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert len(found) == 80 and attention.config is config
+    for each in found:
+        same(each, expected)

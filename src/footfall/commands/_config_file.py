@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,11 +204,11 @@ def options_of(kind: Any) -> list[tuple[str, Any]]:
 
 
 def without_values_of_unknown(kind: Any, words: Sequence[str]) -> list[str]:
-    """The words, but *** for what follows an option that the command has not, and for a stray word that looks like a key: the
-    error that names them repeats what was typed."""
+    """The words, but *** for what follows an option that the command has not, and for what looks like a key and is no file:
+    the error that names them repeats what was typed."""
     known = {"help", *(name.replace("_", "-") for name, _ in options_of(kind))}
     kept: list[str] = []
-    hidden, after_option = False, False
+    hidden = False
     for word in words:
         flag, equals, _ = word.partition("=")
         if word.startswith("--"):
@@ -217,9 +218,9 @@ def without_values_of_unknown(kind: Any, words: Sequence[str]) -> list[str]:
             hidden = word != "-h"
             kept.append(f"{word[:2]}***" if len(word) > 2 else word)
         else:
-            kept.append("***" if hidden or (not after_option and KEY.fullmatch(word)) else word)
-        after_option = word.startswith("--") and not equals
-    return kept
+            kept.append("***" if hidden else word)
+    # Path.exists raises where a name is too long.
+    return [word if os.path.exists(word) else KEY.sub("***", word) for word in kept]  # noqa: PTH110
 
 
 def renamed(kind: Any) -> dict[str, str]:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+import errno
+import sqlite3
+import tempfile
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from footfall.types import Judged
 
 _IDS_IN_MEMORY = 100_000
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A full disk is told as any other file tells it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(errno.ENOSPC, f"no space left for ids ({error})", tempfile.gettempdir()) from error
 
 
 class Once:
@@ -25,7 +38,8 @@ class Once:
         """The number of an id, if it is here."""
         found = self._last.get(name.encode())
         if found is None and self._file is not None:
-            row = self._file.execute("SELECT number FROM once WHERE id = ?", (name.encode(),)).fetchone()
+            with _told():
+                row = self._file.execute("SELECT number FROM once WHERE id = ?", (name.encode(),)).fetchone()
             (found,) = row or (None,)
         return None if found is None else int.from_bytes(found, "big")
 
@@ -33,19 +47,21 @@ class Once:
         """An id that is not here."""
         self._last[name.encode()] = number.to_bytes(20, "big")
         if len(self._last) >= _IDS_IN_MEMORY:
-            if self._file is None:
-                import sqlite3
-
-                self._file = sqlite3.connect("")  # a file without a name, which goes with the process
-                self._file.execute("CREATE TABLE once (id BLOB PRIMARY KEY, number BLOB) WITHOUT ROWID")
-            self._file.executemany("INSERT INTO once VALUES (?, ?)", sorted(self._last.items()))
+            with _told():
+                if self._file is None:
+                    self._file = sqlite3.connect(
+                        "", check_same_thread=False
+                    )  # without a name: it goes with the process
+                    self._file.execute("CREATE TABLE once (id BLOB PRIMARY KEY, number BLOB) WITHOUT ROWID")
+                self._file.executemany("INSERT INTO once VALUES (?, ?)", sorted(self._last.items()))
             self._last.clear()
 
     def pop(self, name: str) -> int | None:
         """The number of an id, which is no longer here."""
         found = self.get(name)
         if found is not None and self._last.pop(name.encode(), None) is None:
-            self._file.execute("DELETE FROM once WHERE id = ?", (name.encode(),))
+            with _told():
+                self._file.execute("DELETE FROM once WHERE id = ?", (name.encode(),))
         return found
 
 

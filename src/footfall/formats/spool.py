@@ -5,12 +5,16 @@ It is for who goes through the rows in their order; a row by its number reads th
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar, overload
+from typing import IO, Any, TypeVar, overload
 
 from footfall.formats.parquet import iter_parquet, write_parquet
 
@@ -18,6 +22,39 @@ T = TypeVar("T")
 IN_MEMORY = 20_000
 """Rows up to which they are a list."""
 _A_FILE = 1024
+_PREFIX = "footfall-rows-"
+_SETTLED = 60.0
+"""Seconds after which the folder of a living process has been locked."""
+
+
+class _Folder:
+    """A temporary folder that goes with its owner. One whose process was killed is removed by the next that makes one: its lock
+    is free."""
+
+    def __init__(self) -> None:
+        for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            _sweep(left)
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
+        self.path = Path(self._folder.name)
+        self._lock: IO[str] = (self.path / ".lock").open("w", encoding="utf-8")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+
+def _sweep(folder: Path) -> None:
+    try:
+        about = folder.lstat()
+        if about.st_uid != os.getuid() or time.time() - about.st_mtime < _SETTLED:
+            return
+        lock = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # somebody else's, or gone by now
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        pass
+    finally:
+        os.close(lock)
 
 
 class Spool(Sequence[T]):
@@ -29,7 +66,7 @@ class Spool(Sequence[T]):
         kind: str,
         files: Sequence[Path],
         sizes: Iterable[int],
-        folder: TemporaryDirectory[str] | None = None,
+        folder: _Folder | None = None,
         inside: str | None = None,
     ) -> None:
         self._kind, self._files, self._ends, self._folder = kind, files, list(accumulate(sizes)), folder
@@ -88,12 +125,12 @@ def spooled(rows: Iterable[T], kind: str) -> Sequence[T]:
     first = list(islice(rest, IN_MEMORY + 1))
     if len(first) <= IN_MEMORY:
         return first
-    folder: TemporaryDirectory[str] = TemporaryDirectory(prefix="footfall-")
+    folder = _Folder()
     files: list[Path] = []
     sizes: list[int] = []
 
     def keep(part: Sequence[T]) -> None:
-        files.append(Path(folder.name) / f"{len(files):07d}.parquet")
+        files.append(folder.path / f"{len(files):07d}.parquet")
         sizes.append(len(part))
         write_parquet(files[-1], part, kind)
 

@@ -23,6 +23,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from footfall.loading import padded
 
 IMPLEMENTATION = "footfall_only_read"
+_ALONE = threading.RLock()
+"""Held while a layer has hooks: two that put them on and off would leave each other's behind."""
 _TOKEN_BY_TOKEN = {"q_proj", "o_proj", "mlp"}
 """What most decoders call the parts that take tokens one by one; one under another name runs in full."""
 
@@ -45,14 +47,15 @@ def only_read(backbone: Any, positions: Sequence[Sequence[int]], width: int) -> 
     last = layers[-1]
     read = _Read(positions, width, backbone.device)
     attention = getattr(last, "self_attn", None)
-    config = getattr(attention, "config", None)
-    with ExitStack() as hooks:
+    with _ALONE, ExitStack() as hooks:
+        config = getattr(attention, "config", None)
         for name, module in last.named_modules():
             if name.rpartition(".")[2] in _TOKEN_BY_TOKEN:
                 hooks.callback(module.register_forward_pre_hook(read.gather).remove)
                 # First of all, so that others' hooks find each token in its place.
                 hooks.callback(module.register_forward_hook(read.spread, prepend=True).remove)
-        if attention is not None and getattr(config, "_attn_implementation", None) == "sdpa":
+        causal = getattr(attention, "is_causal", True) and getattr(config, "is_causal", True)
+        if attention is not None and causal and getattr(config, "_attn_implementation", None) == "sdpa":
             hooks.callback(attention.register_forward_pre_hook(read.tell, with_kwargs=True).remove)
             hooks.callback(setattr, attention, "config", config)
             attention.config = copy.copy(config)
@@ -88,9 +91,11 @@ class _Read:
         full = found_1RC.new_zeros(self.rows * self.width, found_1RC.shape[-1])
         return full.index_copy_(0, self.places_R, found_1RC[0]).view(self.rows, self.width, -1)
 
-    def tell(self, _: nn.Module, given: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """The attention function is told where to look."""
-        return (given, {**named, "only_read": self.positions_NS}) if threading.get_ident() == self.thread else None
+    def tell(self, _: nn.Module, given: Any, named: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]] | None:
+        """The attention function is told where to look. Another thread may come by before torch knows that names are wanted."""
+        if named is None or threading.get_ident() != self.thread:
+            return None
+        return given, {**named, "only_read": self.positions_NS}
 
 
 def read_attention(
