@@ -183,5 +183,5 @@ def test_threads_that_judge_with_one_model_leave_it_as_it_was() -> None:
     finally:
         sys.setswitchinterval(switch)
     assert len(found) == 80 and attention.config is config
-    for each in found:
-        same(each, expected)
+    for logits in found:
+        same(logits, expected)
