@@ -12,6 +12,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
@@ -37,10 +38,12 @@ class _Folder:
         self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
         self.path = Path(self._folder.name)
         self._lock: IO[str] = (self.path / ".lock").open("w", encoding="utf-8")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks, where nothing is swept either
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
 
 
 def _sweep(folder: Path) -> None:
+    """Remove the folder if nobody holds its lock."""
     try:
         about = folder.lstat()
         if about.st_uid != os.getuid() or time.time() - about.st_mtime < _SETTLED:
@@ -49,10 +52,9 @@ def _sweep(folder: Path) -> None:
     except OSError:  # somebody else's, or gone by now
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
-        pass
+        with suppress(OSError):  # its process lives
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
 

@@ -119,10 +119,9 @@ def _address(given: str) -> str:
     except (httpx.InvalidURL, UnicodeError):
         url, usable = httpx.URL(), False
     if not usable:
-        address = "://" in given or re.fullmatch(
-            r"[\w.-]{1,255}:\d+\S*", given
-        )  # else it may be a key in the wrong place
-        shown = f"url={given[:200]!r}" if address else "the url"
+        # What is neither an address nor host:port may be a key in the wrong place.
+        told = "://" in given or re.fullmatch(r"[\w.-]{1,255}:\d+\S*", given)
+        shown = f"url={given[:200]!r}" if told else "the url"
         raise ValueError(f"{shown} is not a server's address; write e.g. http://localhost:8000/v1")
     if url.path == "/":
         url = url.copy_with(path="/v1")
