@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from footfall.terminal import one_line
+
 _NUMBERS_A_BYTE = 8
 """Of the most tightly packed weights."""
 _LONGEST = 300
+_LONGEST_LINE = 2000
 _LARGEST_TEXT = 1 << 28
 _OF_TOKENIZERS = (".json", ".model", ".txt", ".jinja", ".tiktoken")
 _MOST_GROWTH = 10_000
@@ -43,14 +46,14 @@ def naming(source: str | Path) -> Iterator[None]:
     except BaseException as error:  # a panic of a library in Rust is no Exception
         if not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime":
             raise
-        said = " ".join(str(error).split())
+        said = one_line(str(error), _LONGEST_LINE)
         ours = type(error).__module__.startswith("footfall.")
         if ours or says_no_memory(said):
             raise
         if isinstance(error, ValueError):
-            if str(source) in said:
+            if said == str(error) and str(source) in said:
                 raise
-            raise ValueError(f"{source}: {said}") from error
+            raise ValueError(said if str(source) in said else f"{source}: {said}") from error
         why = f"{type(error).__name__}: {said}"[:_LONGEST]
         raise ValueError(f"{source}: a file of it is damaged or not what it should be ({why})") from error
 

@@ -9,6 +9,7 @@ which libFuzzer writes to a file; once it is mended, that file belongs into the 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -82,7 +83,17 @@ def main() -> None:
     name, *options = sys.argv[1:]
     with atheris.instrument_imports(include=["footfall"]):
         target = targets()[name]
-    atheris.Setup([sys.argv[0], *options], target)
+
+    def tried(data: bytes) -> None:
+        try:
+            target(data)
+        except BaseException:
+            # Python takes the handler of Atheris' alarm away as it ends, and the next alarm would kill it before the input
+            # that was found is written.
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise
+
+    atheris.Setup([sys.argv[0], *options], tried)
     atheris.Fuzz()
 
 
