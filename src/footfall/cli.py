@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from footfall import __version__, registry
-from footfall.terminal import KEY, visible
+from footfall.terminal import visible, without_keys
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -89,10 +89,9 @@ _SECRETS = (
     (re.compile(r"//\S{1,999}@|(?<=\w:)/\S{1,999}@"), "//***@"),
     (re.compile(r"([?&][\w.-]+=)[^\s&'\"]+"), r"\1***"),
     (re.compile(r"(api[-_]key\s*=)\s*[^\s,'\"]+"), r"\1***"),
-    (KEY, "***"),
 )
-"""What no message repeats: of an address user and password before @ (a path has one slash of two) and what follows ?, a key
-among the words of a policy, and what looks like one."""
+"""What no message repeats: of an address user and password before @ (a path has one slash of two) and what follows ?, and a
+key among the words of a policy."""
 _MOST_WORDS = 300
 _LESS_MEMORY = (
     "free the device (`nvidia-smi` shows who holds it), name another --device, or take a smaller model; train with a lower "
@@ -169,30 +168,38 @@ def _run(name: str, words: list[str]) -> int:
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     registry.name_files(_naming_parts(words))
     default, words = with_file(kind, name, tuple(COMMANDS), words)
+    typed = _gathered(words)
+    shown = without_values_of_unknown(kind, typed)
     config = tyro.cli(
         kind,
-        args=without_values_of_unknown(kind, _gathered(words)),
+        args=shown,
         default=default,
         prog=f"footfall {name}",
         description=inspect.getdoc(kind),
         config=style,
     )
+    for word, told in zip(typed, shown, strict=True):
+        if word != told:  # it would go on under another name than was typed
+            raise ValueError(
+                f"{told!r}: *** looks like the key of a service, and no file has that name; keys are given by --api-key-env, "
+                "and runs and models must be called otherwise"
+            )
     finite_fields(asdict(config))
     return int(module.main(config))
 
 
 class _Record(logging.LogRecord):
-    """What a library logs may quote a file: no control character of it reaches the terminal."""
+    """What a library logs may quote a file: no control character of it reaches the terminal, and no key."""
 
     def getMessage(self) -> str:  # noqa: N802 - logging's own name
-        return visible(super().getMessage()[:_LONGEST])
+        return visible(without_keys(super().getMessage())[:_LONGEST])
 
 
 def _warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """What a library warns of may quote a file too."""
-    return f"{filename}:{lineno}: {category.__name__}: {visible(str(message)[:_LONGEST])}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {visible(without_keys(str(message))[:_LONGEST])}\n"
 
 
 def _group(name: str, inner: Mapping[str, type], words: Sequence[str]) -> int:
@@ -308,6 +315,7 @@ def _one_line(error: Exception) -> str:
 def _fail(message: str) -> int:
     for secret, instead in _SECRETS:
         message = secret.sub(instead, message)
+    message = without_keys(message)
     if len(message) > _LONGEST:
         message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     sys.stderr.write(f"footfall: {visible(message)}\n")

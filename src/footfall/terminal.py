@@ -126,11 +126,25 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 _PICTURES = 0x2400
 
 
-KEY = re.compile(
-    r"(?<![\w-])(?:sk-[\w-]{20,}|(?:hf|gsk|gh[opsu])_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|AIza[\w-]{35})(?![\w-])",
+_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-[\w-]{20,}|(?:hf|gsk|gh[oprsu])_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
+    r"|A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])|AIza[\w-]{35,})",
     re.ASCII,
 )
 """What has the shape of a key of a known service."""
+_WORD = re.compile(r"[A-Za-z]{0,15}[0-9]{0,8}[A-Za-z]?")
+_LONGEST_NAME = 60
+
+
+def without_keys(text: str) -> str:
+    """The text with *** in place of what looks like a key of a known service; a name of words and numbers is none."""
+    return _KEY.sub(_unless_a_name, text)
+
+
+def _unless_a_name(match: re.Match[str]) -> str:
+    found = match[0]
+    may_be = found.startswith("sk-") and len(found) <= _LONGEST_NAME
+    return found if may_be and all(map(_WORD.fullmatch, re.split("[-_]", found))) else "***"
 
 
 def visible(text: str) -> str:

@@ -22,12 +22,13 @@ import pytest
 from footfall.cli import COMMANDS
 from footfall.commands._config_file import without_values_of_unknown
 from footfall.commands._values import MANY, finite_fields
+from footfall.commands.sample import SampleConfig
 from footfall.reward.backbone import check_rank
 from footfall.reward.calibrated import Calibration
 from footfall.scale import RayWorkers, Remote, Resources
 from footfall.scale.actors import check_answers
 from footfall.store import RunError
-from footfall.terminal import KEY as KEY_SHAPE
+from footfall.terminal import without_keys
 from tests.attacks.commands import CREDIT, KINDS, RL, SAMPLE, SCRIPTED, say
 
 ANY_SIZE = {
@@ -172,7 +173,17 @@ def test_what_an_unknown_option_was_given_is_not_repeated(words: list[str]) -> N
 
 
 SHAPES = ["sk-proj-1234567890abcdefXYZ", "hf_AbCdEfGhIjKlMnOpQrStUv", "AKIA1234567890ABCDEF"]
+OTHER_SHAPES = [
+    f"sk-ant-api03-{'aB3-' * 20}AA",
+    "sk-lf-550e8400-e29b-41d4-a716-446655440000",
+    f"gsk_{'aB3d' * 10}",
+    f"ghr_{'aB3d' * 9}",
+    f"github_pat_11ABCDEFG0_{'aB3d' * 12}",
+    "ASIAABCDEFGHIJK12345",
+    f"AIza{'aB3-5' * 7}",
+]
 NAMES = [
+    "sk-learn-baseline-of-monday-2024-v2",
     "hf_traces_of_monday_0123456789",
     "Qwen2-5-Math-7B-Instruct-labels-2024",
     "hf-internal-testing-tiny",
@@ -183,11 +194,35 @@ NAMES = [
 @pytest.mark.parametrize("key", SHAPES)
 def test_what_looks_like_a_key_is_not_repeated(key: str) -> None:
     for words in (
-        [*SAMPLE, key], [key], ["list", key], ["show", key], ["bench", key], [*SAMPLE, "--n", key], [*SAMPLE, f"--n={key}"],
+        [*SAMPLE, key], [key], [f"--{key}"], ["list", key], ["list", "policy", key], ["completion", key],
+        ["show", key], ["bench", key], [*SAMPLE, "--n", key], [*SAMPLE, f"--n={key}"],
         [*SAMPLE[:3], "--url", key], [*SAMPLE[:3], "--url", f"ftp://{key}/v1"],
     ):  # fmt: skip
         code, out, errors = say(words)
         assert code == 2 and key not in out + errors, words
+
+
+@pytest.mark.parametrize("key", [*SHAPES, *OTHER_SHAPES])
+def test_a_key_is_known_in_any_text(key: str) -> None:
+    for around in ("{}", "--{}", "no model is called '{}'", "(?key={}&x)", "{}.jsonl", "my_{}", "{}, {}"):
+        assert key not in without_keys(around.format(key, key)), around
+
+
+@pytest.mark.parametrize("flag", ["--out", "--model"])
+def test_nothing_goes_on_under_another_name_than_was_typed(flag: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, errors = say([*SAMPLE, flag, f"runs/{SHAPES[0]}"])
+    assert code == 2 and "***" in errors and SHAPES[0] not in out + errors
+    assert not list(tmp_path.iterdir()), "no run is written, under whatever name"
+    assert say([*SAMPLE, "--out", f"runs/{NAMES[0]}"])[0] == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [NAMES[0]]
+
+
+@pytest.mark.parametrize("command", ["list", "completion"])
+def test_small_commands_repeat_nothing_that_an_unknown_option_was_given(command: str) -> None:
+    for words in ([command, "--token", KEY], [command, f"--token={KEY}"], [command, "-k", KEY]):
+        code, out, errors = say(words)
+        assert code == 2 and errors and KEY not in out + errors
 
 
 def test_other_names_are_told_and_files_are_read_whatever_they_are_called(tmp_path: Path, monkeypatch: Any) -> None:
@@ -198,6 +233,8 @@ def test_other_names_are_told_and_files_are_read_whatever_they_are_called(tmp_pa
         Path(name).write_text('{"problem": "1 + 1?", "steps": ["so 2"]}\n')
         code, out, errors = say(["show", name])
         assert code == 0 and "so 2" in out, errors
+        words = ["--problems", name, f"--problems={name}"]
+        assert without_values_of_unknown(SampleConfig, words) == words
 
 
 def test_a_text_of_any_length_is_searched_for_keys_in_a_moment() -> None:
@@ -206,10 +243,11 @@ def test_a_text_of_any_length_is_searched_for_keys_in_a_moment() -> None:
         "hf_" + "a" * 1_000_000 + "_",
         "sk-" + "a-" * 500_000 + "\n",
         "AIza" * 250_000,
-        "eyJ" * 300_000,
+        "github_pat_" * 100_000,
+        "sk-a-" * 200_000,
     ):
         before = time.process_time()
-        KEY_SHAPE.sub("***", text)
+        without_keys(text)
         assert time.process_time() - before < 5
 
 
@@ -218,6 +256,8 @@ def test_a_warning_of_a_library_is_bounded_and_holds_no_control_character(capsys
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         shown = warnings.formatwarning("\x1b]52;" + "x" * 1_000_000, UserWarning, "peft.py", 7)
+        keyed = warnings.formatwarning(f"token {SHAPES[0]} is no token", UserWarning, "peft.py", 7)
+    assert keyed == "peft.py:7: UserWarning: token *** is no token\n"
     assert len(shown) < 5000 and "\x1b" not in shown and shown.startswith("peft.py:7: UserWarning: ␛]52;xxx")
 
 

@@ -160,6 +160,7 @@ def test_a_key_that_the_server_repeats_is_in_no_error_however_it_is_written_and_
         for attack in (
             body({"error": {"message": message}}, status=500),
             body('{"error": ' + escaped(message) + "}", status=500),
+            body('{"error": [' + escaped(message) + "]}", status=500),
             body(message, status=500),
             changed(*CHOICE, "finish_reason", to=message),
         ):

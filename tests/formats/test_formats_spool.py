@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -252,6 +253,25 @@ WHAT
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_of_another_machine_and_of_a_link_stay_and_a_rest_without_a_lock_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    mine = tmp_path / "mine"
+    rest, elsewhere = (tmp_path / "tmp" / f"footfall-rows-{name}" for name in ("rest", "elsewhere"))
+    for folder in (mine, rest, elsewhere):
+        folder.mkdir(parents=True)
+        (folder / "0000000.parquet").write_text("rows")
+    (elsewhere / ".lock").write_text("another machine")
+    (tmp_path / "tmp" / "footfall-rows-link").symlink_to(mine)
+    for path in (rest, elsewhere, tmp_path / "tmp" / "footfall-rows-link"):
+        os.utime(path, (1, 1), follow_symlinks=False)
+    made = spool._Folder()
+    assert not rest.exists() and (elsewhere / "0000000.parquet").exists()
+    assert [path.name for path in mine.iterdir()] == ["0000000.parquet"]
+    assert (made.path / ".lock").read_text() == socket.gethostname()
+
+
 def test_a_full_disk_under_many_ids_is_told_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = sqlite3.connect
 
@@ -262,8 +282,9 @@ def test_a_full_disk_under_many_ids_is_told_with_its_folder(monkeypatch: pytest.
 
     monkeypatch.setattr(ids, "_IDS_IN_MEMORY", 1000)
     monkeypatch.setattr(sqlite3, "connect", small)
+    monkeypatch.setattr(tempfile, "gettempdir", iter(["the folder", "another that is not full"]).__next__)
     once = ids.Once()
     with pytest.raises(OSError, match="no space left for ids") as full:
         for number in range(2000):
             once.put(f"id {number}", number)
-    assert full.value.filename == tempfile.gettempdir()
+    assert full.value.filename == "the folder"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel, GPT2Config, GptOssConfig
+from transformers import CONFIG_MAPPING, AutoModel, GPT2Config, GptOssConfig, LlamaModel
 
 from footfall.loading import pack
 from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
-from footfall.reward.last_layer import decoder_layers, only_read
+from footfall.reward.last_layer import KNOWN, decoder_layers, only_read
 from footfall.reward.prm import PRM, pad
 from tests.reward.tiny_models import byte_tokenizer, decoder, gemma, some_traces
 
@@ -54,8 +54,35 @@ DECODERS: dict[str, Callable[[], Any]] = {
 }
 
 
+SMALL = {
+    "vocab_size": len(byte_tokenizer()), "hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 8, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 512,
+    "sliding_window": 16, "initializer_range": 0.2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
+def small(kind: str) -> Any:
+    """A decoder of this kind, with those of the sizes that it has."""
+    config: Any = CONFIG_MAPPING[kind]
+    has = vars(config())
+    return built(config(**{name: size for name, size in SMALL.items() if name in has}))
+
+
+class Twice(LlamaModel):  # type: ignore[no-untyped-call]
+    """A decoder that goes through its layers twice."""
+
+    def forward(self, input_ids: Any = None, inputs_embeds: Any = None, **given: Any) -> Any:
+        first = super().forward(input_ids=input_ids, inputs_embeds=inputs_embeds, **given)
+        return super().forward(inputs_embeds=first.last_hidden_state, **given)
+
+
 def reader(name: str = "llama", **given: Any) -> PRM:
-    return PRM.from_backbone(DECODERS[name](), byte_tokenizer(), seed=1, max_length=512, **given).eval()
+    return of(DECODERS[name](), **given)
+
+
+def of(backbone: Any, **given: Any) -> PRM:
+    return PRM.from_backbone(backbone, byte_tokenizer(), seed=1, max_length=512, **given).eval()
 
 
 @torch.inference_mode()
@@ -80,6 +107,23 @@ def test_logits_are_those_of_the_full_pass(name: str) -> None:
     same(cache.each_logits([reading._replace(positions=reading.positions[:1]) for reading in readings], 300)[0],
          [logits[:1] for logits in expected])  # fmt: skip
     same(cache.each_logits(readings, 300)[0], expected)
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_logits_of_every_known_decoder_are_those_of_the_full_pass(kind: str) -> None:
+    model = of(small(kind))
+    readings = [model.read(t) for t in some_traces()]
+    same(model.each_logits(readings), full(model, readings))
+
+
+def test_a_decoder_of_another_kind_is_run_in_full() -> None:
+    config = decoder().config
+    config.model_type = "twice"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = of(Twice(config))
+    readings = [model.read(t) for t in some_traces()]
+    same(model.each_logits(readings), full(model, readings))
 
 
 def test_adapters_are_in_the_logits_too() -> None:

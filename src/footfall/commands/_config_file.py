@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from importlib import import_module
 from itertools import zip_longest
@@ -22,7 +22,7 @@ from typing import Any, get_args, get_type_hints
 
 from footfall.commands._values import check_values
 from footfall.registry import safety_switches
-from footfall.terminal import KEY
+from footfall.terminal import without_keys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,10 +62,10 @@ def with_defaults(parser: argparse.ArgumentParser, command: str, words: Sequence
     parser.add_argument(
         "--config", help="a file with options of this command, TOML or JSON; the command line wins over it"
     )
+    known = [*vars(parser.parse_args([]))]
     if (path := _named(words)) is not None:
-        known = [*vars(parser.parse_args([]))]
         parser.set_defaults(**_checked(path, command, tuple(import_module("footfall.cli").COMMANDS), known))
-    return parser.parse_args(words)
+    return parser.parse_args(_hidden(known, words))
 
 
 def _checked(path: Path, command: str, commands: Sequence[str], known: Sequence[str]) -> dict[str, Any]:
@@ -206,7 +206,11 @@ def options_of(kind: Any) -> list[tuple[str, Any]]:
 def without_values_of_unknown(kind: Any, words: Sequence[str]) -> list[str]:
     """The words, but *** for what follows an option that the command has not, and for what looks like a key and is no file:
     the error that names them repeats what was typed."""
-    known = {"help", *(name.replace("_", "-") for name, _ in options_of(kind))}
+    return _hidden([name for name, _ in options_of(kind)], words)
+
+
+def _hidden(options: Iterable[str], words: Sequence[str]) -> list[str]:
+    known = {"help", *(name.replace("_", "-") for name in options)}
     kept: list[str] = []
     hidden = False
     for word in words:
@@ -220,7 +224,8 @@ def without_values_of_unknown(kind: Any, words: Sequence[str]) -> list[str]:
         else:
             kept.append("***" if hidden else word)
     # Path.exists raises where a name is too long.
-    return [word if os.path.exists(word) else KEY.sub("***", word) for word in kept]  # noqa: PTH110
+    are_files = (any(map(os.path.exists, (word, word.partition("=")[2]))) for word in kept)
+    return [word if is_file else without_keys(word) for word, is_file in zip(kept, are_files, strict=True)]
 
 
 def renamed(kind: Any) -> dict[str, str]:

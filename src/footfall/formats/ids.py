@@ -18,10 +18,11 @@ _IDS_IN_MEMORY = 100_000
 @contextmanager
 def _told() -> Iterator[None]:
     """A full disk is told as any other file tells it."""
+    where = tempfile.gettempdir()  # asked when the disk is full, it is another folder
     try:
         yield
-    except sqlite3.OperationalError as error:
-        raise OSError(errno.ENOSPC, f"no space left for ids ({error})", tempfile.gettempdir()) from error
+    except sqlite3.DatabaseError as error:
+        raise OSError(errno.ENOSPC, f"no space left for ids ({error})", where) from error
 
 
 class Once:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
+import stat
 import tempfile
 import time
 from bisect import bisect_right
@@ -30,7 +32,7 @@ _SETTLED = 60.0
 
 class _Folder:
     """A temporary folder that goes with its owner. One whose process was killed is removed by the next that makes one: its lock
-    is free."""
+    is free. The lock names the machine, for some file systems that machines share keep locks from each other."""
 
     def __init__(self) -> None:
         for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
@@ -40,21 +42,25 @@ class _Folder:
         self._lock: IO[str] = (self.path / ".lock").open("w", encoding="utf-8")
         with suppress(OSError):  # a file system without locks, where nothing is swept either
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            os.write(self._lock.fileno(), socket.gethostname().encode())
 
 
 def _sweep(folder: Path) -> None:
     """Remove the folder if nobody holds its lock."""
     try:
         about = folder.lstat()
-        if about.st_uid != os.getuid() or time.time() - about.st_mtime < _SETTLED:
+        settled = time.time() - about.st_mtime >= _SETTLED
+        if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or not settled:
             return
-        lock = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # Without a lock is what somebody was killed over removing.
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError:  # somebody else's, or gone by now
         return
     try:
         with suppress(OSError):  # its process lives
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if os.read(lock, 1024).decode("utf-8", "replace") in ("", socket.gethostname()):
+                shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
 

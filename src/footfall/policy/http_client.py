@@ -92,10 +92,11 @@ class Server:
         return self.url.split(",")
 
     def without_key(self, text: str) -> str:
-        """The text without the key, as it is, in JSON and in an address."""
+        """The text without the key, as it is, in JSON, in an address and as Python shows it."""
         if self.api_key is None:
             return text
-        for form in (self.api_key, json.dumps(self.api_key)[1:-1], quote(self.api_key, safe="")):
+        forms = (self.api_key, json.dumps(self.api_key)[1:-1], quote(self.api_key, safe=""), repr(self.api_key)[1:-1])
+        for form in forms:
             text = text.replace(form, "***")
         return text
 
@@ -351,10 +352,11 @@ def _bounded(text: str, most: int) -> str:
 
 
 def _server_message(body: bytes) -> str:
-    """The server's own words, from `{"error": {"message": …}}` or as they are."""
+    """The server's own words, from `{"error": {"message": …}}` or as they are; in JSON a key may be written in escapes."""
     text = body.decode("utf-8", "replace")
     try:
         found: object = json.loads(text)
+        text = json.dumps(found, ensure_ascii=False)
     except (ValueError, RecursionError):
         found = None
     for key in ("error", "message", "detail"):

@@ -27,6 +27,12 @@ _ALONE = threading.RLock()
 """Held while a layer has hooks: two that put them on and off would leave each other's behind."""
 _TOKEN_BY_TOKEN = {"q_proj", "o_proj", "mlp"}
 """What most decoders call the parts that take tokens one by one; one under another name runs in full."""
+KNOWN = (
+    "apertus", "arcee", "cohere2", "exaone4", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "gpt_oss", "granite",
+    "hunyuan_v1_dense", "llama", "ministral", "mistral", "mixtral", "nemotron", "olmo2", "olmo3", "olmoe", "phi3", "qwen2",
+    "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2",
+)  # fmt: skip
+"""Decoders for which it is tested. Others run in full: some mix the queries of neighbours or go through their layers twice."""
 
 
 def decoder_layers(backbone: Any) -> Sequence[nn.Module]:
@@ -41,21 +47,22 @@ def decoder_layers(backbone: Any) -> Sequence[nn.Module]:
 def only_read(backbone: Any, positions: Sequence[Sequence[int]], width: int) -> Iterator[None]:
     """Inside, a pass of this thread over rows of `width` tokens gives states at `positions` of each row, and only there."""
     layers = decoder_layers(backbone)
-    if not layers or layers[-1]._compiled_call_impl is not None:  # that would be compiled anew for the hooks
+    attention: Any = getattr(layers[-1], "self_attn", None) if layers else None
+    known = getattr(getattr(attention, "config", None), "model_type", None) in KNOWN
+    if not known or layers[-1]._compiled_call_impl is not None:  # that would be compiled anew for the hooks
         yield
         return
     last = layers[-1]
     read = _Read(positions, width, backbone.device)
-    attention = getattr(last, "self_attn", None)
     with _ALONE, ExitStack() as hooks:
-        config = getattr(attention, "config", None)
+        config = attention.config
         for name, module in last.named_modules():
             if name.rpartition(".")[2] in _TOKEN_BY_TOKEN:
                 hooks.callback(module.register_forward_pre_hook(read.gather).remove)
                 # First of all, so that others' hooks find each token in its place.
                 hooks.callback(module.register_forward_hook(read.spread, prepend=True).remove)
         causal = getattr(attention, "is_causal", True) and getattr(config, "is_causal", True)
-        if attention is not None and causal and getattr(config, "_attn_implementation", None) == "sdpa":
+        if causal and getattr(config, "_attn_implementation", None) == "sdpa":
             hooks.callback(attention.register_forward_pre_hook(read.tell, with_kwargs=True).remove)
             hooks.callback(setattr, attention, "config", config)
             attention.config = copy.copy(config)
