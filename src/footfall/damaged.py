@@ -40,7 +40,7 @@ def naming(source: str | Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None or isinstance(error, FileNotFoundError) or str(source) in str(error):
             raise
-        raise OSError(f"{source}: {' '.join(str(error).split())}") from error  # of a library, in its own words
+        raise OSError(f"{source}: {one_line(str(error), _LONGEST_LINE)}") from error  # of a library, in its own words
     except (ImportError, MemoryError):
         raise
     except BaseException as error:  # a panic of a library in Rust is no Exception
@@ -48,7 +48,7 @@ def naming(source: str | Path) -> Iterator[None]:
             raise
         said = one_line(str(error), _LONGEST_LINE)
         ours = type(error).__module__.startswith("footfall.")
-        if ours or says_no_memory(said):
+        if ours or (isinstance(error, RuntimeError) and says_no_memory(said)):  # a name in the file may say it too
             raise
         if isinstance(error, ValueError):
             if said == str(error) and str(source) in said:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from footfall.damaged import check_claims
+from footfall.damaged import check_claims, naming
 from footfall.formats import read_parquet
 from footfall.gguf.container import read_container
 from footfall.loading import load_model
@@ -46,6 +46,14 @@ def flip(rng: random.Random, data: bytes) -> bytes:
         at = rng.randrange(len(changed) if rng.random() < 0.5 else min(len(changed), 4000))
         changed[at] ^= 1 << rng.randrange(8)
     return bytes(changed)
+
+
+@pytest.mark.parametrize("kind", [ValueError, OSError, KeyError])
+def test_what_a_library_says_is_one_line_that_names_the_file_whatever_a_name_in_it_says(kind: type[Exception]) -> None:
+    for said in ("a tensor is called 'out of memory\n\x1b]52;'", "word " * 100_000):
+        with pytest.raises((ValueError, OSError), match=r"^some\.gguf: ") as refused, naming("some.gguf"):
+            raise kind(said)
+        assert len(str(refused.value)) < LONGEST and str(refused.value).isprintable()
 
 
 def cut(rng: random.Random, data: bytes) -> bytes:
