@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,18 @@ def test_a_hostile_power_costs_its_time_limit_and_not_the_program(monkeypatch: p
     assert not equal(tower, "\\sqrt{2}")
     assert equal("x+x", "2x")  # and the next question is answered
     answers._worker.close()
+
+
+def test_long_answers_do_not_stay_in_memory() -> None:
+    """A model may write megabytes in a box, and a run compares thousands of answers."""
+    tracemalloc.start()
+    try:
+        for k in range(200):
+            text = extract(rf"\boxed{{{k} {'x' * 100_000}}}")
+            assert text is not None and not equal(text, str(k))
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_answers_are_compared_in_threads_too() -> None:

@@ -14,11 +14,11 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from footfall.types import Trajectory
 
@@ -35,6 +35,26 @@ _LAST_LINE = re.compile(r"[ \t]*####[ \t]*([^\n]+)")
 """Only where nothing follows: higher up it is a heading."""
 _SENTENCE_END = re.compile(r"\.(?=\s|$)")
 _CHOICE = re.compile(r"\W*([A-Z])(?![A-Za-z])|\W*([a-z])\W*$")
+_LONGEST_KEPT = 1000
+_Words = ParamSpec("_Words")
+_Found = TypeVar("_Found")
+
+
+def _kept_if_short(most: int) -> Callable[[Callable[_Words, _Found]], Callable[_Words, _Found]]:
+    """`lru_cache`, but of texts of `_LONGEST_KEPT` characters at most: what a model writes has no bound, and tens of thousands
+    of long texts would stay in memory."""
+
+    def keeping(function: Callable[_Words, _Found]) -> Callable[_Words, _Found]:
+        kept: Callable[..., _Found] = lru_cache(most)(function)
+
+        @wraps(function)
+        def either(*given: _Words.args, **named: _Words.kwargs) -> _Found:
+            length = sum(len(text) for text in given if isinstance(text, str))
+            return (kept if length <= _LONGEST_KEPT else function)(*given, **named)
+
+        return either
+
+    return keeping
 
 
 def extract(text: str, domain: str = "math") -> str | None:
@@ -97,7 +117,7 @@ def equal(a: str, b: str, domain: str = "math") -> bool:
     return _equal(first, second, domain == "math")
 
 
-@lru_cache(maxsize=1 << 16)
+@_kept_if_short(1 << 16)
 def _equal(a: str, b: str, with_algebra: bool) -> bool:
     if not a or not b:
         return False
@@ -186,7 +206,7 @@ _DEEPEST = 20
 """Delimiters or brackets in each other; deeper ones are kept as text."""
 
 
-@lru_cache(maxsize=4096)
+@_kept_if_short(4096)
 def _undress(text: str) -> str:
     """Without what does not change the meaning: math delimiters, bold, spacing commands, a final full stop."""
     for pattern, plain in _DRESS:
@@ -321,7 +341,7 @@ def same_expression(a: str, b: str) -> bool:
     return _reads(first) and _reads(second) and _same_expression(first, second)
 
 
-@lru_cache(maxsize=1 << 16)
+@_kept_if_short(1 << 16)
 def _reads(text: str) -> bool:
     # Asked before all else: a hostile text costs its time limit once, not once for each partner.
     return len(text) <= _LONGEST_ALGEBRA and _ask("reads", text) is True

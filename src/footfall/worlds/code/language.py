@@ -62,12 +62,16 @@ def is_blank(text: str) -> bool:
     return not text.strip() or text.lstrip().startswith("#")
 
 
-@lru_cache(maxsize=1 << 16)
 def read_line(text: str) -> Line | None:
     """The line, or `None` if it is not in the tiny language."""
+    return _read_line(text) if len(text) <= _LONGEST_LINE else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _read_line(text: str) -> Line | None:
     body = _COMMENT.sub("", text).strip()
     indent = text[: len(text) - len(text.lstrip())]
-    if not body or len(text) > _LONGEST_LINE or indent.strip(" ") or "\n" in body or "\r" in body:
+    if not body or indent.strip(" ") or "\n" in body or "\r" in body:
         return None
     tree = parse_line(body)
     if tree is None or (hasattr(tree, "body") and not body.endswith(":")):
