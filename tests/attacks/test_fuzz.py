@@ -17,6 +17,7 @@ CORPUS = Path(__file__).with_name("corpus")
 TARGETS = targets()
 SECONDS = int(os.environ.get("FOOTFALL_FUZZ_SECONDS", "60"))
 SEED = 0 if "FOOTFALL_FUZZ_SECONDS" in os.environ else 1
+"""With 0 libFuzzer takes one of the moment."""
 MOST_BYTES = 300_000
 
 
