@@ -268,6 +268,19 @@ def test_the_canary_refuses_a_damaged_model_and_says_why(damage: object, cause: 
     assert PRM.load(tmp_path, device="cpu", check=False).prm_config.max_length == 8192
 
 
+@pytest.mark.parametrize("bias", [60.0, -60.0])
+def test_a_model_that_is_sure_of_every_canary_step_loads_until_it_changes(bias: float, tmp_path: Path) -> None:
+    """Training can end there; what it said then it still says, unlike a model whose head was lost."""
+    sure = model()
+    with torch.no_grad():
+        sure.head.get_parameter("bias").fill_(bias)
+    sure.save(tmp_path)
+    PRM.load(tmp_path, device="cpu")
+    damage_head(tmp_path)
+    with pytest.raises(CanaryError, match="when the model was saved"):
+        PRM.load(tmp_path, device="cpu")
+
+
 def test_a_canary_is_written_and_checked_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that was trained under TF32 must load where it is off."""
     seen = []

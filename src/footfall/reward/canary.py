@@ -121,7 +121,8 @@ def check_canary(model: Reader, canary: Canary, source: str, tolerance: float) -
             )
     with _full_precision():
         values = model.score(readings)
-    refuse_constant([v for trace_values in values for v in trace_values], source)
+    if not _saturated(canary):
+        refuse_constant([v for trace_values in values for v in trace_values], source)
     _refuse_other_values(canary, values, source, tolerance)
     _refuse_reversed(canary, values, source)
 
@@ -136,6 +137,12 @@ def _full_precision() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def _saturated(canary: Canary) -> bool:
+    """Whether a model that was trained to be sure said 0, or 1, of every step when it was saved; a lost head says neither."""
+    known = [value for trace in canary.traces for value in trace.values]
+    return max(known, default=0.5) <= CONSTANT or min(known, default=0.5) >= 1 - CONSTANT
 
 
 def refuse_constant(values: Sequence[float], source: str) -> None:
