@@ -150,6 +150,32 @@ def test_chunks_that_share_a_problem_go_to_the_worker_that_has_its_rollouts_in_t
     assert len({pid for _, pid in done}) == 4
 
 
+class Silent(AnyTime):
+    """Actors that open, and from then on do not reply; a second passes whenever somebody waits."""
+
+    seconds = 0.0
+
+    def wait(self, replies: list[int], num_returns: int, timeout: float) -> tuple[list[int], list[int]]:
+        self.seconds += timeout
+        return [own[0][0] for own in self.under_way.values() if own and "pid" in own[0][1]][:1], []
+
+    def kill(self, handle: Any) -> None:
+        """It has not replied anyway."""
+
+
+def test_a_chunk_over_which_five_workers_hang_ends_the_run_and_the_error_names_the_patience() -> None:
+    workers = RayWorkers("local", partial(Task, work, "judgement"), Resources(workers=2, patience=20.0))
+    workers._ray = silent = Silent(0)
+    workers._class = SimpleNamespace(remote=silent.actor)
+    workers._now = lambda: silent.seconds
+    told: list[tuple[str, str]] = []
+    chunks = (Chunk("s", i, str(i), (TRACES[0],)) for i in range(9))
+    with pytest.raises(RunError, match=r"5 workers were lost over it.* no reply for 20 s;.* larger --ray-patience"):
+        list(workers.each(chunks, lambda event, **facts: told.append((event, facts.get("why", "")))))
+    assert told.count(("worker lost", "no reply for 20 s")) in (9, 10), "each of the two actors five times"
+    assert 5 * 20 < silent.seconds < 5 * 25
+
+
 def test_without_ray_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,9 +29,14 @@ PATIENCE_SECONDS = 240.0
 FOOTFALL = [sys.executable, "-c", "import footfall.cli, sys; sys.exit(footfall.cli.main())"]
 ENVIRONMENT = {
     **os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0",
 }  # fmt: skip
-"""Nodes and driver share a token of this cluster alone."""
+"""Nodes and driver share a token of this cluster alone. Ray would run workers at niceness 15, which beside other tests is a
+thirtieth of a core: a worker's first chunk, in which it loads modules, would look like a hang."""
+
+WORKER_PATIENCE_SECONDS = 60
+CHUNKS, APART = 200, 9
+"""Chunks of the run with faults, and how many are done from one fault to the next."""
 
 POLICY = '''
 import os, signal, time
@@ -62,6 +67,9 @@ class Slow(ArithmeticPolicy):
         self.tell("again.log", self.lying_there(asked, params))
         self.tell("asked.log", asked)
         time.sleep(0.05)
+        # Whoever gives the faults may be slow: the run does not leave them behind.
+        while len(list(HERE.glob("run/judgements/*.parquet"))) > int((HERE / "watched").read_text()):
+            time.sleep(0.05)
         if claimed("kill"):
             os.kill(os.getpid(), signal.SIGKILL)
         if claimed("hang"):
@@ -100,7 +108,10 @@ class Cluster:
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         port = self.address.partition(":")[2]
         self.nodes = [self.start("--head", "--port", port, "--temp-dir", self.folder, "--include-dashboard=false")]
-        self.nodes += [self.join(), self.join()]
+        for joined in (1, 2):
+            self.wait_for_sockets(joined)
+            self.nodes.append(self.join())
+        self.wait_for_sockets(3)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus", "2"]
@@ -119,6 +130,13 @@ class Cluster:
                     return self.start("--address", self.address)
             time.sleep(0.2)
         raise AssertionError("the head of the cluster does not answer")
+
+    def wait_for_sockets(self, nodes: int) -> None:
+        """Two nodes that start at once may choose the same name for their sockets, of which one dies."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(list(Path(self.folder).glob("session_latest/sockets/raylet*"))) < nodes:
+            assert time.monotonic() < deadline, f"no {nodes} nodes after {PATIENCE_SECONDS} s"
+            time.sleep(0.2)
 
     def kill(self, node: int) -> None:
         """The node with all its processes, and nobody is told."""
@@ -310,10 +328,12 @@ class Job:
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.folder, self.cluster = folder, cluster
+        self.may_do(APART)
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        more = ["--ray", self.cluster.address, "--ray-workers", "4", "--ray-patience", "20"]
+        more = ["--ray", self.cluster.address, "--ray-workers", "4"]
+        more += ["--ray-patience", str(WORKER_PATIENCE_SECONDS)]
         return subprocess.Popen(
             [*FOOTFALL, *LABEL, *more], cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -322,6 +342,11 @@ class Job:
     def shards(self) -> int:
         return len(list(self.folder.glob("run/judgements/*.parquet")))
 
+    def may_do(self, chunks: int) -> None:
+        """The policy waits when more are done."""
+        (self.folder / "next").write_text(str(chunks))
+        (self.folder / "next").replace(self.folder / "watched")
+
     def wait_for(self, shards: int) -> bool:
         """Whether the run is still under way when so many chunks are finished."""
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -329,6 +354,11 @@ class Job:
             assert time.monotonic() < deadline, f"{self.shards()} of {shards} chunks after {PATIENCE_SECONDS} s"
             time.sleep(0.05)
         return self.process.poll() is None
+
+    def ended(self) -> str:
+        """How, at which chunk and with what words it ended."""
+        _, errors = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return f"exit {self.process.returncode} at chunk {self.shards()}\n{errors.decode()}"
 
 
 def rollouts(folder: Path) -> dict[str, Any]:
@@ -340,18 +370,18 @@ def rollouts(folder: Path) -> dict[str, Any]:
 
 
 def test_twenty_faults_at_random_moments_lose_nothing_and_double_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    sampled(tmp_path, 200, 2)
+    sampled(tmp_path, CHUNKS, 2)
     for name in ("one", "many"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "policy.py").write_text(POLICY)
     run(tmp_path / "one", *LABEL)
-    (tmp_path / "many" / "watched").touch()
     faults = ["kill"] * 7 + ["hang"] * 3 + ["memory"] * 3 + ["slow"] * 2 + ["node"] * 2 + ["driver"] * 3
-    draw = random.Random(21)
+    # With this seed a driver dies right after a node, and a worker hangs after the last driver, so that one waits for it.
+    draw = random.Random(36)
     draw.shuffle(faults)
     job = Job(tmp_path / "many", cluster)
     for number, fault in enumerate(faults):
-        assert job.wait_for(1 + 9 * number), "it ended before all faults"
+        assert job.wait_for(1 + APART * number), f"it ended before fault {number}, a {fault}: {job.ended()}"
         time.sleep(draw.random() / 4)
         if fault == "node":
             node = draw.choice([1, 2])
@@ -363,6 +393,7 @@ def test_twenty_faults_at_random_moments_lose_nothing_and_double_nothing(cluster
             job.process = job.start()
         else:
             (job.folder / f"{fault}.{number}.order").touch()
+        job.may_do(APART * (number + 2) if number + 1 < len(faults) else CHUNKS)
     _, errors = job.process.communicate(timeout=PATIENCE_SECONDS)
     assert job.process.returncode == 0, errors.decode()
     one, many = (
@@ -370,18 +401,20 @@ def test_twenty_faults_at_random_moments_lose_nothing_and_double_nothing(cluster
         for name in ("one", "many")
     )
     assert many == one, "nothing lost, nothing doubled, the same bytes"
-    assert rollouts(tmp_path / "many") == rollouts(tmp_path / "one")
+    drawn = rollouts(tmp_path / "one")
+    assert rollouts(tmp_path / "many") == drawn
     assert not (tmp_path / "many" / "again.log").read_text(), "no rollout that was finished was drawn again"
     asked = Counter((tmp_path / "many" / "asked.log").read_text().split())
-    assert len(asked) == len(rollouts(tmp_path / "one"))
+    assert len(asked) == len(drawn)
     begun_again = sum(asked.values()) - len(asked)
     assert 0 < begun_again < 20 * 2 * 4 * 4, "of the requests that faults broke off, two chunks of some rollouts each"
     assert not list(job.folder.glob("*.order")), "every fault happened"
     events = [json.loads(line) for line in (job.folder / "run" / "log.jsonl").read_text().splitlines()]
-    lost = sum(event["event"] == "worker lost" for event in events)
-    assert lost >= 13 - faults.count("driver"), (
+    lost = [event["why"] for event in events if event["event"] == "worker lost"]
+    assert f"no reply for {WORKER_PATIENCE_SECONDS} s" in lost, "a worker that hung was found out"
+    assert len(lost) >= 13 - faults.count("driver"), (
         "workers that died, hung or had no memory; a driver may die before it says so"
     )
     done = Counter(event["index"] for event in events if event["event"] == "chunk")
     assert set(done.values()) == {1}, "no finished chunk was done again"
-    assert len(done) >= 200 - faults.count("driver"), "a driver may have died between a shard and its line"
+    assert len(done) >= CHUNKS - faults.count("driver"), "a driver may have died between a shard and its line"

@@ -328,8 +328,10 @@ class RayWorkers:
         self._slowest = max(self._slowest, seconds)
         return Done(given.chunk, shard, rows, seconds, actor.where)
 
-    def _replace(self, actor: _Actor, waiting: deque[_Given], log: Callable[..., None], why: str) -> None:
-        """End the actor, put its chunks back in front, and start another in its place."""
+    def _replace(
+        self, actor: _Actor, waiting: deque[_Given], log: Callable[..., None], why: str, more: str = "--ray-memory"
+    ) -> None:
+        """End the actor, put its chunks back in front, and start another in its place. `more` names what it may have lacked."""
         given = list(actor.given.values())
         log("worker lost", why=why, chunks=[each.chunk.index for each in given], worker=dict(actor.where))
         self._ray.kill(actor.handle)
@@ -345,7 +347,7 @@ class RayWorkers:
                 chunk = given[0].chunk
                 raise RunError(
                     f"stage {chunk.stage!r}, chunk {chunk.index}: {_TRIES} workers were lost over it, the last with: {why}; "
-                    f"its log is {actor.where.get('log')}. A smaller --chunk or a larger --ray-memory may help"
+                    f"its log is {actor.where.get('log')}. A smaller --chunk or a larger {more} may help"
                 )
         elif opening:
             self._deaths_at_opening += 1
@@ -364,4 +366,4 @@ class RayWorkers:
         for actor in list(self._actors):
             first = next(iter(actor.given.values()), None)
             if first is not None and self._now() - first.begun > limit:
-                self._replace(actor, waiting, log, f"no reply for {limit:.0f} s")
+                self._replace(actor, waiting, log, f"no reply for {limit:.0f} s", "--ray-patience")
