@@ -205,6 +205,9 @@ def train(args: argparse.Namespace) -> None:
     texts = data.kept(args.out / "evaluation.json", **dict.fromkeys(data.EVALUATED, list))
     (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
     held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
+    rows, apart = data.apart_from(rows, held)
+    if apart:
+        tell(f"{apart} rows are about problems of the held-out rows and are left out")
     data.refuse_measured(rows, texts, args.against)
     seen = {
         name: data.seen_problems([*rows, *held], read_problems(args.out / "problems" / f"{name}.jsonl"))
@@ -238,7 +241,7 @@ def train(args: argparse.Namespace) -> None:
     finish_export(folder, model.cpu(), {"threshold": chosen.threshold, "base": [*of_base], "base_name": named})
     keep(folder / "facts.json", {
         "model": named, "rows": args.rows, "labels": counted, "budget": args.budget,
-        "against": args.against, "seen": seen, "config": config.to_dict(), **trained_facts(result),
+        "left out, about held-out problems": apart, "against": args.against, "seen": seen, "config": config.to_dict(), **trained_facts(result),
         "kept in the adapter": kept, "validation": chosen._asdict(),
         "thresholds of sanity judges": sanity_thresholds(held, args.seed),
         "seconds": round(time.monotonic() - started, 1),

@@ -1,6 +1,6 @@
 """Claims of the ledger at real scale, from what `scripts/loop.py` left: writes `src/footfall/recipes/real.json`.
 
-    python -m scripts.real_lines --out runs/loop --data shared/data --prm clean-0 [--prm clean-1 …]
+    python -m scripts.real_lines --out runs/loop --data shared/data --prm vote-0 [--prm vote-1 …]
 
 A PRM's figures are means over seeds: over the PRMs that are named (votes, calibration), or over `mc-0`, `mc-1`, … of an arm.
 Choices are made among all samples of a problem, which both sides have scores of. The interval is over problems, as the lab
@@ -37,7 +37,8 @@ from scripts.smol_rows import read_lines
 SETS = {"gsm8k-test": "GSM8K test", "math-500": "MATH-500"}
 STEPS = "processbench"
 BATCH, CONFIDENCE = 4, 0.95
-POLICY = "Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M), temperature 0.8, at most 768 tokens"
+POLICY = "Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M), temperature 0.8, at most 1,024 tokens"
+"""Of all lines that are there but those of searches and first errors, whose samples had at most 768."""
 BACKBONE = "PRMs on the same backbone, LoRA of rank 8"
 FIRST_ERRORS = {
     "consensus-filter": {"PRM on Monte Carlo": "mc", "PRM on filtered": "consensus"},

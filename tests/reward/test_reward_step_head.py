@@ -301,6 +301,16 @@ def test_a_canary_is_written_and_checked_without_tf32(tmp_path: Path, monkeypatc
     assert seen and set(seen) == {"highest"}
 
 
+def test_a_head_in_half_precision_gives_logits_in_float32() -> None:
+    """FSDP2 with mixed precision hands its layers out in bfloat16."""
+    own = model()
+    reading = [own.read(trace("a"))]
+    exact = own.logits(reading)
+    own.head.to(torch.bfloat16)
+    rough = own.logits(reading)
+    assert rough.dtype == torch.float32 and torch.allclose(rough, exact, atol=0.02)
+
+
 def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:
     model().save(tmp_path)
     safetensors.torch.save_file({"weight": torch.zeros(2, 32), "bias": torch.zeros(2)}, tmp_path / "head.safetensors")

@@ -63,6 +63,13 @@ def test_problems_and_rows_that_are_measured_on_are_left_out(tmp_path: Path) -> 
         loop_data.refuse_measured(kept["distilled"], TEXTS, loop_data.EVALUATED)
 
 
+def test_rows_about_held_out_problems_are_left_out_and_counted() -> None:
+    """Samples of MATH's training problems may be about those of PRM800K that the threshold is chosen on."""
+    held, other = rows("prm800k", ["What is 2 times 3?"]), rows("outcome", ["What is 4 times 5?"])
+    same = rows("outcome", ["what is  2 times 3 ?"])
+    assert loop_data.apart_from([*same, *other], held) == (other, 2)
+
+
 def test_the_outcome_labels_the_last_step_of_finished_solutions_alone() -> None:
     trace = replace(rows("x", ["What is 1 plus 1?"])[0].trajectory, correct=False)
     cut = replace(trace, meta={"finish": "length"})

@@ -65,11 +65,15 @@ class Head(nn.Module):
         return self.of(states_NTH.gather(1, index_NSH))
 
     def of(self, read_NSH: Tensor) -> Tensor:
-        """Logits of the states that were read, in float32; of both ways the rows that belong together are joined."""
+        """Logits of the states that were read, in float32; of both ways the rows that belong together are joined.
+
+        The layers run in their own precision, which is float32 unless sharded training (FSDP2 in bfloat16) hands out others.
+        """
         if self.both_ways:
             read_NSH = torch.cat(read_NSH.chunk(2), dim=-1)
+        own = next((weight.dtype for weight in self.parameters()), torch.float32)
         with torch.autocast(read_NSH.device.type, enabled=False):
-            logits_NSK: Tensor = self(read_NSH.float())
+            logits_NSK: Tensor = self(read_NSH.to(own)).float()
         return logits_NSK
 
 
