@@ -241,7 +241,8 @@ def train(args: argparse.Namespace) -> None:
     finish_export(folder, model.cpu(), {"threshold": chosen.threshold, "base": [*of_base], "base_name": named})
     keep(folder / "facts.json", {
         "model": named, "rows": args.rows, "labels": counted, "budget": args.budget,
-        "left out, about held-out problems": apart, "against": args.against, "seen": seen, "config": config.to_dict(), **trained_facts(result),
+        "left out, about held-out problems": apart, "against": args.against, "seen": seen,
+        "config": config.to_dict(), **trained_facts(result),
         "kept in the adapter": kept, "validation": chosen._asdict(),
         "thresholds of sanity judges": sanity_thresholds(held, args.seed),
         "seconds": round(time.monotonic() - started, 1),

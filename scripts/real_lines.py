@@ -30,13 +30,13 @@ from footfall.registry import create
 from footfall.reward.calibrated import fit
 from footfall.search.self_consistency import chance_of_lead
 from footfall.search.votes import frequency, group, majority, tally
-from footfall.types import Judged, Judgement, Trajectory
+from footfall.types import Judged, Judgement, Step, Trajectory
 from scripts.loop_measure import Pools, Scores
 from scripts.smol_rows import read_lines
 
 SETS = {"gsm8k-test": "GSM8K test", "math-500": "MATH-500"}
 STEPS = "processbench"
-BATCH, CONFIDENCE = 4, 0.95
+BATCH, VOTES, CONFIDENCE = 4, 16, 0.95
 POLICY = "Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M), temperature 0.8, at most 1,024 tokens"
 """Of all lines that are there but those of searches and first errors, whose samples had at most 768."""
 BACKBONE = "PRMs on the same backbone, LoRA of rank 8"
@@ -91,9 +91,10 @@ def pools_of(out: Path, on: str, scores: Sequence[Scores] = ()) -> Pools:
     return Pools(out / f"sample-{on}.parquet", seed=0, traces=None if both is None else {trace for _, trace in both})
 
 
-def about(pools: Pools) -> str:
-    """The policy and its samples."""
-    return f"{POLICY}; {pools.size} samples of each of {len(pools.traces):,} problems; {BACKBONE}."
+def about(pools: Pools, prms: Sequence[str] = ()) -> str:
+    """The policy and its samples, and which PRMs."""
+    named = f" ({', '.join(prms)})" if prms else ""
+    return f"{POLICY}; {pools.size} samples of each of {len(pools.traces):,} problems; {BACKBONE}{named}."
 
 
 @lru_cache
@@ -108,16 +109,21 @@ def votes(out: Path, on: str, prms: tuple[str, ...]) -> Arms:
         "weighted vote": np.mean([pools.voted(each, n) for each in folded], axis=0),
         "frequency vote": np.mean([_frequent(pools, each) for each in folded], axis=0),
     }
-    return Arms(values, len(prms), about(pools))
+    return Arms(values, len(prms), about(pools, prms))
 
 
 def _frequent(pools: Pools, folded: Sequence[Sequence[float | None]]) -> Floats:
     """Whether the answer of the highest share of votes and reward is right, on each problem."""
     found = []
-    for pool, row in zip(pools.traces, folded, strict=True):
-        winner = frequency([trace.answer for trace in pool], row, domain=pool[0].problem.domain).winner
+    for pool, row, answers in zip(pools.traces, folded, _names(pools), strict=True):
+        winner = frequency(answers, row).winner
         found.append(float(winner is not None and bool(pool[winner].correct)))
     return np.asarray(found)
+
+
+def _names(pools: Pools) -> list[list[str | None]]:
+    """A number for each answer, the same for equal ones: what is equal is known, and computer algebra takes minutes."""
+    return [[None if same is None else str(same) for same in row] for row in pools.answers]
 
 
 def calibrated(out: Path, on: str, prms: Sequence[str]) -> Arms:
@@ -129,7 +135,7 @@ def calibrated(out: Path, on: str, prms: Sequence[str]) -> Arms:
     pools = pools_of(out, on, scores)
     arms: dict[str, list[Floats]] = {"uncalibrated": [], "quantile regression": []}
     for said in scores:
-        first = [[trace.prefix(1) for trace in pool[:BATCH]] for pool in pools.traces]
+        first = [[_first_step(trace) for trace in pool[:BATCH]] for pool in pools.traces]
         rates = np.asarray([fmean(right[BATCH:]) for right in pools.right])
         values = {trace.id: Judgement(trace.id, (said[on, trace.id][0],), "PRM") for row in first for trace in row}
         judge, mended = Said("PRM", values), np.zeros(len(first))
@@ -143,7 +149,12 @@ def calibrated(out: Path, on: str, prms: Sequence[str]) -> Arms:
         plain = np.asarray([_mean(judge.judge(row)) for row in first])
         arms["uncalibrated"].append((plain - rates) ** 2)
         arms["quantile regression"].append((mended - rates) ** 2)
-    return Arms({arm: np.mean(each, axis=0) for arm, each in arms.items()}, len(prms), about(pools))
+    return Arms({arm: np.mean(each, axis=0) for arm, each in arms.items()}, len(prms), about(pools, prms))
+
+
+def _first_step(trace: Trajectory) -> Trajectory:
+    """Something with one step of this name: a pool that travelled has no texts, and its scores are known."""
+    return Trajectory(trace.id, trace.problem, (Step("the first"),))
 
 
 def _mean(said: Sequence[Judgement]) -> float:
@@ -212,12 +223,13 @@ def searched(out: Path, on: str, method: str) -> Arms | None:
 
 
 def adaptive(out: Path, on: str) -> Arms:
-    """The majority of all samples against one that stops when it is sure of its leader; accuracy, and tokens as a share."""
-    pools = Pools(out / f"sample-{on}.parquet", seed=0)
+    """The majority of 16 samples against one that stops when it is sure of its leader; accuracy, and tokens as a share."""
+    file = out / f"sample-{on}.parquet"
+    pools = Pools(file, 0, traces={trace.id for pool in Pools(file, 0).traces for trace in pool[:VOTES]})
     n, right, tokens = pools.size, [], []
-    for pool in pools.traces:
-        used = _until_sure(pool, n)
-        winner = majority([t.answer for t in pool[:used]], pool[0].problem.domain).winner
+    for pool, answers in zip(pools.traces, _names(pools), strict=True):
+        used = _until_sure(answers, n)
+        winner = majority(answers[:used]).winner
         right.append(float(winner is not None and bool(pool[winner].correct)))
         spent = [trace.cost.generated_tokens for trace in pool]
         tokens.append(sum(spent[:used]) / sum(spent))
@@ -230,14 +242,13 @@ def adaptive(out: Path, on: str) -> Arms:
     )
 
 
-def _until_sure(pool: Sequence[Trajectory], n: int) -> int:
-    domain = pool[0].problem.domain
-    return next((k for k in range(BATCH, n, BATCH) if sure_of_leader([t.answer for t in pool[:k]], domain)), n)
+def _until_sure(answers: Sequence[str | None], n: int) -> int:
+    return next((k for k in range(BATCH, n, BATCH) if sure_of_leader(answers[:k])), n)
 
 
-def sure_of_leader(answers: Sequence[str | None], domain: str) -> bool:
+def sure_of_leader(answers: Sequence[str | None]) -> bool:
     """The stop of adaptive consistency."""
-    groups = group(answers, domain)
+    groups = group(answers)
     first, second, *_ = [*sorted(tally(groups, [1.0] * len(groups)).values(), reverse=True), 0.0, 0.0]
     return first > 0 and chance_of_lead(int(first), int(second)) >= CONFIDENCE
 
