@@ -79,7 +79,9 @@ def shaped(shape: str, folder: Path, device: str) -> PRMJudge:
         model = build(config)
     model.to(_dtype(device)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    prm = PRM.from_backbone(model.train(False), tokenizer, template=Template("plain", prompt_end="\n\n"), seed=1).eval()
+    # As the policy reads it from there: a judge with another vocabulary would be given texts, each word in letters.
+    _, own = load_model(folder, device, _dtype(device))
+    prm = PRM.from_backbone(model.train(False), own, template=Template("plain", prompt_end="\n\n"), seed=1).eval()
     return PRMJudge(prm.to(device), cache_tokens=0, compile=False)
 
 

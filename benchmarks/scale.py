@@ -1,6 +1,7 @@
 """Past one process: labelled steps a second by workers, the driver's memory, and 1,000 workers that fail, simulated.
 
     python benchmarks/scale.py --workers 1 2 4 8 16          # the embedded model labels, one thread a worker
+    python benchmarks/scale.py --apart 1 8                   # so many plain runs at once, without Ray: the machine's own limit
     python benchmarks/scale.py --memory 10000 1000000        # the driver's memory without Ray and with it
     python benchmarks/scale.py --memory-of score 10000 100000   # that of `footfall score`, or label, or sample
     python benchmarks/scale.py --simulate [LOG]              # the scheduler over a clock of its own
@@ -83,13 +84,7 @@ def speed(folder: Path, workers: int, chunks: int, policy: str) -> dict[str, flo
     make = partial(task, policy, str(folder / f"store-{workers}"), ROLLOUTS)
     n = max(1, workers) * chunks * TRACES_A_CHUNK
     if workers == 0:
-        work = make()
-        with Run(folder / "warm-0", "scale", {}) as run:
-            label(run, TRACES_A_CHUNK, work, seed=10**6)
-        with Run(folder / "plain", "scale", {}) as run:
-            begun, busy = time.monotonic(), time.process_time()
-            steps = label(run, n, work, seed=0)
-            return measured(0, steps, time.monotonic() - begun, time.process_time() - busy)
+        return measured(0, *plain(folder, n, make()))
     with RayWorkers("local", make, Resources(workers)) as crew:
         seen: set[int] = set()
         for turn in count():
@@ -103,6 +98,43 @@ def speed(folder: Path, workers: int, chunks: int, policy: str) -> dict[str, flo
             steps = label(run, n, Task(unused, "judgement"), seed=0)
             busy = time.process_time() + sum(crew.counts.values()) - busy
             return measured(workers, steps, time.monotonic() - begun, busy)
+
+
+def plain(folder: Path, n: int, work: Task, ready: Callable[[], Any] = lambda: None) -> tuple[int, float, float]:
+    """Labelled steps, seconds and processor seconds of n traces in this process, which begins when all are `ready`."""
+    with Run(folder / "warm-0", "scale", {}) as run:
+        label(run, TRACES_A_CHUNK, work, seed=10**6)
+    with Run(folder / "plain", "scale", {}) as run:
+        ready()
+        begun, busy = time.monotonic(), time.process_time()
+        steps = label(run, n, work, seed=0)
+        return steps, time.monotonic() - begun, time.process_time() - busy
+
+
+def apart(numbers: Sequence[int], chunks: int, policy: str) -> None:
+    """A row for so many plain runs at once, that know nothing of each other: what processors and memory allow."""
+    spawn = multiprocessing.get_context("spawn")
+    first = 0.0
+    for n in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            told, barrier = spawn.SimpleQueue(), spawn.Barrier(n)
+            given = [(Path(folder) / str(k), chunks, policy, barrier, told) for k in range(n)]
+            processes = [spawn.Process(target=_one_of_many, args=each) for each in given]
+            for process in processes:
+                process.start()
+            found = [told.get() for _ in processes]
+            for process in processes:
+                process.join()
+        steps, busy = sum(each[0] for each in found), sum(each[2] for each in found)
+        rate = sum(each[0] / each[1] for each in found) / n
+        first = first or rate
+        row = {"processes": n, "steps_a_second": round(n * rate, 2), "of_linear": round(rate / first, 3)}
+        say({**row, "cpu_ms_a_step": round(1000 * busy / steps, 2)})
+
+
+def _one_of_many(folder: Path, chunks: int, policy: str, barrier: Any, told: Any) -> None:
+    folder.mkdir()
+    told.put(plain(folder, chunks * TRACES_A_CHUNK, task(policy, str(folder / "store"), ROLLOUTS), barrier.wait))
 
 
 def measured(workers: int, steps: int, seconds: float, busy: float) -> dict[str, float]:
@@ -310,6 +342,7 @@ def main() -> None:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", help="numbers of workers to measure")
+    parser.add_argument("--apart", type=int, nargs="+", help="numbers of plain runs at once")
     parser.add_argument("--chunks", type=int, default=6, help="chunks a worker")
     parser.add_argument("--policy", default="embedded")
     parser.add_argument("--memory", type=int, nargs="+", help="numbers of traces")
@@ -328,6 +361,8 @@ def main() -> None:
     jobs: list[Callable[[], None]] = []
     if asked.workers:
         jobs.append(partial(by_workers, asked.workers, asked.chunks, asked.policy))
+    if asked.apart:
+        jobs.append(partial(apart, asked.apart, asked.chunks, asked.policy))
     if asked.memory:
         jobs += [partial(alone, memory, asked.memory, 0), partial(memory, asked.memory, 2)]
     jobs += [partial(alone, memory_of, asked.memory_of[0], int(n)) for n in asked.memory_of[1:]]
@@ -339,7 +374,7 @@ def main() -> None:
             how = (n * asked.simulated_chunks, asked.days, asked.hangs, asked.slow)
             jobs.append(partial(simulate, times, n, *how))
     if not jobs:
-        parser.error("say what to measure: --workers, --memory, --memory-of or --simulate")
+        parser.error("say what to measure: --workers, --apart, --memory, --memory-of or --simulate")
     for job in jobs:
         job()
 

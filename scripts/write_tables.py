@@ -100,6 +100,11 @@ def coder_tables() -> str:
     return loop_measure.tables(found, shown=("final-0", "all", "best-0", "clean", "clean-0"))
 
 
+def coder_vote_tables() -> str:
+    """The same of a PRM that was trained to vote, on later and larger pools."""
+    return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes.json").read_text(encoding="utf-8")))
+
+
 def lab_model_table() -> str:
     """What `python -m scripts.measure_lab_model` found of the lab's model, one row a world and tier."""
     found = json.loads((DOCS / "lab_model.json").read_text(encoding="utf-8"))["measured"]
@@ -151,6 +156,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
     "coder": coder_tables,
+    "coder-votes": coder_vote_tables,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
     **{name: _label_block(name) for name in LABELS.blocks},
