@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -116,15 +117,8 @@ def apart(numbers: Sequence[int], chunks: int, policy: str) -> None:
     spawn = multiprocessing.get_context("spawn")
     first = 0.0
     for n in numbers:
-        with tempfile.TemporaryDirectory() as folder:
-            told, barrier = spawn.SimpleQueue(), spawn.Barrier(n)
-            given = [(Path(folder) / str(k), chunks, policy, barrier, told) for k in range(n)]
-            processes = [spawn.Process(target=_one_of_many, args=each) for each in given]
-            for process in processes:
-                process.start()
-            found = [told.get() for _ in processes]
-            for process in processes:
-                process.join()
+        with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(n, spawn, _meet, (spawn.Barrier(n),)) as pool:
+            found = list(pool.map(partial(_one_of_many, chunks, policy), [Path(folder) / str(k) for k in range(n)]))
         steps, busy = sum(each[0] for each in found), sum(each[2] for each in found)
         rate = sum(each[0] / each[1] for each in found) / n
         first = first or rate
@@ -132,9 +126,18 @@ def apart(numbers: Sequence[int], chunks: int, policy: str) -> None:
         say({**row, "cpu_ms_a_step": round(1000 * busy / steps, 2)})
 
 
-def _one_of_many(folder: Path, chunks: int, policy: str, barrier: Any, told: Any) -> None:
+_waiting: list[Any] = []
+"""Of a process among many: the barrier at which they meet before the clock starts."""
+
+
+def _meet(barrier: Any) -> None:
+    _waiting.append(barrier)
+
+
+def _one_of_many(chunks: int, policy: str, folder: Path) -> tuple[int, float, float]:
     folder.mkdir()
-    told.put(plain(folder, chunks * TRACES_A_CHUNK, task(policy, str(folder / "store"), ROLLOUTS), barrier.wait))
+    work = task(policy, str(folder / "store"), ROLLOUTS)
+    return plain(folder, chunks * TRACES_A_CHUNK, work, _waiting[0].wait)
 
 
 def measured(workers: int, steps: int, seconds: float, busy: float) -> dict[str, float]:

@@ -3,8 +3,8 @@
     python -m scripts.real_lines --out runs/loop --data shared/data --prm vote-0 [--prm vote-1 …]
 
 A PRM's figures are means over seeds: over the PRMs that are named (votes, calibration), or over `mc-0`, `mc-1`, … of an arm.
-Choices are made among all samples of a problem, which both sides have scores of. The interval is over problems, as the lab
-has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold that is best on other rows.
+Votes are among the first 16 samples of a problem; other choices among all, which both sides have scores of. The interval is
+over problems, as the lab has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold that is best on other rows.
 A line whose PRMs or searches are not there is left as it is. A claim's words, arms and direction are the recipe's.
 """
 
@@ -38,7 +38,7 @@ SETS = {"gsm8k-test": "GSM8K test", "math-500": "MATH-500"}
 STEPS = "processbench"
 BATCH, VOTES, CONFIDENCE = 4, 16, 0.95
 POLICY = "Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M), temperature 0.8, at most 1,024 tokens"
-"""Of all lines that are there but those of searches and first errors, whose samples had at most 768."""
+"""Of lines that are made now; those of prm800k are of samples of at most 768."""
 BACKBONE = "PRMs on the same backbone, LoRA of rank 8"
 FIRST_ERRORS = {
     "consensus-filter": {"PRM on Monte Carlo": "mc", "PRM on filtered": "consensus"},
@@ -86,9 +86,15 @@ def seeds_of(out: Path, arm: str, on: str) -> list[str]:
 
 
 def pools_of(out: Path, on: str, scores: Sequence[Scores] = ()) -> Pools:
-    """The samples of a set, of the problems that all of these scores are of."""
+    """The samples of a set that all of these scores are of; without scores, all."""
     both = set.intersection(*(set(each) for each in scores)) if scores else None
     return Pools(out / f"sample-{on}.parquet", seed=0, traces=None if both is None else {trace for _, trace in both})
+
+
+def first_of(out: Path, on: str, pools: Pools) -> Pools:
+    """The first 16 samples of each problem, which is what claims about votes name."""
+    first = {trace.id for pool in pools.traces for trace in pool[:VOTES]}
+    return Pools(out / f"sample-{on}.parquet", seed=0, traces=first)
 
 
 def about(pools: Pools, prms: Sequence[str] = ()) -> str:
@@ -99,9 +105,9 @@ def about(pools: Pools, prms: Sequence[str] = ()) -> str:
 
 @lru_cache
 def votes(out: Path, on: str, prms: tuple[str, ...]) -> Arms:
-    """Majority, best-of-N, the weighted and the frequency vote, steps folded by their minimum, among all samples of a pool."""
+    """Majority, best-of-N, the weighted and the frequency vote, steps folded by their minimum, among 16 samples."""
     scores = [scores_of(out, name, on) for name in prms]
-    pools = pools_of(out, on, scores)
+    pools = first_of(out, on, pools_of(out, on, scores))
     n, folded = pools.size, [pools.folded(each, "min") for each in scores]
     values = {
         "majority vote": pools.majority(n),
@@ -224,8 +230,7 @@ def searched(out: Path, on: str, method: str) -> Arms | None:
 
 def adaptive(out: Path, on: str) -> Arms:
     """The majority of 16 samples against one that stops when it is sure of its leader; accuracy, and tokens as a share."""
-    file = out / f"sample-{on}.parquet"
-    pools = Pools(file, 0, traces={trace.id for pool in Pools(file, 0).traces for trace in pool[:VOTES]})
+    pools = first_of(out, on, pools_of(out, on))
     n, right, tokens = pools.size, [], []
     for pool, answers in zip(pools.traces, _names(pools), strict=True):
         used = _until_sure(answers, n)

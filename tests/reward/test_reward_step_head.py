@@ -22,6 +22,7 @@ from footfall.reward.config import PRMConfig
 from footfall.reward.families.footfall import StepEnds
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
+from footfall.reward.readout import Readout
 from footfall.types import Judgement, Step, Trajectory
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
 
@@ -278,6 +279,18 @@ def test_a_model_that_is_sure_of_every_canary_step_loads_until_it_changes(bias: 
     PRM.load(tmp_path, device="cpu")
     damage_head(tmp_path)
     with pytest.raises(CanaryError, match="when the model was saved"):
+        PRM.load(tmp_path, device="cpu")
+
+
+def test_values_that_are_no_probabilities_must_differ_even_if_they_were_zero_when_saved(tmp_path: Path) -> None:
+    """Of a raw readout a lost head says zero."""
+    lost = model()
+    lost.prm_config = replace(lost.prm_config, readout=Readout("raw"))
+    with torch.no_grad():
+        for weight in lost.head.parameters():
+            weight.zero_()
+    lost.save(tmp_path)
+    with pytest.raises(CanaryError, match=r"every canary step gets the value 0\.0"):
         PRM.load(tmp_path, device="cpu")
 
 

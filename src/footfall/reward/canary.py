@@ -110,8 +110,11 @@ def make_canary(model: Reader, traces: Sequence[Trajectory]) -> Canary:
     return Canary(tuple(known))
 
 
-def check_canary(model: Reader, canary: Canary, source: str, tolerance: float) -> None:
-    """Score the canary again and compare; an error says what is wrong and the likely cause."""
+def check_canary(model: Reader, canary: Canary, source: str, tolerance: float, probable: bool = False) -> None:
+    """Score the canary again and compare; an error says what is wrong and the likely cause.
+
+    Where values are probabilities (`probable`) a lost head says one half of everything, so a model may be sure of all steps.
+    """
     readings = [model.read(trace.trajectory) for trace in canary.traces]
     for trace, reading in zip(canary.traces, readings, strict=True):
         if reading.ids != trace.ids:
@@ -121,7 +124,7 @@ def check_canary(model: Reader, canary: Canary, source: str, tolerance: float) -
             )
     with _full_precision():
         values = model.score(readings)
-    if not _saturated(canary):
+    if not (probable and _sure(canary)):
         refuse_constant([v for trace_values in values for v in trace_values], source)
     _refuse_other_values(canary, values, source, tolerance)
     _refuse_reversed(canary, values, source)
@@ -139,10 +142,10 @@ def _full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _saturated(canary: Canary) -> bool:
-    """Whether a model that was trained to be sure said 0, or 1, of every step when it was saved; a lost head says neither."""
+def _sure(canary: Canary) -> bool:
+    """Whether the model said 0, or 1, of every step when it was saved: training can end there."""
     known = [value for trace in canary.traces for value in trace.values]
-    return max(known, default=0.5) <= CONSTANT or min(known, default=0.5) >= 1 - CONSTANT
+    return any(all(abs(value - end) <= CONSTANT for value in known) for end in (0.0, 1.0))
 
 
 def refuse_constant(values: Sequence[float], source: str) -> None:

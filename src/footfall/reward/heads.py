@@ -54,6 +54,11 @@ class Head(nn.Module):
         """It reads the last state at a step's end and nothing else, so that rows can be packed and prefixes kept."""
         return not self.asks and not self.both_ways
 
+    @property
+    def precision(self) -> torch.dtype:
+        """Of its layers: float32, unless sharded training (FSDP2 in bfloat16) hands out others."""
+        return next((weight.dtype for weight in self.parameters() if weight.is_floating_point()), torch.float32)
+
     def states(self, output: Any, decoder: Any) -> Tensor:
         """What it reads of every token (N, T, …), from what the decoder gave."""
         found: Tensor = output.last_hidden_state
@@ -65,15 +70,11 @@ class Head(nn.Module):
         return self.of(states_NTH.gather(1, index_NSH))
 
     def of(self, read_NSH: Tensor) -> Tensor:
-        """Logits of the states that were read, in float32; of both ways the rows that belong together are joined.
-
-        The layers run in their own precision, which is float32 unless sharded training (FSDP2 in bfloat16) hands out others.
-        """
+        """Logits of the states that were read, in float32; of both ways the rows that belong together are joined."""
         if self.both_ways:
             read_NSH = torch.cat(read_NSH.chunk(2), dim=-1)
-        own = next((weight.dtype for weight in self.parameters()), torch.float32)
         with torch.autocast(read_NSH.device.type, enabled=False):
-            logits_NSK: Tensor = self(read_NSH.to(own)).float()
+            logits_NSK: Tensor = self(read_NSH.to(self.precision)).float()
         return logits_NSK
 
 

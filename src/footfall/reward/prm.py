@@ -373,7 +373,8 @@ class PRM(nn.Module):
         """It must say of the stored traces what it said when it was saved."""
         if canary is None:
             raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
-        check_canary(self, canary, str(folder), TOLERANCE.get(dtype, ROUGH_TOLERANCE))
+        tolerance = TOLERANCE.get(dtype, ROUGH_TOLERANCE)
+        check_canary(self, canary, str(folder), tolerance, self.readout.value in ("good", "sigmoid"))
 
     def gradient_checkpointing_enable(self, **given: Any) -> None:
         """Passed on to the backbone with whatever this version of the Trainer gives."""

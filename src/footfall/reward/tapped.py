@@ -170,11 +170,11 @@ class Uncertainty(Head):
         # The step's last token is always seen, so that what pads a batch has something to attend to.
         seen_NST = ((token_T >= begin_N1.unsqueeze(-1)) & (token_T <= last_NS1)) | (token_T == ends_NS1)
         with torch.autocast(states_NTH.device.type, enabled=False):
-            told_NTD = self.features(states_NTH.float())
+            told_NTD = self.features(states_NTH.to(self.precision))
             marked = told_NTD.unsqueeze(1) + self.marks(own_NST.long())
             read = self.encoder(marked.flatten(0, 1), src_key_padding_mask=~seen_NST.flatten(0, 1))
             logits: Tensor = self.classifier(mean_over(read.view(n, steps, size, -1), own_NST))
-        return -logits
+        return -logits.float()
 
 
 def mean_over(tokens_NSTD: Tensor, own_NST: Tensor) -> Tensor:
