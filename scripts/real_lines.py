@@ -4,8 +4,9 @@
 
 A PRM's figures are means over seeds: over the PRMs that are named (votes, calibration), or over `mc-0`, `mc-1`, … of an arm.
 Votes are among the first 16 samples of a problem; other choices among all, which both sides have scores of. The interval is
-over problems, as the lab has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold that is best on other rows.
-A line whose PRMs or searches are not there is left as it is. A claim's words, arms and direction are the recipe's.
+over problems, as the lab has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold
+that is best on other rows. A line whose PRMs or searches are not there is left as it is. A claim's words, arms and direction
+are the recipe's.
 """
 
 from __future__ import annotations
