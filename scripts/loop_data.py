@@ -24,7 +24,6 @@ from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import EntropyRegularised
 from footfall.search.votes import group
 from footfall.train import find_overlaps
-from footfall.train.decontaminate import normalise
 from footfall.types import Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
 from scripts.train_smol import Sources, hold_out, without
@@ -304,9 +303,8 @@ def is_distilled(row: Judged) -> bool:
 
 def apart_from(rows: Sequence[Judged], held: Sequence[Judged]) -> tuple[list[Judged], int]:
     """The rows about other problems than those held out, and how many are not: PRM800K's problems are MATH's."""
-    texts = {normalise(row.trajectory.problem.text) for row in held}
-    kept = [row for row in rows if normalise(row.trajectory.problem.text) not in texts]
-    return kept, len(rows) - len(kept)
+    kept, dropped = without({"rows": list(rows)}, [row.trajectory.problem for row in held])
+    return list(kept["rows"]), dropped["rows"]
 
 
 def refuse_measured(rows: Sequence[Judged], texts: dict[str, list[str]], sets: Sequence[str]) -> None:

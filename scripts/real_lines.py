@@ -30,7 +30,7 @@ from footfall.metrics.intervals import RESAMPLES, Floats, Interval, case_weights
 from footfall.registry import create
 from footfall.reward.calibrated import fit
 from footfall.search.self_consistency import chance_of_lead
-from footfall.search.votes import frequency, group, majority, tally
+from footfall.search.votes import frequency, majority, tally
 from footfall.types import Judged, Judgement, Step, Trajectory
 from scripts.loop_measure import Pools, Scores
 from scripts.smol_rows import read_lines
@@ -233,8 +233,8 @@ def adaptive(out: Path, on: str) -> Arms:
     """The majority of 16 samples against one that stops when it is sure of its leader; accuracy, and tokens as a share."""
     pools = first_of(out, on, pools_of(out, on))
     n, right, tokens = pools.size, [], []
-    for pool, answers in zip(pools.traces, _names(pools), strict=True):
-        used = _until_sure(answers, n)
+    for pool, same, answers in zip(pools.traces, pools.answers, _names(pools), strict=True):
+        used = _until_sure(same, n)
         winner = majority(answers[:used]).winner
         right.append(float(winner is not None and bool(pool[winner].correct)))
         spent = [trace.cost.generated_tokens for trace in pool]
@@ -248,13 +248,12 @@ def adaptive(out: Path, on: str) -> Arms:
     )
 
 
-def _until_sure(answers: Sequence[str | None], n: int) -> int:
-    return next((k for k in range(BATCH, n, BATCH) if sure_of_leader(answers[:k])), n)
+def _until_sure(groups: Sequence[int | None], n: int) -> int:
+    return next((k for k in range(BATCH, n, BATCH) if sure_of_leader(groups[:k])), n)
 
 
-def sure_of_leader(answers: Sequence[str | None]) -> bool:
-    """The stop of adaptive consistency."""
-    groups = group(answers)
+def sure_of_leader(groups: Sequence[int | None]) -> bool:
+    """The stop of adaptive consistency, of samples whose answer is that of the sample of this index."""
     first, second, *_ = [*sorted(tally(groups, [1.0] * len(groups)).values(), reverse=True), 0.0, 0.0]
     return first > 0 and chance_of_lead(int(first), int(second)) >= CONFIDENCE
 
@@ -298,7 +297,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--prm", action="append", default=[], help="a PRM whose scores of the pools are there")
     parser.add_argument("--to", type=Path, default=RECIPES / REAL)
     args = parser.parse_args(given)
-    parts = ["python -m scripts.real_lines --out runs/loop", *(["--data shared/data"] if args.data else [])]
+    parts = [f"python -m scripts.real_lines --out runs/{args.out.name}", *(["--data shared/data"] if args.data else [])]
     command = " ".join([*parts, *(f"--prm {name}" for name in args.prm)])
     kept = json.loads(args.to.read_text(encoding="utf-8")) if args.to.is_file() else []
     made = [

@@ -110,10 +110,10 @@ def make_canary(model: Reader, traces: Sequence[Trajectory]) -> Canary:
     return Canary(tuple(known))
 
 
-def check_canary(model: Reader, canary: Canary, source: str, tolerance: float, probable: bool = False) -> None:
+def check_canary(model: Reader, canary: Canary, source: str, tolerance: float, chances: bool = False) -> None:
     """Score the canary again and compare; an error says what is wrong and the likely cause.
 
-    Where values are probabilities (`probable`) a lost head says one half of everything, so a model may be sure of all steps.
+    Where values are probabilities (`chances`) a lost head says one half of everything, so a model may be sure of all steps.
     """
     readings = [model.read(trace.trajectory) for trace in canary.traces]
     for trace, reading in zip(canary.traces, readings, strict=True):
@@ -124,7 +124,7 @@ def check_canary(model: Reader, canary: Canary, source: str, tolerance: float, p
             )
     with _full_precision():
         values = model.score(readings)
-    if not (probable and _sure(canary)):
+    if not (chances and _sure(canary)):
         refuse_constant([v for trace_values in values for v in trace_values], source)
     _refuse_other_values(canary, values, source, tolerance)
     _refuse_reversed(canary, values, source)

@@ -212,7 +212,7 @@ class PRM(nn.Module):
         last = layers[-1]
         if not isinstance(last, nn.Linear):
             raise ValueError("many small heads cannot become several named outputs; begin from a linear head")
-        if self.readout.value not in ("good", "sigmoid"):
+        if not self.readout.is_chance:
             raise ValueError(
                 f"a value that is read as {self.readout.value!r} is no probability that outputs can begin as"
             )
@@ -374,7 +374,7 @@ class PRM(nn.Module):
         if canary is None:
             raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
         tolerance = TOLERANCE.get(dtype, ROUGH_TOLERANCE)
-        check_canary(self, canary, str(folder), tolerance, self.readout.value in ("good", "sigmoid"))
+        check_canary(self, canary, str(folder), tolerance, self.readout.is_chance)
 
     def gradient_checkpointing_enable(self, **given: Any) -> None:
         """Passed on to the backbone with whatever this version of the Trainer gives."""

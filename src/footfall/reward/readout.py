@@ -91,10 +91,14 @@ class Readout:
             return above - below
         return logits_SK.squeeze(-1).logit(eps=_NEAR) if self.probability else logits_SK.squeeze(-1)
 
+    @property
+    def is_chance(self) -> bool:
+        """Whether a value is itself the probability that the step is good."""
+        return self.value in ("good", "sigmoid")
+
     def chances(self, logits_SK: Tensor) -> Tensor:
         """The probability that the step is good: the value itself where it is one."""
-        is_one = self.value in ("good", "sigmoid")
-        return self.values(logits_SK) if is_one else self.log_odds(logits_SK).sigmoid()
+        return self.values(logits_SK) if self.is_chance else self.log_odds(logits_SK).sigmoid()
 
     def columns(self, logits_SK: Tensor) -> Columns:
         """Values and aspects of one trace."""

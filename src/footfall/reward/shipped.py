@@ -133,7 +133,8 @@ def load_shipped(
         raise ValueError(f"{folder / CONFIG_FILE} holds no canary; load it with check=False if that is meant")
     if check and canary is not None:
         tolerance = TOLERANCE.get(kind, ROUGH_TOLERANCE) if own else OTHER_BASE
-        check_canary(model, canary, f"{folder}, on a base that should be {config.backbone}", tolerance)
+        source = f"{folder}, on a base that should be {config.backbone}"
+        check_canary(model, canary, source, tolerance, model.readout.is_chance)
     if not own:
         warnings.warn(
             f"this is not the copy of {config.backbone} that the PRM in {folder.name} was trained on "

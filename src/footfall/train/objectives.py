@@ -301,7 +301,7 @@ def fitted_to(objective: Objective, readout: Readout, source: str = "the model")
             f"{source} has the classes {readout.classes} and the outputs {names}, the objective {objective.name} "
             f"needs {objective.classes} and {objective.columns}"
         )
-    if objective.columns or (objective.classes == readout.classes and readout.value in ("good", "sigmoid")):
+    if objective.columns or (objective.classes == readout.classes and readout.is_chance):
         return objective
     if objective.classes:
         order = [readout.classes.index(name) for name in objective.classes]
