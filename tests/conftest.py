@@ -21,6 +21,7 @@ REMEDIES = (
     (r"llama_cpp", "no llama.cpp server", "pip install 'llama-cpp-python[server]'"),
     (r"atheris", "no fuzzer", "pip install -e '.[fuzz]'; docs/reliability.md says what it needs elsewhere than on x86_64"),
     (r"footfall\[docs\]|could not import|gguf is needed", "a package is missing", "pip install -e '.[dev]'"),
+    (r"TRL that has", "no PRM trainer in this TRL", "pip install --no-deps --target trl-1.13 trl==1.13.0; PYTHONPATH=trl-1.13"),
     (r"checkout", "no git checkout", "git clone, rather than an unpacked archive"),
     (r"figures are not compared", "figures recorded on other versions or processors", "footfall lab ledger --update"),
     (r"data|pools|ProcessBench|scores", "no public data", "put the datasets into ../shared/data"),
