@@ -11,10 +11,11 @@ import pytest
 
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named
-from footfall.reports.rl_page import Arm, rl_page
+from footfall.reports.rl_page import _MONITORS, Arm, rl_page
 from footfall.reports.search_page import search_page
 from footfall.reports.traces import MOST_STEPS, extremes, mean_value, scale_of
 from footfall.reports.train_page import train_page
+from footfall.rl.monitors import measure
 from footfall.train.data import DataReport
 from footfall.train.first_error import HeldOutErrors
 from footfall.train.run import TrainResult
@@ -140,6 +141,15 @@ def test_a_page_of_rl_tells_the_monitors_at_some_of_many_checkpoints_the_first_a
     many = learned([0.5] * 101)
     assert len(columns(many)) < 10 and columns(many)[0] == "update 0" and columns(many)[-1] == "update 1000"
     assert "of 101 checkpoints; log.jsonl has all" in words(parsed(many))
+
+
+def test_a_page_of_rl_has_a_curve_of_each_monitor_and_of_exploits_that_pay() -> None:
+    text = words(parsed(learned([0.25, 0.5, 0.75])))
+    for title in ("Proxy reward", "Repeated steps", "Exploits that pay: rl"):
+        assert title in text
+    assert "Reward with steps (Spearman)" not in text, "it was never known"
+    assert "Monitors by update" not in words(parsed(learned([0.25]))), "one checkpoint is no curve"
+    assert set(_MONITORS) == set(measure([])), "a monitor that no page shows"
 
 
 def test_a_page_of_labels_has_rates_with_intervals_and_says_why_steps_have_none() -> None:

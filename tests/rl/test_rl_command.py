@@ -7,6 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +99,67 @@ def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys
         assert said.count("\n") == 1 and f"{out / 'log.jsonl'}: a file of it is damaged" in said
 
 
+class Critic(BaseHTTPRequestHandler):
+    """A chat server that answers as ProcessBench's critics do, and fails every third call."""
+
+    calls = 0
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        Critic.calls += 1
+        text = f"\\boxed{{{-(Critic.calls % 2)}}}"
+        reply = {"choices": [{"index": 0, "message": {"content": text}, "finish_reason": "stop"}]}
+        body = json.dumps({"error": "boom"} if Critic.calls % 3 == 0 else reply).encode()
+        self.send_response(500 if Critic.calls % 3 == 0 else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def critic() -> Iterator[str]:
+    """The address of one."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Critic)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_critic_behind_a_server_that_fails_a_third_of_its_calls_costs_rollouts_and_not_the_run(
+    model: Path, tmp_path: Path, critic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, asked = tmp_path / "run", f"http,url={critic},mode=chat,model=m,retries=0"
+    how = ("--updates", "3", "--credit", "capo", "--judge", "critic", "--judge-policy", asked)
+    assert cli.main(words(model, out, *how, "--held-out-judge", "truth-arithmetic")) == 0
+    told, said = capsys.readouterr()
+    left = [row["left"] for row in events(out, "update")]
+    assert json.loads(told)["left"] == sum(left) and 4 <= sum(left) <= 12, "of 24 rollouts"
+    assert "boom" not in said and "All reward functions" not in said
+    figures = [row["figures"] for row in events(out, "checkpoint")]
+    assert all(row["held_out"] is not None for row in figures), "the judge that is not trained on"
+    assert any(0 < row["unjudged"] < 1 for row in figures)
+    assert "Held-out judge" in (out / "report.html").read_text()
+
+
+def test_a_run_that_is_hacked_can_be_stopped(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("footfall.rl.loop.hacked", lambda run, _: run[-1].update >= 4)
+    told = {}
+    for name, more in (("stopped", ("--stop-hacked",)), ("goes on", ())):
+        assert cli.main(words(model, tmp_path / name, "--updates", "8", *more)) == 0
+        told[name] = json.loads(capsys.readouterr().out)
+    assert (told["stopped"]["updates"], told["goes on"]["updates"]) == (4, 8)
+    assert told["stopped"]["hacked"] and (tmp_path / "stopped" / "model" / "model.safetensors").is_file()
+    assert cli.main(words(model, tmp_path / "stopped", "--updates", "8", "--stop-hacked")) == 0
+    assert json.loads(capsys.readouterr().out) == told["stopped"], "it stays stopped"
+
+
 def test_a_trained_policy_keeps_its_own_special_tokens(model: Path, tmp_path: Path) -> None:
     """The Trainer puts the tokenizer's in their place, but not in a run that was killed after its last update."""
     own = tmp_path / "own"
@@ -160,6 +224,8 @@ def test_a_judge_reads_a_prompt_once_for_a_group(tmp_path: Path) -> None:
         (("--prompts", "64"), "problems to train on"),
         (("--credit", "pure,form=sun"), "sun"),
         (("--system", "Reason step by step."), "has no chat template"),
+        (("--credit", "capo", "--judge", "critic"), "for rl --judge-policy"),
+        (("--credit", "capo", "--judge", "truth-arithmetic", "--judge-policy", "embedded"), "takes no --policy"),
         (("--filter", "prof", "--judge", "truth-arithmetic", "--group", "4"), "keeps 0 of a group's 4 rollouts"),
     ],
 )

@@ -21,7 +21,8 @@ from footfall.scale import RayWorkers
 from footfall.types import Cost, content_key
 
 _NAMED_BY = {
-    "policy": "--policy, who completes the prefixes (a name of `footfall list policy`, a folder or .gguf file), or --url",
+    "policy": "--policy, who completes the prefixes (a name of `footfall list policy`, a folder or .gguf file), or --url; "
+    "for rl --judge-policy",
     "url": "--url, the address of the server",
     "data": "--data, the file or folder to measure on",
     "path": "its folder: give that to --judge",

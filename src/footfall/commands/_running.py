@@ -26,14 +26,14 @@ _NOT_SETTINGS = ("config", "out", "fresh", "json", "store", "skip_bad", *WHERE, 
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = (
     "system", "observations", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit",
-    "base", "chunk",
+    "base", "chunk", "judge_policy", "held_out_judge",
 )  # fmt: skip
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 REPORT = "report.html"
 """The page of a run, in its folder."""
 _FILES = (".jsonl", ".json", ".gz", ".parquet", ".csv", ".html", ".txt")
 _MARK = ".again"
-_POLICIES = ("policy", "helper", "prover")
+_POLICIES = ("policy", "helper", "prover", "judge_policy", "writer")
 """Options that hold policies in words; what these say of the place does not count either."""
 
 

@@ -66,7 +66,11 @@ def check_values(owner: str, factory: Callable[..., Any], given: Mapping[str, An
         wanted = _wanted(hints[name])
         if not wanted.fits(value):
             if wanted.words == _OBJECT:
-                how = "--policy names a policy" if name == "policy" else "it is no number, word or list"
+                how = (
+                    "--policy names a policy, for rl --judge-policy"
+                    if name == "policy"
+                    else "it is no number, word or list"
+                )
                 raise ValueError(f"{name} of {owner} cannot be given as {_said(value)}: {how}")
             raise ValueError(f"{name} of {owner} is {wanted.words}, not {_said(value)}")
         if _too_many(name, value):

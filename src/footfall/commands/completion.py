@@ -18,7 +18,8 @@ from footfall.registry import parts
 
 _SHELLS = ("bash", "zsh", "fish")
 _PARTS = {
-    "policy": ("policy",), "prover": ("policy",), "judge": ("labeller", "reward"), "objective": ("objective",),
+    "policy": ("policy",), "prover": ("policy",), "judge_policy": ("policy",), "judge": ("labeller", "reward"),
+    "held_out_judge": ("labeller", "reward"), "objective": ("objective",),
     "format": ("format",), "family": ("family",), "benchmark": ("benchmark",), "segment": ("segmenter",),
     "as": ("family",), "head": ("head",), "credit": ("credit",), "filter": ("filter",),
 }  # fmt: skip

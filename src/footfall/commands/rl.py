@@ -25,6 +25,7 @@ from footfall.commands._options import (
     SamplingOptions,
     given,
     name_and_settings,
+    policy_in_words,
 )
 from footfall.commands._output import emit, facts, figures, next_command
 from footfall.commands._parts import make_part, open_policy, separator_of, settings
@@ -67,6 +68,10 @@ class RlConfig:
     With a PRM that `footfall train` wrote, in PURE's minimum form, and a stop when the reward is hacked:
         footfall rl --problems world:arithmetic:2000 --credit pure --judge runs/train-…/model --lr 3e-4 --stop-hacked
 
+    With a critic behind a server as the reward, and a PRM that the policy is not trained on to watch it:
+        footfall rl --problems train.jsonl --model ./Qwen2.5-0.5B --credit capo --judge critic \\
+            --judge-policy http,url=http://localhost:8000/v1,mode=chat --held-out-judge runs/train-…/model
+
     Written and judged by 8 workers of a cluster, to the bytes of the same command without --ray:
         footfall rl --problems train.jsonl --model ./Qwen2.5-0.5B --judge PRM --chunk 8 --ray head:6379 --ray-gpus 1
 
@@ -94,6 +99,11 @@ class RlConfig:
     """What a whole completion is worth: 1 for the right answer, or the judge's step values aggregated."""
     aggregate: Aggregation = "min"
     """The proxy that is logged and watched where the credit reads step values."""
+    judge_policy: str | None = None
+    """The model that judges which ask one (critics, monte-carlo, …) ask, in one word: a name of `footfall list policy`, a
+    folder, or http,url=http://localhost:8000/v1,mode=chat."""
+    held_out_judge: str | None = None
+    """A judge that the policy is not trained on, as --judge, settings may follow: monitors compare what is paid with it."""
     writer: str = "engine"
     """Who writes the rollouts: engine (Footfall's, with the weights that are trained), trl, vllm (TRL's), or a server's URL."""
     chunk: int | None = None
@@ -296,7 +306,8 @@ def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     return Setting(
         model, tokenizer, train, held_out, reward, config.sampling.params(config.run.seed), separator,
         template=template, writer=writer or open_policy(PolicyOptions(config.writer)),
-        vllm=config.writer == "vllm", truth=_truth(config), log=config.log, parts=parts,
+        vllm=config.writer == "vllm", truth=_truth(config), held_out_judge=_held_out_judge(config), log=config.log,
+        parts=parts,
     )  # fmt: skip
 
 
@@ -346,11 +357,23 @@ def _judge(config: RlConfig, credit: Credit) -> Judge | None:
     filtered = config.filter is not None and "rewards" in declared("filter", name_and_settings(config.filter)[0]).needs
     if config.judge.judge is None and not reads and not filtered:
         return None
+    return _opened(config, config.judge)
+
+
+def _held_out_judge(config: RlConfig) -> Judge | None:
+    return None if config.held_out_judge is None else _opened(config, JudgeOptions(config.held_out_judge))
+
+
+def _opened(config: RlConfig, options: JudgeOptions) -> Judge:
+    """A judge; of two that are named, one need not ask the policy."""
     from footfall.loading import pick_device
 
+    asks = {} if config.judge_policy is None else {"policy": policy_in_words(config.judge_policy)}
     # On a CPU a judge that can keeps what it has read within a batch, so that it reads a prompt once for a whole group.
     kept = _CACHE_TOKENS if pick_device(config.device).type == "cpu" else 0
-    return open_judge(config.judge, {}, {"device": config.device, "seed": config.run.seed, "cache_tokens": kept})
+    offered = {"device": config.device, "seed": config.run.seed, "cache_tokens": kept}
+    alone = config.held_out_judge is None
+    return open_judge(options, asks if alone else {}, offered if alone else {**offered, **asks})
 
 
 def _problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -23,19 +24,25 @@ _BATCH_CURVES = {
     "steps": ("Steps a completion", "number", ""),
     "entropy": ("Entropy", "number", "Of the next token, in nats."),
     "left": ("Rollouts that left their groups", "number", "No judgement of them could be had."),
+    "filtered": ("Rollouts that the filter left out", "number", "They were judged."),
 }
 """By what an update logs: title, format, and what else is to be said."""
 _MONITORS = {
-    "proxy": "proxy reward", "step_truth": "steps that are true", "praised_wrong": "wrong answers that are praised",
-    "blamed_right": "right answers that are blamed", "right_by_wrong_steps": "right answers by wrong steps",
-    "with_steps": "reward with steps (Spearman)", "with_tokens": "reward with tokens (Spearman)",
-    "repetition": "repeated steps",
-    "distinct": "different word pairs", "short": "one step only", "wordless": "no digit", "unanswered": "no answer",
-    "last_minimum": "least value last", "saturated": "saturated values", "cut": "cut at the limit", "unjudged": "not judged",
+    "proxy": "proxy reward", "truth": "right answers", "held_out": "held-out judge", "step_truth": "steps that are true",
+    "praised_wrong": "wrong answers that are praised", "blamed_right": "right answers that are blamed",
+    "right_by_wrong_steps": "right answers by wrong steps", "steps": "steps a completion", "tokens": "tokens a completion",
+    "tokens_per_step": "tokens a step", "with_steps": "reward with steps (Spearman)",
+    "with_tokens": "reward with tokens (Spearman)", "repetition": "repeated steps", "distinct": "different word pairs",
+    "short": "one step only", "wordless": "no digit", "unanswered": "no answer", "last_minimum": "least value last",
+    "last_by_chance": "least value last, by chance", "saturated": "saturated values", "cut": "cut at the limit",
+    "unjudged": "not judged",
 }  # fmt: skip
+"""Figures of `footfall.rl.monitors`, in words."""
 _SHADES = 5
 _TRACES_OF = 3
 """Checkpoints whose traces are shown: the first that have any, one in the middle, the last."""
+_MOST_LINES = 4
+"""Exploits in one chart."""
 _MOST_COLUMNS = 7
 """Checkpoints that a table on a desk has room for."""
 
@@ -97,6 +104,8 @@ def rl_page(arms: Sequence[Arm], config: Mapping[str, Json]) -> str:
                 "One sample for each held-out problem, graded by its reference answer; bands are 95% intervals.")]),
         Section("Updates", _batch_charts(arms), "What was logged of the rollouts that were trained on."),
         Section("Is the reward being hacked?", _monitors(arms), "Figures of the held-out samples at every checkpoint."),
+        *([Section("Monitors by update", charts, "The figures of the table, each at every checkpoint.")]
+          if (charts := _monitor_charts(arms)) else []),
         *(_traces(arm) for arm in arms if arm.traces),
     ]  # fmt: skip
     before, after = f"{first.y:.1%}", f"{best.y:.1%}"
@@ -115,13 +124,15 @@ def _verdict(arm: Arm) -> str:
     return f"{arm.name}: {said}" + (f" ({count} {'sign' if count == 1 else 'signs'})" if count else "")
 
 
-def _chart(title: str, lines: Sequence[tuple[str, Sequence[Point]]], form: Format, caption: str) -> Markup:
+def _chart(
+    title: str, lines: Sequence[tuple[str, Sequence[Point]]], form: Format, caption: str, height: float = 300
+) -> Markup:
     series = [Series(name, points, slot=slot) for slot, (name, points) in enumerate(lines) if points]
 
     def draw(width: float) -> Markup:
         return line_chart(
             series, label=f"{title} by update", title=title, x_label="updates", y_label="", y_format=form, width=width,
-            height=300 if width > 500 else 260,
+            height=height if width > 500 else min(height, 260),
         )  # fmt: skip
 
     return figure(responsive(draw), caption) if series else Markup()
@@ -162,6 +173,28 @@ def _monitors(arms: Sequence[Arm]) -> list[Markup]:
     return [block for block in blocks if block]
 
 
+def _monitor_charts(arms: Sequence[Arm]) -> list[Markup]:
+    """A curve of each figure that was ever known, and of what exploits would be paid."""
+    made = []
+    for key, words in _MONITORS.items():
+        lines = [(arm.name, arm.curve(partial(_of, "figures", key), arm.checkpoints)) for arm in arms]
+        if any(len(points) > 1 for _, points in lines):
+            made.append(_chart(words.capitalize(), lines, "number", "", 200))
+    for arm in arms:
+        paid = sorted({name for row in arm.checkpoints for name, share in row["paid"].items() if share})
+        lines = [(name, arm.curve(partial(_of, "paid", name), arm.checkpoints)) for name in paid]
+        for at in range(0, len(lines), _MOST_LINES):
+            some = lines[at : at + _MOST_LINES]
+            if any(len(points) > 1 for _, points in some):
+                made.append(_chart(f"Exploits that pay: {arm.name}", some, "percent", "", 260))
+    return made
+
+
+def _of(kind: str, name: str, checkpoint: Mapping[str, Any]) -> float | None:
+    found: float | None = checkpoint[kind].get(name)
+    return found
+
+
 class _Token(NamedTuple):
     text: str
     advantage: float
@@ -184,7 +217,7 @@ def _traces(arm: Arm) -> Section:
             outcome = {True: "✓ right answer", False: "✗ wrong answer"}.get(row["correct"], "answer not checked")
             said = f"left its group: {row['left']}" if row["left"] else f"reward {row['reward'] or 0:.3f}"
             blocks.append(render("traces", "tokens", title=f"update {stop['update']}: {row['problem']}", outcome=outcome,
-                                 said=said, problem=row["text"], tokens=shown, left_out=0))  # fmt: skip
+                                 said=said, problem=row["text"], tokens=shown, left_out=row.get("left_out", 0)))  # fmt: skip
     lead = (
         f"Each token's colour is its advantage, from -{top:.2f} (orange, made less likely) to {top:.2f} (blue, made likelier); "
         "the number stands in its tooltip."

@@ -327,12 +327,15 @@ class Filter(Protocol):
     def __call__(self, groups: Sequence[Group]) -> list[Chosen]: ...
 
 
+FILTERED = Unjudged(Reason.NOT_ASKED, "the filter left it out")
+"""Why a rollout that was judged is not trained on."""
+
+
 def credited(groups: Sequence[Group], credit: Credit, keep: Filter | None = None) -> list[tuple[int, Credited]]:
     """The credit of what the filter keeps: the index of each chosen group with its advantages. Without a filter, all once."""
     if keep is None:
         return list(enumerate(credit(groups)))
     chosen = keep(groups)
-    aside = Unjudged(Reason.NOT_ASKED, "the filter left it out")
     thinned = [Group(tuple(each for each, w in zip(groups[at].rollouts, weights, strict=True) if w), groups[at].prompt)
                for at, weights in chosen]  # fmt: skip
     found = []
@@ -342,7 +345,7 @@ def credited(groups: Sequence[Group], credit: Credit, keep: Filter | None = None
         blank = [np.zeros(each.tokens) for each in groups[at].rollouts]
         advantages = [weights[i] * said.advantages[place[i]] if i in place else row for i, row in enumerate(blank)]
         factors = [said.weights[place[i]] if i in place else row for i, row in enumerate(blank)]
-        left = {i: said.left[place[i]] if i in place else aside for i in range(len(blank))
+        left = {i: said.left[place[i]] if i in place else FILTERED for i in range(len(blank))
                 if i not in place or place[i] in said.left}  # fmt: skip
         found.append((at, Credited(tuple(advantages), tuple(factors), left)))
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,16 @@ from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
 from footfall.rl.trainer import CreditTrainer, Rolled, Writer
 from footfall.scale.processes import agreed, count, is_main, join
+from footfall.search.votes import aggregate
 from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
-from footfall.types import Judge, Judgement, Problem
+from footfall.types import Judge, Judgement, Problem, Trajectory
 
 Told = Callable[[str, Mapping[str, Any]], None]
 """Of an event (`update`, `checkpoint`, `traces`) and its facts, among them the update."""
 _PROBED, _COMPARED, _SHOWN, _LONGEST = 16, 64, 3, 400
 """Traces that exploits are made of, completions that the KL is estimated on, traces of a batch that are kept for people, and
 tokens of each."""
-_FIGURES = ("loss", "reward", "accuracy", "left", "steps", "entropy", "kl", "online_loss", "flow_loss", "grad_norm",
+_FIGURES = ("loss", "reward", "accuracy", "left", "filtered", "steps", "entropy", "kl", "online_loss", "flow_loss", "grad_norm",
             "completions/mean_length")  # fmt: skip
 
 
@@ -62,6 +63,8 @@ class Setting:
     vllm: bool = False
     truth: Judge | None = None
     """Says whether steps are truly right, where that is known; the policy is not trained on it."""
+    held_out_judge: Judge | None = None
+    """Values the same held-out samples for the monitors; the policy is not trained on it either."""
     log: str | None = None
     parts: Parts | None = None
     """How the engine cuts a batch, and who writes the parts. None: all at once, in this process."""
@@ -260,7 +263,11 @@ class Watch(TrainerCallback):
         rolled = self.trainer.judged(problems, [each.ids for each in written], None)
         traces = [each.trajectory for each in rolled]
         truth = None if self.given.truth is None else self.given.truth.judge(traces)
-        logged = [_logged(each, None if truth is None else truth[i]) for i, each in enumerate(rolled)]
+        others = self._held_out(traces)
+        logged = [
+            _logged(each, None if truth is None else truth[i], score)
+            for i, (each, score) in enumerate(zip(rolled, others, strict=True))
+        ]
         honest = [trace for trace in traces if trace.steps and trace.correct is not False][:_PROBED]
         paid = (
             {each.name: each.share for each in pays(self.given.reward.score, honest) if each.share is not None}
@@ -275,6 +282,16 @@ class Watch(TrainerCallback):
         if shown := _shown(self.trainer, self.given.tokenizer):
             self.told("traces", {"update": update, "rows": shown})
 
+    def _held_out(self, traces: Sequence[Trajectory]) -> list[float | None]:
+        """What the judge that is not trained on says of whole traces, aggregated as the proxy is."""
+        judge = self.given.held_out_judge
+        if judge is None:
+            return [None] * len(traces)
+        forget(judge)
+        other = replace(self.given.reward, judge=judge)
+        made = [other.rollout(trace, said) for trace, said in zip(traces, other.judged(traces), strict=True)]
+        return [None if each.rewards is None else aggregate(each.rewards.tolist(), other.aggregate) for each in made]
+
     @torch.no_grad()
     def _kl(self, rolled: Sequence[Rolled]) -> float | None:
         """Σ_t log π - log π_0 of a completion, the mean: an estimate of the KL to the policy as it was at first."""
@@ -283,7 +300,8 @@ class Watch(TrainerCallback):
             return None
         model: Any = self.trainer.accelerator.unwrap_model(self.trainer.model)
         batch, own = _batch(self.trainer, rolled)
-        ratios = (scored(model, batch) - scored(self.trainer.reference, batch)) * own
+        temperature = self.given.sampling.temperature  # of the policy that wrote them
+        ratios = (scored(model, batch, temperature) - scored(self.trainer.reference, batch, temperature)) * own
         return float(ratios.sum(dim=-1).mean())
 
 
@@ -299,9 +317,9 @@ def _batch(trainer: CreditTrainer, rolled: Sequence[Rolled]) -> tuple[Sequences,
     return Sequences(ids.to(place), mask.to(place), after), mask[:, before:].to(place)
 
 
-def _logged(rolled: Rolled, truth: Judgement | None) -> Logged:
+def _logged(rolled: Rolled, truth: Judgement | None, held_out: float | None) -> Logged:
     known = () if truth is None else tuple(None if value is None else value > 0.5 for value in truth.values)
-    return Logged(rolled.trajectory, rolled.judgement, rolled.reward, len(rolled.ids), known)
+    return Logged(rolled.trajectory, rolled.judgement, rolled.reward, len(rolled.ids), known, held_out)
 
 
 def _shown(trainer: CreditTrainer, tokenizer: Any) -> list[dict[str, Any]]:
@@ -317,6 +335,7 @@ def _shown(trainer: CreditTrainer, tokenizer: Any) -> list[dict[str, Any]]:
             "reward": each.reward, "left": each.left and str(each.left),
             "tokens": [tokenizer.decode([token]) for token in each.ids[:_LONGEST]],
             "advantages": [round(float(a), 4) for a in each.advantages[:_LONGEST]],
+            "left_out": max(0, len(each.ids) - _LONGEST),
         }
         for each in list(found.values())[:_SHOWN]
     ]  # fmt: skip

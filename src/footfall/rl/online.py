@@ -60,13 +60,21 @@ def scored(model: PreTrainedModel, batch: Sequences, temperature: float = 1.0) -
 class OnlineReward:
     """π_φ with its optimizer. It begins as the policy does, and is trained on outcomes alone."""
 
-    def __init__(self, model: PreTrainedModel, lr: float = 1e-6, beta: float = 0.05, pairs: bool = False) -> None:
-        self.model, self.beta, self.pairs = model.train(False), beta, pairs
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        lr: float = 1e-6,
+        beta: float = 0.05,
+        pairs: bool = False,
+        temperature: float = 1.0,
+    ) -> None:
+        """`temperature` divides its logits, as those of the log-probabilities that it is held against."""
+        self.model, self.beta, self.pairs, self.temperature = model.train(False), beta, pairs, temperature
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
 
     def scores(self, batch: Sequences) -> Tensor:
         """(B, T) log π_φ of the completions' tokens."""
-        return scored(self.model, batch)
+        return scored(self.model, batch, self.temperature)
 
     def update(
         self,
@@ -100,7 +108,8 @@ class OnlineReward:
         (pull_BT,) = torch.autograd.grad(loss, [ratios_BT])
         for at in range(0, len(known), _ROWS):
             rows = slice(at, at + _ROWS)
-            torch.autograd.backward([logprobs(self.model, whole.rows(rows)) * own_BT[rows]], [pull_BT[rows]])
+            found_BT = logprobs(self.model, whole.rows(rows), self.temperature)
+            torch.autograd.backward([found_BT * own_BT[rows]], [pull_BT[rows]])
         self.optimizer.step()
         return float(loss.detach())
 

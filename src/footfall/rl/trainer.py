@@ -17,6 +17,7 @@ its part of what they chose, so that the number of processes decides nothing but
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import time
 import warnings
@@ -45,7 +46,7 @@ from footfall.policy.splitting import trajectory_from_ids
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids, template_for
 from footfall.rl.flow import FlowReward, neighbours
-from footfall.rl.groups import Floats, Group, Rollout, credited
+from footfall.rl.groups import FILTERED, Floats, Group, Rollout, credited
 from footfall.rl.monitors import Logged
 from footfall.rl.online import OnlineReward, Sequences, scored
 from footfall.rl.rewards import Reward
@@ -54,6 +55,11 @@ from footfall.train.trainer import part_of_mean
 from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 Writer: TypeAlias = Literal["engine", "trl"] | Policy
+
+# TRL would print the completion of a failed judgement as it is; here such rollouts are counted.
+logging.getLogger(GRPOTrainer.__module__).addFilter(
+    lambda record: "All reward functions returned None" not in str(record.msg)
+)
 
 
 class Written(NamedTuple):
@@ -139,7 +145,7 @@ class CreditTrainer(GRPOTrainer):
             copy.deepcopy(model).train(False).requires_grad_(False) if keep_reference or "reference" in needs else None
         )
         self.online = (
-            OnlineReward(copy.deepcopy(model).requires_grad_(True), online_lr, pairs="old" in needs)
+            OnlineReward(copy.deepcopy(model).requires_grad_(True), online_lr, 0.05, "old" in needs, args.temperature)
             if "online" in needs
             else None
         )
@@ -251,13 +257,12 @@ class CreditTrainer(GRPOTrainer):
             self.trace(problem, ids, None if own is None else own[i], f"{problem.id}/step-{step}/{first + i}")
             for i, (problem, ids) in enumerate(zip(problems, completions, strict=True))
         ]
-        try:
+        with self._naming_update():  # a judgement that is not finite names its trace
             said = self.paid.judged(traces)
-        except ValueError as error:  # a judgement that is not finite names its trace
-            raise ValueError(f"update {step}: {error}") from error
         found = []
         for trace, each, ids in zip(traces, said, completions, strict=True):
-            made = self.paid.of_ids(trace, each, ids)
+            with self._naming_update(trace):
+                made = self.paid.of_ids(trace, each, ids)
             if made.outcome is not None and not math.isfinite(made.outcome):
                 raise ValueError(f"update {step}, trace {trace.id!r}: its outcome is {made.outcome}")
             found.append(Rolled(trace, each, tuple(ids), made, self.paid.proxy(made)))
@@ -306,7 +311,8 @@ class CreditTrainer(GRPOTrainer):
             Group(tuple(each.rollout for each in self.batch[at : at + size]), self.batch[at].trajectory.problem.id)
             for at in range(0, len(self.batch), size)
         ]
-        said = credited(groups, self.paid.credit, self.paid.keep)
+        with self._naming_update():
+            said = credited(groups, self.paid.credit, self.paid.keep)
         count, width = output["completion_ids"].shape
         advantages_BT, own_BT = np.zeros((count, width)), np.zeros((count, width))
         order: list[int] = []
@@ -324,9 +330,13 @@ class CreditTrainer(GRPOTrainer):
         order += [i for i in range(count) if i // size not in {at for at, _ in said}][: count - len(order)]
         if len(order) != count:
             raise ValueError(f"the filter chose {len(order)} rollouts where the batch has {count}")
+        aside = {i for i, why in left.items() if why == FILTERED} | (set(range(count)) - set(order[: len(said) * size]))
         for i, why in left.items():
-            self.batch[i] = replace(self.batch[i], left=why, reward=None)
-        self._tell(left, "train" if training else "eval")
+            self.batch[i] = replace(self.batch[i], left=why, reward=self.batch[i].reward if i in aside else None)
+        left = {i: why for i, why in left.items() if i not in aside}
+        if len(left) == count and {why.reason for why in left.values()} == {Reason.NO_REFERENCE}:
+            raise ValueError(f"update {self.state.global_step}: there is nothing to train on, of no rollout: {left[0]}")
+        self._tell(left, len(aside), "train" if training else "eval")
         taken = torch.tensor(order, device=output["completion_ids"].device)
         output = {
             name: value[taken] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
@@ -363,7 +373,7 @@ class CreditTrainer(GRPOTrainer):
                 scored(self.accelerator.unwrap_model(self.model), batch, self.temperature) if old is None else old
             )
         if self.reference is not None and "reference" in needs:
-            by_token["reference"] = scored(self.reference, batch)
+            by_token["reference"] = scored(self.reference, batch, self.temperature)
         if self.online is not None:
             by_token["online"] = self.online.scores(batch)
         if self.flow is not None:
@@ -372,14 +382,16 @@ class CreditTrainer(GRPOTrainer):
             known: dict[str, Any] = {
                 name: values[i, : len(each.ids)].double().cpu().numpy() for name, values in by_token.items()
             }
-            self.batch[i] = replace(each, rollout=replace(each.rollout, **known))
+            with self._naming_update(each.trajectory):
+                self.batch[i] = replace(each, rollout=replace(each.rollout, **known))
         if self.online is not None and self.model.training:
             own = self._own_tokens(batch)
-            loss = self.online.update(
-                batch, by_token["online"], by_token["old" if self.online.pairs else "reference"], own,
-                [each.rollout.lengths.tolist() for each in self.batch], [each.rollout.outcome for each in self.batch],
-                [each.trajectory.problem.id for each in self.batch],
-            )  # fmt: skip
+            with self._naming_update():
+                loss = self.online.update(
+                    batch, by_token["online"], by_token["old" if self.online.pairs else "reference"], own,
+                    [each.rollout.lengths.tolist() for each in self.batch], [each.rollout.outcome for each in self.batch],
+                    [each.trajectory.problem.id for each in self.batch],
+                )  # fmt: skip
             self._metrics["train"]["online_loss"].append(loss)
 
     def _own_tokens(self, batch: Sequences) -> Tensor:
@@ -397,16 +409,18 @@ class CreditTrainer(GRPOTrainer):
         found = self.flow.scores(states, own, seed)
         if self.model.training:
             right = [bool(each.rollout.outcome) for each in self.batch]
-            loss = self.flow.learn(states, own, right, seed + 1)
+            with self._naming_update():
+                loss = self.flow.learn(states, own, right, seed + 1)
             if loss is not None:
                 self._metrics["train"]["flow_loss"].append(loss)
         return found
 
-    def _tell(self, left: dict[int, Unjudged], mode: str) -> None:
+    def _tell(self, left: dict[int, Unjudged], filtered: int, mode: str) -> None:
         """Figures of the batch, in TRL's log."""
         known = [each.trajectory.correct for each in self.batch if each.trajectory.correct is not None]
         self.left.update(why.reason.value for why in left.values())
         figures = {"accuracy": sum(known) / len(known) if known else math.nan, "left": float(len(left)),
+                   "filtered": float(filtered),
                    "steps": float(np.mean([len(each.trajectory.steps) for each in self.batch]))}  # fmt: skip
         for name, value in figures.items():
             self._metrics[mode][name].append(value)
@@ -473,6 +487,15 @@ class CreditTrainer(GRPOTrainer):
         for beside in (self.online, self.flow):
             if beside is not None and checkpoint is not None:
                 beside.load(Path(checkpoint))
+
+    @contextmanager
+    def _naming_update(self, trace: Trajectory | None = None) -> Iterator[None]:
+        """An error over numbers says at which update, and with which trace, the run stopped."""
+        try:
+            yield
+        except ValueError as error:
+            where = "" if trace is None else f", trace {trace.id!r}"
+            raise ValueError(f"update {self.state.global_step}{where}: {error}") from error
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
