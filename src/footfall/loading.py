@@ -22,6 +22,10 @@ from footfall.damaged import check_claims, check_sizes, check_tokenizer, naming,
 from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import is_gguf
 
+# Since torch 2.11 cuDNN's attention is the default on H100 and H200, and its backward pass gives NaN where there is a mask,
+# 64 keys more than a multiple of 128, and scores far below zero (pytorch issue 196678), which Qwen2.5 has: training would stop.
+torch.backends.cuda.enable_cudnn_sdp(False)
+
 
 def pick_device(device: str | None) -> torch.device:
     """The named device, or CUDA where there is one; a name of none, or of one that is not here, is an error with the fix."""
