@@ -273,6 +273,15 @@ def lines(name: str, on: str, arms: Arms, command: str) -> list[RealFigures]:
     return found
 
 
+def add_lines(file: Path, made: Sequence[RealFigures]) -> None:
+    """Put lines in place of those of the same claims; the others stay."""
+    kept: list[RealFigures] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    new = {(line["name"], line["claim"]) for line in made}
+    every = [line for line in kept if (line["name"], line["claim"]) not in new] + [*made]
+    every.sort(key=lambda line: (line["name"], line["claim"]))
+    file.write_text(json.dumps(every, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[str, str, Callable[[], Arms | None]]]:
     """Recipe, set as a claim names it, and what gives the arms."""
     found: list[tuple[str, str, Callable[[], Arms | None]]] = []
@@ -299,17 +308,13 @@ def main(given: Sequence[str] | None = None) -> None:
     args = parser.parse_args(given)
     parts = [f"python -m scripts.real_lines --out runs/{args.out.name}", *(["--data shared/data"] if args.data else [])]
     command = " ".join([*parts, *(f"--prm {name}" for name in args.prm)])
-    kept = json.loads(args.to.read_text(encoding="utf-8")) if args.to.is_file() else []
     made = [
         line
         for name, on, arms_of in measured(args.out, args.data, args.prm)
         if (arms := arms_of()) is not None
         for line in lines(name, on, arms, command)
     ]
-    new = {(line["name"], line["claim"]) for line in made}
-    every = [line for line in kept if (line["name"], line["claim"]) not in new] + made
-    every.sort(key=lambda line: (line["name"], line["claim"]))
-    args.to.write_text(json.dumps(every, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    add_lines(args.to, made)
 
 
 if __name__ == "__main__":

@@ -184,6 +184,17 @@ def test_pages_link_recipe_and_paper_and_show_effect_and_verdict(tmp_path: Path)
     assert "| holds; holds; not run; not run; not run |" in papers, "claims at real scale without figures too"
 
 
+def test_the_page_tells_the_hours_of_sixteen_workers_and_what_is_not_in_them(tmp_path: Path) -> None:
+    ledger, given = tmp_path / "ledger.json", row()
+    record(ledger, [given | {"cost": given["cost"] | {"seconds": 16 * 3600.0 * 2}}])
+    write_pages(ledger, lines(catalogue(), read_ledger(ledger)))
+    costs = (tmp_path / "ledger.md").read_text().partition("## What it cost")[2]
+    assert "took 32.0 hours of one core" in costs and "that is 2.0 hours of work for each" in costs
+    assert "may take 384 minutes more" in costs, "five seeds of 32 hours"
+    never = costs.partition("Never run, and not in it: ")[2].partition(".\n")[0].split(", ")
+    assert "pav" in never and "math-shepherd" not in never
+
+
 @pytest.mark.long
 def test_the_check_finds_edited_pages_but_forgives_stale_marks(tmp_path: Path) -> None:
     ledger, page = tmp_path / "ledger.json", tmp_path / "ledger.md"

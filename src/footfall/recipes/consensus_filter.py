@@ -71,6 +71,18 @@ RECIPE = Recipe(
             metric="F1 of the first error, mean of four splits", direction="higher",
             baseline="PRM on Monte Carlo", method="PRM on filtered", tier="real", threshold="other data",
         ),
+        Claim(
+            "A PRM on filtered data finds first errors better than one on people's, on ProcessBench, published 7B models.",
+            metric="F1 of the first error, mean of three splits", direction="higher",
+            baseline="PRM on people's labels", method="PRM on filtered", tier="real", threshold="other data",
+            stand_in="Two checkpoints of one backbone: their data differ in size and source, not in the filter alone.",
+        ),
+        Claim(
+            "A PRM on filtered data gives better best-of-N than one on Monte Carlo labels, on GSM8K, published 7B models.",
+            metric="accuracy of best-of-32", direction="higher",
+            baseline="Math-Shepherd's PRM", method="PRM on filtered", tier="real",
+            stand_in="Two checkpoints whose backbones differ too: Qwen2.5-Math 7B and Mistral 7B.",
+        ),
     ),
 )  # fmt: skip
 
