@@ -500,6 +500,15 @@ def test_a_filter_must_leave_something_to_compare(name: str) -> None:
         refuse_empty(create("filter", name), 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("prof", {"remove": -1}), ("band", {"low": 0.9}), ("band", {"high": 1.5}), ("vspo", {"most": 0})],
+)
+def test_settings_that_no_filter_can_mean_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"want|or more|at least"):
+        create("filter", name, **options)
+
+
 def test_prof_may_draw_the_wrong_ones() -> None:
     kept = {
         create("filter", "prof", wrong_at_random=True, seed=seed)([prof_group()])[0].weights.tobytes()

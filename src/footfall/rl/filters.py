@@ -73,6 +73,8 @@ def _of(group: Group, inside: Sequence[int]) -> list[Rollout]:
 def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, seed: int = 0) -> Filter:
     """Drop right rollouts with bad steps and wrong ones with good steps, so that both are left in equal numbers (PROF)."""
     needs = ("outcome", "rewards")
+    if remove < 0:
+        raise ValueError(f"remove {remove}: 0 or more rollouts are removed from a group")
 
     def keep(groups: Sequence[Group]) -> list[Chosen]:
         rng = np.random.default_rng(seed)
@@ -107,6 +109,8 @@ def _whole_groups(accept: Sequence[bool], groups: Sequence[Group]) -> list[Chose
 )
 def band(low: float = 0.2, high: float = 0.8) -> Filter:
     """Groups whose share of right rollouts is neither too low nor too high (PRIME's online prompt filter)."""
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"a band from {low} to {high}: want 0 <= low <= high <= 1, shares of right rollouts")
 
     def keep(groups: Sequence[Group]) -> list[Chosen]:
         rows = [outcomes(_of(group, _usable(group, ("outcome",)))) for group in groups]
@@ -156,6 +160,8 @@ def damped(times: int, most: int = 4) -> float:
 )  # fmt: skip
 def vspo(most: int = 4, seed: int = 0) -> Filter:
     """Groups without spread are replaced by groups of the batch that are neither easy nor hopeless, damped (VSPO)."""
+    if most < 1:
+        raise ValueError(f"most {most}: a group is used at least once")
 
     def keep(groups: Sequence[Group]) -> list[Chosen]:
         values = task_values([outcomes(_of(group, _usable(group, ("outcome",)))) for group in groups])

@@ -105,6 +105,7 @@ def train_policy(
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     with quiet():
         trainer = make_trainer(given, settings, kept, [saves, watch])
+        trainer.refuse_sharded()
         watch.trainer = trainer
         with full_disk_told(folder), stopping_between_updates(saves):
             if last is not None and (begun >= settings.updates or watch.stops):

@@ -165,10 +165,16 @@ class CreditTrainer(GRPOTrainer):
                 f"a process writes {local} completions at once, which is no multiple of num_generations = "
                 f"{args.num_generations}: a group must be whole within one process"
             )
+        if writer == "engine":
+            self.refuse_sharded()
+
+    def refuse_sharded(self) -> None:
+        """Footfall's engine writes with whole weights; TRL, vLLM and servers write for weights that are sharded too."""
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             raise ValueError(
-                "a policy is written with and measured by whole weights in each process: train it by plain processes "
-                "(DDP), with --lora-rank if it is large, not with FSDP or DeepSpeed"
+                "Footfall's engine writes with, and a run is measured by, whole weights in each process: train by plain "
+                "processes (DDP), with --lora-rank if the policy is large; with FSDP or DeepSpeed use CreditTrainer itself "
+                "and let TRL, its vLLM or a server write"
             )
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
