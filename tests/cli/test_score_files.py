@@ -39,6 +39,19 @@ def test_the_same_command_again_is_a_success(capsys: pytest.CaptureFixture[str])
     assert cli.main(SCORE) == 0 and Path("scored.jsonl").read_bytes() == before
 
 
+def test_what_was_read_from_shards_is_written_as_what_was_judged_just_now(capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a kill, or where workers judged: the aspects of this judge are not in the order of the alphabet."""
+    assert (
+        cli.main(["sample", "--problems", "world:arithmetic:3", "--policy", "scripted-arithmetic", "--out", "s"]) == 0
+    )
+    words = ["score", "s/trajectories.parquet", "--judge", "truth-arithmetic", "--to", "scored.jsonl"]
+    assert cli.main(words) == 0
+    before = Path("scored.jsonl").read_bytes()
+    assert b'"aspects": {"consequent"' in before
+    Path("scored.jsonl").unlink()
+    assert cli.main(words) == 0 and Path("scored.jsonl").read_bytes() == before
+
+
 def test_a_file_that_another_run_wrote_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     Path("scored.jsonl").write_text("mine\n", encoding="utf-8")
     for _ in range(2):

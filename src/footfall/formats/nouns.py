@@ -132,7 +132,8 @@ def _plain(shape: Shape, value: Any) -> Json:
             return list(value)
         return [_plain(shape.inner, item) for item in value]
     if shape.kind == "columns":
-        return {name: _plain(shape.inner, column) for name, column in value.items()}
+        # In Parquet's order: rows that were read from a shard must give the bytes of those that never left this process.
+        return {name: _plain(shape.inner, column) for name, column in sorted(value.items())}
     if shape.kind == "prompt":
         return prompt_json(value)
     if shape.kind == "reason":
