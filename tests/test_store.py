@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -148,10 +149,14 @@ def test_one_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     script = "import sys; from pathlib import Path; from footfall.store import Run; Run(Path(sys.argv[1]), 'label', {})"
     start = [sys.executable, "-c", script, str(tmp_path)]
     with Run(tmp_path, "label", {}):
-        with pytest.raises(RunError, match="in use by another process"):
+        held = f"in use by process {os.getpid()} on {os.uname().nodename};"
+        with pytest.raises(RunError, match=held):
             Run(tmp_path, "label", {})
         refused = subprocess.run(start, capture_output=True, text=True)
-    assert refused.returncode == 1 and "in use by another process" in refused.stderr
+        (tmp_path / ".lock").write_text("\x1b[31mnobody")
+        with pytest.raises(RunError, match="in use by another process;"):
+            Run(tmp_path, "label", {})
+    assert refused.returncode == 1 and held in refused.stderr
     subprocess.run(start, check=True)
 
 

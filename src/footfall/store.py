@@ -47,6 +47,8 @@ B = TypeVar("B")
 _SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
 OWN_FILES = ("log.jsonl", "result.json", "config.json")
 """What every run has beside its shards."""
+SCRATCH = "work"
+"""The folder of a run for what is not finished."""
 _VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
 
 
@@ -120,11 +122,14 @@ class Place(Protocol):
     def put(self, path: Path) -> None:
         """A file of the copy, whole or not at all."""
 
-    def names(self) -> list[str]:
-        """Of all that lies there."""
+    def put_missing(self, path: Path) -> None:
+        """As `put`, if it does not lie there yet."""
 
-    def remove(self, name: str) -> None:
-        """One of them."""
+    def put_all(self, at_end: bool = False) -> None:
+        """What the command goes on from beside shards; at the end all that it wrote."""
+
+    def empty(self) -> None:
+        """Remove what a run wrote there."""
 
 
 class Workers(Protocol):
@@ -176,10 +181,8 @@ class Run:
         """Begin the run here, or find the one that is."""
         if self.place is not None:
             self.place.fetch()
-            if self.fresh:
-                for name in self.place.names():
-                    if name in OWN_FILES or _SHARD.fullmatch(name.rpartition("/")[2]):
-                        self.place.remove(name)
+            if self.fresh and _identity(self.folder) is not None:
+                self.place.empty()
         if self.fresh:
             _empty(self.folder)
         self._claim({"command": command, "config": json.loads(json.dumps(config, default=str))})
@@ -193,7 +196,7 @@ class Run:
         try:
             self.log("stop", error=kind.__name__ if kind else None, seconds=round(time.monotonic() - self._started, 3))
             if self.place is not None:
-                self._put_all(self.place)
+                self.place.put_all(at_end=True)
         except (OSError, RunError):  # a full disk, a store that does not answer; what stopped the run says more
             if kind is None:
                 raise
@@ -202,11 +205,11 @@ class Run:
                 self.place.release()
             self._lock.close()
 
-    def _put_all(self, place: Place) -> None:
-        """What the command wrote beside the shards; result.json last."""
-        own = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
-        for path in sorted(own, key=lambda each: each.name == "result.json"):
-            place.put(path)
+    def keep(self) -> None:
+        """Put what the command goes on from (checkpoints, seeds) where the run lies, if that is elsewhere."""
+        if self.place is not None:
+            self.place.put(self.folder / "log.jsonl")
+            self.place.put_all()
 
     def map(
         self,
@@ -354,7 +357,10 @@ class Run:
         """The rows of a finished chunk, fetched from where the run lies if it is there only."""
         if self.place is not None:
             self.place.fetch_file(shard)
-        return _finished(shard, kind, name, rows)
+        found = _finished(shard, kind, name, rows)
+        if found is not None and self.place is not None:
+            self.place.put_missing(shard)
+        return found
 
     def _check(self, chunk: Chunk, rows: int, expected: int) -> None:
         if rows != expected:
@@ -392,12 +398,17 @@ class Run:
         return path
 
     def _take_lock(self) -> IO[str]:
-        lock = (self.folder / ".lock").open("w", encoding="utf-8")
+        lock = (self.folder / ".lock").open("a+", encoding="utf-8", errors="replace")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            lock.seek(0)
+            holder = re.fullmatch(r"process \d{1,10} on [\w.-]{1,253}", lock.read(300)) or ["another process"]
             lock.close()
-            raise RunError(f"{self.folder} is in use by another process; wait for it or choose another --out") from None
+            raise RunError(f"{self.folder} is in use by {holder[0]}; wait for it or choose another --out") from None
+        with suppress(OSError):  # a full disk: the next one is told less
+            os.ftruncate(lock.fileno(), 0)
+            os.write(lock.fileno(), f"process {os.getpid()} on {os.uname().nodename}".encode())
         return lock
 
     def _claim(self, identity: dict[str, Any]) -> None:
@@ -415,6 +426,11 @@ class Run:
                 f"{self.folder} holds another run; these settings differ: {'; '.join(changed)}. "
                 "Choose another --out, or pass --fresh to throw the old run away"
             )
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file of this name, or path, holds a chunk."""
+    return _SHARD.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def _finished(shard: Path, kind: str, key: str, rows: int) -> list[Any] | None:
@@ -527,7 +543,7 @@ def _empty(folder: Path) -> None:
     if _identity(folder) is None:
         return
     for shard in folder.glob("*/*.parquet"):
-        if _SHARD.fullmatch(shard.name):
+        if is_shard(shard.name):
             shard.unlink()
     for name in OWN_FILES:
         (folder / name).unlink(missing_ok=True)

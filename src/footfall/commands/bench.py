@@ -39,7 +39,7 @@ from footfall.metrics.diagnostics import diagnose
 from footfall.registry import load, parts
 from footfall.reports.bench_page import BenchView, bench_page, comparison_page, comparison_tables, suite_page
 from footfall.reports.pages import Named, write_page
-from footfall.scale import RayWorkers
+from footfall.scale import RayWorkers, is_address
 from footfall.store import Task, write_json
 from footfall.types import Judge, Judgement
 
@@ -297,7 +297,8 @@ def run_all(config: BenchConfig) -> int:
         done = []
         for name, data in found.items():
             if data is not None:
-                one = replace(config, name=name, data=str(data), run=replace(config.run, out=run.folder / name))
+                out = (config.run.out if is_address(config.run.out) else None) or run.folder
+                one = replace(config, name=name, data=str(data), run=replace(config.run, out=out / name))
                 finished = _tried(one, judge, failed, workers)
                 done += [] if finished is None else [finished]
         not_run = {name: f"there is no {name}/ in {config.data}" for name, data in found.items() if data is None}

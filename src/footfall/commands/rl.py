@@ -39,7 +39,7 @@ from footfall.reports.pages import write_page
 from footfall.reports.rl_page import Arm, rl_page
 from footfall.rl.groups import Credit
 from footfall.rl.settings import QUICK_ARMS, QUICK_HELD_OUT, QUICK_PROBLEMS, RlSettings
-from footfall.scale import Call
+from footfall.scale import Call, is_address
 from footfall.scale.processes import agreed, count, is_main, joined
 from footfall.search.votes import Aggregation
 from footfall.store import Run, worker_processes
@@ -183,6 +183,8 @@ def _refuse_unused(config: RlConfig) -> None:
 def _quick(config: RlConfig) -> int:
     """Both arms, each in a process of its own with half the cores."""
     begun = time.monotonic()
+    if is_address(config.run.out):
+        raise ValueError(f"--out {config.run.out}: --quick is for this machine; name a folder")
     folder = config.run.out or Path("runs") / "rl-quick"
     arms = {
         name: replace(_QUICK, **given, run=replace(config.run, out=folder / name, config=None, json=False))
@@ -232,7 +234,9 @@ def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
                 known = [point_of(facts) for facts in run.logged("checkpoint")]
             shown = _Shown(stack, run, name, config.settings.updates)
             parts = None if config.chunk is None else Parts(config.chunk, workers, run.log)
-            trained = train_policy(_setting(config, parts), config.settings, run.folder, told=shown.told, known=known)
+            trained = train_policy(
+                _setting(config, parts), config.settings, run.folder, told=shown.told, known=known, saved=run.keep
+            )
             run.log("finished", **_facts(trained))
             finished = run.logged("finished")
         with naming(log):

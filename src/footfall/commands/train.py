@@ -161,8 +161,9 @@ def main(config: TrainConfig) -> int:
         run = stack.enter_context(open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW))
         shown = _Shown(stack, run, scalars)
         trained = train(
-            agreed(run.folder), progress=shown.update, logged=shown.logged, measured=shown.measured if scalars else None
-        )
+            agreed(run.folder), progress=shown.update, logged=shown.logged, saved=run.keep,
+            measured=shown.measured if scalars else None,
+        )  # fmt: skip
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
         page = write_page(run.folder / REPORT, _page(config, trained, run.folder / HELD_OUT))
     # train_prm writes result.json itself, with more than is printed here.

@@ -59,8 +59,8 @@ from footfall.lab.ledger import (
     status_of_code,
 )  # fmt: skip
 from footfall.lab.recipe import Claim, Entry, Outcome, Trial, load_measure
-from footfall.scale import RayWorkers
-from footfall.store import Run, keep_json, kept_json, worker_processes
+from footfall.scale import RayWorkers, Remote, is_address
+from footfall.store import SCRATCH, Run, keep_json, kept_json, worker_processes
 from footfall.terminal import Progress
 from footfall.types import Cost, content_key
 
@@ -98,7 +98,7 @@ class Unit(NamedTuple):
     def _measure(self, path: Path) -> dict[str, Any]:
         from footfall.loading import single_threaded
 
-        scratch = self.trial.folder / "work" / path.stem
+        scratch = self.trial.folder / SCRATCH / path.stem
         for needed in (path.parent, scratch):
             needed.mkdir(parents=True, exist_ok=True)
         # A worker may outlive a killed parent for a moment; whoever comes next waits for it.
@@ -144,13 +144,16 @@ def measure_seed(entry: Entry, seed: int, folder: Path, quick: bool = False, dev
 
 
 def opened(entry: Entry, folder: Path, quick: bool) -> Run:
-    """The run directory of a recipe."""
-    return Run(folder, "lab run", {"recipe": entry.recipe.name, "quick": quick})
+    """The run directory of a recipe, here or in an object store."""
+    place = Remote(folder) if is_address(folder) else None
+    known = {"recipe": entry.recipe.name, "quick": quick}
+    return Run(folder if place is None else place.folder, "lab run", known, place=place)
 
 
 def log_seed(run: Run, seed: int, outcome: Outcome) -> None:
     """A line of the run's log for a seed that was measured just now."""
     run.log("stage", stage=f"seed {seed}", seconds=outcome.cost.seconds, cost=outcome.cost.to_dict())
+    run.keep()
 
 
 def finish(run: Run, entry: Entry, outcomes: Mapping[int, Outcome], quick: bool) -> Finding:

@@ -35,7 +35,7 @@ from footfall.rl.settings import RlSettings
 from footfall.rl.trainer import CreditTrainer, Rolled, Writer
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.search.votes import aggregate
-from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
+from footfall.train.checkpoints import Kept, Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.types import Judge, Judgement, Problem, Trajectory
 
 Told = Callable[[str, Mapping[str, Any]], None]
@@ -90,8 +90,10 @@ def train_policy(
     *,
     told: Told = lambda *_: None,
     known: Iterable[Checkpoint] = (),
+    saved: Callable[[], None] = lambda: None,
 ) -> Trained:
-    """Train, or go on training. `known` are checkpoints that an earlier process told (`point_of`).
+    """Train, or go on training. `known` are checkpoints that an earlier process told (`point_of`); `saved` is told that
+    there is one more.
 
     Under a launcher every process makes the same call; the main one alone measures, tells and writes.
     """
@@ -104,7 +106,7 @@ def train_policy(
     marks = _special_ids(given.model)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     with quiet():
-        trainer = make_trainer(given, settings, kept, [saves, watch])
+        trainer = make_trainer(given, settings, kept, [saves, watch, Kept(saved)])
         trainer.refuse_sharded()
         watch.trainer = trainer
         with full_disk_told(folder), stopping_between_updates(saves):

@@ -2,13 +2,15 @@
 
 The store holds what a run directory holds, under the same names; a folder on this machine is a copy to work in. Nothing is
 renamed there: an object is put whole or not at all; a shard is named by its content, so putting it twice is putting it once;
-`result.json` is put last. Who holds the run is decided by a conditional put ("only if there is none", If-None-Match):
+`result.json` is put last. What a process that was killed had finished and not put yet is put by the next one. Who holds the
+run is decided by a conditional put ("only if there is none", If-None-Match; in a mounted folder a hard link, which fails if
+there is one):
 
     .lock-000001   host, process, a token and when it was last renewed; a taken-over run has .lock-000002, and so on
 
-The holder renews its lock. One that was not renewed for a minute, or whose process on this machine is gone, is taken over by
-putting the next number; only one can. A holder that finds a higher number than its own stops. What it puts in the meantime is
-what the other would put.
+The holder renews its lock. One that was not renewed for a minute, and is not in the time in which it would be, or whose
+process on this machine is gone, is taken over by putting the next number; only one can. A holder that finds a higher number
+than its own stops. What it puts in the meantime is what the other would put.
 
 Credentials come from the environment, as fsspec's file systems find them there, and are written nowhere.
 """
@@ -19,14 +21,16 @@ import json
 import os
 import re
 import secrets
+import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from footfall.store import OWN_FILES, RunError
+from footfall.formats import atomic_write
+from footfall.store import OWN_FILES, SCRATCH, RunError, is_shard
 from footfall.terminal import one_line
 from footfall.types import content_key
 
@@ -36,6 +40,10 @@ _ADDRESS = re.compile(r"(s3|gs|file):/+(.+)")
 _PACKAGES = {"s3": "footfall[s3]", "gs": "footfall[gcs]"}
 _LOCK = re.compile(r"\.lock-(\d{6})")
 _RENEW_SECONDS, _STALE_SECONDS = 10.0, 60.0
+_GONE_ON_FROM = ("checkpoints", "model", "published", "seeds", "units", "prms", "train.json", "reference.json")
+"""What commands keep beside shards and read again: folders and files by their names."""
+_SEAL = "checksums.json"
+"""The file of a checkpoint without which it does not count: it is put after the others."""
 _TRIES, _FIRST_WAIT = 8, 0.1
 
 
@@ -73,7 +81,9 @@ def _file_system(scheme: str, address: str) -> tuple[Any, tuple[type[Exception],
 class Remote:
     """The run directory at an address, and its copy in a folder."""
 
-    def __init__(self, address: object, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, address: object, now: Callable[[], float] = time.time, wait: Callable[[float], None] = time.sleep
+    ) -> None:
         found = _ADDRESS.fullmatch(str(address))
         assert found is not None, f"{address} is no address of an object store"
         scheme, rest = found[1], found[2].rstrip("/")
@@ -83,10 +93,16 @@ class Remote:
                 f"an address {scheme}://… with a user name or key in it: credentials come from the environment"
             )
         self.address = f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
-        self._now, self._token = now, secrets.token_hex(8)
+        self._now, self._wait, self._token = now, wait, secrets.token_hex(8)
         self._generation = 0
         self._stop = threading.Event()
+        self._renewing: threading.Thread | None = None
         self._lost = ""
+        self._there: set[str] = set()
+        """Names of what the store has, as far as this process knows."""
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """Of what was put: size and time of the file."""
+        self._mounted = scheme == "file"
         self._files, self._faults = _file_system(scheme, self.address)
         self._root = self._files._strip_protocol(self.address)
 
@@ -100,7 +116,7 @@ class Remote:
         locks = self._locks()
         if locks:
             holder = self._holder(locks[-1])
-            if not self._gone(holder):
+            if not self._gone(locks[-1], holder):
                 raise RunError(
                     f"{self.address} is in use by process {holder.pid} on {holder.host}, which renewed its lock "
                     f"{max(0.0, self._now() - holder.renewed):.0f} s ago; wait for it or choose another --out"
@@ -111,11 +127,14 @@ class Remote:
             raise RunError(f"{self.address} was taken by another process just now; wait for it or choose another --out")
         for old in locks:
             self._remove(old)
-        threading.Thread(target=self._renew, daemon=True).start()
+        self._renewing = threading.Thread(target=self._renew, daemon=True)
+        self._renewing.start()
 
     def release(self) -> None:
         """Let others hold it."""
         self._stop.set()
+        if self._renewing is not None:
+            self._renewing.join()  # or it might put the lock again that is removed here
         self._remove(self._own_lock)
 
     def check(self) -> None:
@@ -128,44 +147,79 @@ class Remote:
     def fetch(self) -> None:
         """Make the copy what the store has, but for shards, which are fetched when they are asked for."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._there = set(self._names())
         for name in OWN_FILES:
             (self.folder / name).unlink(missing_ok=True)
-            self.fetch_file(self.folder / name)
+        for name in sorted(self._there):
+            if name in OWN_FILES or _is_gone_on_from(name):
+                (self.folder / name).unlink(missing_ok=True)
+                self.fetch_file(self.folder / name)
 
     def fetch_file(self, path: Path) -> None:
         """The file of the copy from the store, if it is there and the copy does not have it."""
-        if path.exists():
-            return
-        try:
-            data = self._get(path.relative_to(self.folder).as_posix())
-        except FileNotFoundError:
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.fetched")
-        temporary.write_bytes(data)
-        temporary.replace(path)
+        if not path.exists() and (name := self._name(path)) in self._there:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # somebody has removed it just now
+                self._download(name, path)
+                self._stamps[name] = _stamp(path)
 
     def data(self, name: str) -> Path:
         """A data file that lies at the address itself, fetched anew into a folder for such."""
         path = Path("runs") / "data" / f"{content_key(self.address)[:12]}-{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self._get(""))
+        self._download("", path)
         return path
 
     def put(self, path: Path) -> None:
         """A file of the copy to the store, whole."""
         self.check()
-        name, data = path.relative_to(self.folder).as_posix(), path.read_bytes()
-        self._tried(lambda: self._files.pipe_file(self._place(name), data))
+        name, stamp = self._name(path), _stamp(path)
+        self._tried(lambda: self._upload(path, self._place(name)))
+        self._there.add(name)
+        self._stamps[name] = stamp
 
-    def remove(self, name: str) -> None:
-        """As --fresh does."""
-        self._remove(name)
+    def put_missing(self, path: Path) -> None:
+        """As `put`, if the store does not have it: a process that was killed had finished it here."""
+        if self._name(path) not in self._there:
+            self.put(path)
 
-    def names(self) -> list[str]:
+    def put_all(self, at_end: bool = False) -> None:
+        """What a command goes on from, as far as it is new or was changed; at the end all that it wrote, result.json last."""
+        here = [path for path in self._files_here() if at_end or _is_gone_on_from(self._name(path))]
+        for path in sorted(here, key=self._turn):
+            if self._stamps.get(self._name(path)) != _stamp(path):
+                self.put(path)
+        gone = {name for name in self._there if _is_gone_on_from(name) and not (self.folder / name).exists()}
+        for name in sorted(gone):
+            self._remove(name)
+
+    def _turn(self, path: Path) -> tuple[bool, bool, str]:
+        """Files in the order in which they are put."""
+        name = self._name(path)
+        return name in OWN_FILES, path.name == _SEAL, name
+
+    def empty(self) -> None:
+        """Remove what a run wrote there, and nothing that it did not."""
+        for name in sorted(self._there):
+            if name in OWN_FILES or is_shard(name) or _is_gone_on_from(name):
+                self._remove(name)
+
+    def _names(self) -> list[str]:
         """Of all that the store has of the run."""
         found: list[object] = self._tried(lambda: self._files.find(self._root), absent=[])
         return sorted(str(name)[len(str(self._root)) :].lstrip("/") for name in found)
+
+    def _files_here(self) -> Iterator[Path]:
+        """What the run has in the copy, but for shards, which were put when they were done, and what is not finished."""
+        for path in self.folder.rglob("*"):
+            parts = path.relative_to(self.folder).parts
+            unfinished = any(part.startswith(".") or part.endswith(".partial") for part in parts) or parts[0] == SCRATCH
+            # Of several processes each writes its own, at any time.
+            if path.is_file() and not unfinished and not is_shard(path.name) and not path.name.startswith("rng_state_"):
+                yield path
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
 
     @property
     def _own_lock(self) -> str:
@@ -191,39 +245,82 @@ class Remote:
                 f"{self.address}/{lock} is no lock of a run ({error!r}); remove it if nobody uses it"
             ) from error
 
-    def _gone(self, holder: _Holder) -> bool:
-        here = holder.host == os.uname().nodename and not Path(f"/proc/{holder.pid}").exists()
-        return here or self._now() - holder.renewed > _STALE_SECONDS
+    def _gone(self, lock: str, holder: _Holder) -> bool:
+        if holder.host == os.uname().nodename and not Path(f"/proc/{holder.pid}").exists():
+            return True
+        if abs(self._now() - holder.renewed) <= _STALE_SECONDS:
+            return False
+        self._wait(1.5 * _RENEW_SECONDS)  # the clocks of two machines may differ; one that lives renews its lock
+        try:
+            return self._holder(lock) == holder
+        except FileNotFoundError:
+            return True
 
     def _renew(self) -> None:
         while not self._stop.wait(_RENEW_SECONDS):
-            with suppress(RunError):  # a store that does not answer now may the next time
+            with suppress(RunError, OSError):  # a store that does not answer now may the next time
                 higher = [name for name in self._locks() if name > self._own_lock]
                 if higher:
+                    self._lost = higher[-1]
                     self._lost = str(self._holder(higher[-1]))
                     return
-                self._tried(lambda: self._files.pipe_file(self._place(self._own_lock), self._facts()))
+                self._tried(lambda: self._write(self._place(self._own_lock), self._facts()))
 
     def _place(self, name: str) -> str:
         return f"{self._root}/{name}" if name else str(self._root)
 
-    def _get(self, name: str) -> bytes:
+    def _plain_file(self, name: str) -> str:
         place = self._place(name)
-        if self.address.startswith("file:") and Path(place).exists() and not Path(place).is_file():
+        if self._mounted and Path(place).exists() and not Path(place).is_file():
             raise RunError(f"file://{place} is no plain file but a folder, pipe or device")
+        return place
+
+    def _get(self, name: str) -> bytes:
+        place = self._plain_file(name)
         data: bytes = self._tried(lambda: self._files.cat_file(place))
         return data
 
+    def _download(self, name: str, path: Path) -> None:
+        """Into the file, which is whole or as it was; not through memory."""
+        place = self._plain_file(name)
+        temporary = path.with_name(f".{path.name}.{self._token}.fetched")
+        try:
+            self._tried(lambda: self._files.get_file(place, str(temporary)))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _upload(self, path: Path, place: str) -> None:
+        if not self._mounted:
+            self._files.put_file(str(path), place)
+            return
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb") as source, atomic_write(place) as stream:
+            shutil.copyfileobj(source, stream)
+
+    def _write(self, place: str, data: bytes) -> None:
+        if not self._mounted:
+            self._files.pipe_file(place, data)
+            return
+        with atomic_write(place) as stream:
+            stream.write(data)
+
     def _create(self, name: str, data: bytes) -> bool:
         """Put it if there is none. An answer that was lost on its way is told from another's lock by the token."""
+        place = self._place(name)
         try:
-            self._tried(lambda: self._files.pipe_file(self._place(name), data, mode="create"))
+            if self._mounted:
+                _link_new(Path(place), data, self._token)
+            else:
+                self._tried(lambda: self._files.pipe_file(place, data, mode="create"))
         except FileExistsError:
             return self._holder(name).token == self._token
         return True
 
     def _remove(self, name: str) -> None:
         self._tried(lambda: self._files.rm_file(self._place(name)), absent=None)
+        self._there.discard(name)
+        self._stamps.pop(name, None)
 
     def _tried(self, call: Callable[[], T], **otherwise: T) -> T:
         """The call, again after a while if it fails; `absent` is what an object that is not there gives."""
@@ -241,3 +338,23 @@ class Remote:
                     raise RunError(f"{self.address} does not answer: {error}") from error
                 time.sleep(_FIRST_WAIT * 2**attempt)
         raise AssertionError
+
+
+def _is_gone_on_from(name: str) -> bool:
+    return name.partition("/")[0] in _GONE_ON_FROM
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _link_new(place: Path, data: bytes, token: str) -> None:
+    """A new file, whole from its first moment; `FileExistsError` if there is one."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{token}.new")
+    try:
+        temporary.write_bytes(data)
+        os.link(temporary, place)
+    finally:
+        temporary.unlink(missing_ok=True)

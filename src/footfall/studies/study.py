@@ -336,6 +336,8 @@ def measure_all(name: str, sites: Sequence[Site], workers: int = 1, run: Run | N
                 if workers == 1 and cluster is None:
                     _advance(progress, 1)
             site.close()
+            if run is not None:
+                run.keep()
     return Measured(figures, worlds)
 
 

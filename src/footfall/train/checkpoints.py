@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,17 @@ class Saves(TrainerCallback):
         if self.steps is not None:
             return update % self.steps == 0
         return time.monotonic() - self._saved >= max(SECONDS, SHARE * self._took)
+
+
+class Kept(TrainerCallback):
+    """Tells the main process that there is a checkpoint, after all others that look at it: the last of the callbacks."""
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.told = told
+
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if state.is_world_process_zero:
+            self.told()
 
 
 @contextmanager

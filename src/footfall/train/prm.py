@@ -31,7 +31,7 @@ from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.reward.publish import publish
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.train.begin import as_published, fresh_model
-from footfall.train.checkpoints import Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
+from footfall.train.checkpoints import Kept, Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import Example, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
@@ -72,6 +72,7 @@ def train_prm(
     progress: Progress | None = None,
     logged: Logged | None = None,
     measured: Logged | None = None,
+    saved: Callable[[], None] = lambda: None,
 ) -> TrainResult:
     """Fit a PRM to the rows' judgements. `backbone` is a decoder, a published PRM or a folder of a trained one to go on from
     (layout, head and read-out stay theirs), or a model that was made in memory and is trained in place (its own reading and
@@ -81,8 +82,8 @@ def train_prm(
     evaluation problems: rows about them are refused or dropped, as the config says. With `resume` the same call
     continues an interrupted run and returns the stored result of a finished one.
 
-    `progress` and `logged` are told how training goes, `measured` the held-out figures after each epoch. A language model is
-    told of when it is trained: the mean loss of each epoch, and the held-out figures.
+    `progress` and `logged` are told how training goes, `measured` the held-out figures after each epoch, `saved` that there
+    is a checkpoint. A language model is told of when it is trained: the mean loss of each epoch, and the held-out figures.
 
     Under `torchrun` or `accelerate launch` every process makes the same call: they share out each batch, and the loss and the
     weights are those of one process within rounding. The main one alone writes, measures and is told; all return its result.
@@ -100,7 +101,9 @@ def train_prm(
     if finished is not None:
         with naming(out / RESULT):
             return TrainResult.from_dict(finished, out)
-    job = _Job(rows, held_out, backbone, objective, config, out, plan["data"], dropped, progress, logged, measured)
+    job = _Job(
+        rows, held_out, backbone, objective, config, out, plan["data"], dropped, progress, logged, measured, saved
+    )
     return _train_head(job) if family is None else _train_language_model(job, family)
 
 
@@ -120,6 +123,7 @@ class _Job:
     progress: Progress | None
     logged: Logged | None
     measured: Logged | None
+    saved: Callable[[], None]
 
     def split(self) -> tuple[Sequence[Judged], Sequence[Judged]]:
         """Training and held-out rows."""
@@ -152,7 +156,8 @@ def _train_head(job: _Job) -> TrainResult:
         told = job.measured if is_main() else lambda facts: None  # all measure: sharded weights are whole together only
         callbacks.append(Measurer(partial(evaluate, model, held, objective), told))
     with full_disk_told(job.out):
-        trainer, seconds, done = _fit(model, objective, config, lr, train, held, job.out / CHECKPOINTS, callbacks)
+        kept = job.out / CHECKPOINTS
+        trainer, seconds, done = _fit(model, objective, config, lr, train, held, kept, callbacks, job.saved)
     whole_weights = trainer.whole_weights()
     if not is_main():
         return TrainResult.from_dict(agreed({}), job.out)
@@ -356,7 +361,7 @@ def _updates(examples: int, config: TrainConfig) -> int:
 
 def _fit(
     model: PRM, objective: Objective, config: TrainConfig, lr: float, train: Sequence[Example],
-    held: Sequence[Example], folder: Path, callbacks: Sequence[TrainerCallback],
+    held: Sequence[Example], folder: Path, callbacks: Sequence[TrainerCallback], saved: Callable[[], None],
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
@@ -374,7 +379,7 @@ def _fit(
             stack.enter_context(packing(model.backbone))
         if cuda and model.prm_config.lora:
             stack.enter_context(half_precision_adapters(model.backbone))
-        every = [*callbacks, saves]
+        every = [*callbacks, saves, Kept(saved)]
         own = config.head_lr, config.anchor, packed, config.batch_size
         trainer = StepTrainer(model, objective, args, train, held, every, *own)
         if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not trainer.is_fsdp_enabled:
