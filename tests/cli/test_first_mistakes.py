@@ -98,3 +98,27 @@ def test_too_few_problems_to_hold_some_out(capsys: pytest.CaptureFixture[str]) -
     said = refusal(capsys, [*calibrate, "0.5", "--out", "one"])
     assert "1 problem cannot be split" in said and "label traces of other problems too" in said
     assert "--eval-share" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["--objective", "bce", "--set", "treshold=1"],
+            "the objective 'bce' takes no --set treshold=…; did you mean threshold?",
+        ),
+        (
+            ["--objective", "q-ranking", "--set", "zeta=4"],
+            "the objective 'q-ranking' takes no --set zeta=…; it takes: ",
+        ),
+        (
+            ["--objective", "log-ratio", "--family", "implicit", "--set", "base=/nowhere"],
+            "--set base: the reference that an implicit PRM is held against is missing: /nowhere: there is no such folder",
+        ),
+    ],
+)
+def test_a_setting_that_an_objective_does_not_have_and_a_reference_that_is_not_there(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal(capsys, ["train", *labelled(8), *words]).startswith(f"footfall: {line}")
+    assert not Path("runs").exists(), "nothing was begun"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from footfall import cli
-from footfall.commands.label import counted
+from footfall.commands._reasons import counted
 from footfall.formats import read, write
 from footfall.types import Judged, Problem, Step, Trajectory
 from tests.cli.serving import Server

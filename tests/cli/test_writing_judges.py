@@ -33,17 +33,19 @@ def server(process: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return process
 
 
-def scored(capsys: pytest.CaptureFixture[str], server: Server, name: str) -> list[list[float | None]]:
+def scored(capsys: pytest.CaptureFixture[str], server: Server, name: str) -> tuple[list[list[float | None]], int]:
+    """The values, and the number of steps without one that the command counts."""
     words = ("--url", server.url, "--mode", "chat", "--model", "toy", "--max-tokens", "64", "--set", "n=2")
     found = told(capsys, "score", "traces.jsonl", "--judge", name, *words, "--temperature", "0.5", "--fresh")
-    return [row["values"] for row in found["rows"]]
+    return [row["values"] for row in found["rows"]], sum(found["unjudged"].values())
 
 
 @pytest.mark.parametrize("name", SAID)
 def test_a_judge_reads_a_server_s_replies(name: str, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     text, values = SAID[name]
     server.behave(text=text)
-    assert scored(capsys, server, name) == [pytest.approx(values)] * 2
+    found, silent = scored(capsys, server, name)
+    assert found == [pytest.approx(values)] * 2 and silent == 0
     assert all(request["max_tokens"] == 64 for request in server.requests())
     server.behave(text="I would rather not say.")
-    assert scored(capsys, server, name) == [[None, None]] * 2, "no verdict is no zero"
+    assert scored(capsys, server, name) == ([[None, None]] * 2, 4), "no verdict is no zero, and is counted"

@@ -54,12 +54,7 @@ def make_part(
     factory = load(kind, name)
     takes = inspect.signature(factory).parameters
     asked = _spelled_out(asked, takes)
-    for option in asked:
-        if option not in takes:
-            near = difflib.get_close_matches(option, takes, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(takes) or 'nothing'}"
-            by_address = isinstance(said := asked[option], PolicyOptions) and said.policy is None
-            raise ValueError(f"the {kind} {name!r} takes no {'--url' if by_address else _flag(option, kind)}; {hint}")
+    check_names(kind, name, asked)
     asked = check_values(f"the {kind} {name!r}", factory, asked)
     arguments = {**{k: v for k, v in (offered or {}).items() if k in takes}, **asked}
     for option, parameter in takes.items():
@@ -71,6 +66,17 @@ def make_part(
     if name in named_files() and not isinstance(getattr(made, "name", None), str):
         raise ValueError(f"{name} has no `name`: give it one, a text; what it says is stored under it")
     return made
+
+
+def check_names(kind: str, name: str, asked: Mapping[str, Any]) -> None:
+    """Refuse a setting that the part does not take."""
+    takes = inspect.signature(load(kind, name)).parameters
+    for option in asked:
+        if option not in takes:
+            near = difflib.get_close_matches(option, takes, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(takes) or 'nothing'}"
+            by_address = isinstance(said := asked[option], PolicyOptions) and said.policy is None
+            raise ValueError(f"the {kind} {name!r} takes no {'--url' if by_address else _flag(option, kind)}; {hint}")
 
 
 def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[str, Any]:

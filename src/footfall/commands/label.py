@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from footfall.commands._options import (
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, StandIns, found_in_words, make_part, open_policy, settings
+from footfall.commands._reasons import alike, counted, in_general
 from footfall.commands._running import (
     REPORT,
     begin_edition,
@@ -62,9 +62,6 @@ _ONE_SIDED = (
 )
 _FOR_SHOW = ("again", *(f.name for f in fields(EstimateOptions)))
 """Options that do not decide what the labels are."""
-_NUMBER = re.compile(r"(?<!HTTP )\b\d+\b")
-"""A status of a server is no number but a name."""
-_ANY = "…"
 
 
 @dataclass(frozen=True)
@@ -326,7 +323,7 @@ def _summary(found: _Found) -> dict[str, Any]:
                 if value is not None:
                     yield value
                 elif said is not None:
-                    reasons[_in_general(said.failure(k), trace.problem)] += 1
+                    reasons[in_general(said.failure(k), trace.problem)] += 1
 
     total = sum(known())
     labelled = steps - reasons.total()
@@ -334,7 +331,7 @@ def _summary(found: _Found) -> dict[str, Any]:
         "traces": len(found.rows),
         "steps": steps,
         "labelled": labelled,
-        "unlabelled": _alike(reasons),
+        "unlabelled": alike(reasons),
         "mean_label": total / labelled if labelled else None,
         **_rolled_out(found),
     }
@@ -351,39 +348,11 @@ def _one_sided(rows: Sequence[Judged]) -> dict[str, Any]:
         if len(known) > 1:
             return {}
         if set(said.values) == {None}:
-            silent[_in_general(said.failures[0] if said.failures else None, trace.problem)] += 1
+            silent[in_general(said.failures[0] if said.failures else None, trace.problem)] += 1
     if not known or not silent:
         return {}
-    because = next(iter(_alike(silent)))
+    because = next(iter(alike(silent)))
     return {"one_sided": {"value": known.pop(), "unlabelled_traces": silent.total(), "because": because}}
-
-
-def counted(reasons: Iterable[tuple[str | None, Problem]]) -> dict[str, int]:
-    """How often each was given, the most frequent first.
-
-    A reason that names its problem is counted with those of other problems. Where reasons are alike but for numbers, as the
-    places at which replies broke off are, "…" stands for a number that differs.
-    """
-    return _alike(Counter(_in_general(reason, problem) for reason, problem in reasons))
-
-
-def _alike(told: Counter[str]) -> dict[str, int]:
-    """Reasons that differ in numbers alone as one."""
-    alike: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for reason, count in told.items():
-        alike[_NUMBER.sub(_ANY, reason)][reason] = count
-    return dict(Counter({_common(list(group)): group.total() for group in alike.values()}).most_common())
-
-
-def _in_general(reason: str | None, problem: Problem) -> str:
-    return (reason or "no reason given").replace(f"problem {problem.id!r}", "the problem")
-
-
-def _common(reasons: Sequence[str]) -> str:
-    """The words that all have, and the numbers in which they agree."""
-    numbers = zip(*(_NUMBER.findall(reason) for reason in reasons), strict=True)
-    agreed = iter([each[0] if len(set(each)) == 1 else _ANY for each in numbers])
-    return _NUMBER.sub(lambda _: next(agreed), reasons[0])
 
 
 def _rolled_out(found: _Found) -> dict[str, Any]:

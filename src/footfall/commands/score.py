@@ -22,6 +22,7 @@ from footfall.commands._options import (
     SamplingOptions,
 )
 from footfall.commands._output import emit, facts, note, spent
+from footfall.commands._reasons import counted
 from footfall.commands._running import open_run, ray_workers, run_folder
 from footfall.commands._sources import read_many
 from footfall.commands.show import JUDGE_GIVEN, print_trace
@@ -107,8 +108,12 @@ def main(config: ScoreConfig) -> int:
             "threshold_policy": policy,
             **given.limited,
             "rows": Mapped(partial(_row, config.aggregate, threshold), said),
+            "unjudged": counted(
+                (said.failure(k), trace.problem)
+                for trace, said in judged for k, value in enumerate(said.values if said else ()) if said and value is None
+            ),
             "cost": Cost.total(each.cost for each in said).to_dict(),
-        }
+        }  # fmt: skip
         run.finish(result)
     emit(result, config.run.json, lambda console: _show(console, config, judged, result))
     return 0
@@ -181,6 +186,7 @@ def _show(console: Console, config: ScoreConfig, judged: Sequence[Judged], resul
         + (f", the first {config.show} shown" if len(judged) > config.show else ""),
         "judge": Named(result["judge_given"], result["judge"]),
         "threshold": f"{result['threshold']:.4g} ({result['threshold_policy']})",
+        "unjudged": "; ".join(f"{count} steps: {reason}" for reason, count in result["unjudged"].items()) or None,
         "cost": spent(Cost(**result["cost"])),
         "file": config.to,
     })  # fmt: skip

@@ -14,12 +14,12 @@ from tyro.conf import arg
 
 from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
-from footfall.commands._parts import settings
+from footfall.commands._parts import check_names, settings
 from footfall.commands._running import REPORT, open_run, run_folder, run_settings
 from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import read_parquet
-from footfall.registry import load, no_hub_id, serving
+from footfall.registry import load, named_files, no_hub_id, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.reward.config import View
@@ -122,7 +122,7 @@ class TrainConfig:
 
 def main(config: TrainConfig) -> int:
     """Train, or go on training, and report."""
-    check_values(f"the objective {config.objective!r}", load("objective", config.objective), settings(config.set))
+    _check_objective(config.objective, settings(config.set))
     if config.head is not None:
         name, *options = config.head.split(",")
         check_values(f"the head {name!r}", load("head", name), settings(options))
@@ -170,6 +170,26 @@ def main(config: TrainConfig) -> int:
     result = {**_summary(trained), **rows.limited, "page": str(page)}
     emit(result, config.run.json, lambda console: _show(console, trained, result))
     return 0
+
+
+def _check_objective(name: str, asked: Mapping[str, Any]) -> None:
+    """Before any data are read: settings that it has, of their kinds, and a reference that is there."""
+    from footfall.gguf.container import is_gguf
+    from footfall.reward.backbone import local_folder
+    from footfall.train.objectives import make_objective
+
+    if name not in named_files():  # a loss of the user's own is told with its signature
+        check_names("objective", name, asked)
+    check_values(f"the objective {name!r}", load("objective", name), asked)
+    base = make_objective(name, asked).settings.get("base")
+    if base is None or is_gguf(base):
+        return
+    try:
+        local_folder(base)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"--set base: the reference that an implicit PRM is held against is missing: {error}"
+        ) from error
 
 
 def _estimate(config: TrainConfig, backbone: str, traces: Sequence[Trajectory]) -> dict[str, Any]:
