@@ -237,6 +237,18 @@ def test_what_does_not_fit_is_one_line(
     assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("log", ["tensorboard", "wandb"])
+def test_a_log_whose_package_is_missing_is_told_in_one_line(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    for name in ("wandb", "tensorboard", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert cli.main(words(model, tmp_path / "run", "--log", log)) == 2
+    error = capsys.readouterr().err
+    assert f"--log {log} needs the package {log}" in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_system_message_stands_before_every_problem(model: Path, tmp_path: Path) -> None:
     from footfall.commands.rl import RlConfig, _setting
 

@@ -44,7 +44,7 @@ from footfall.scale.processes import agreed, count, is_main, joined
 from footfall.search.votes import Aggregation
 from footfall.store import Run, worker_processes
 from footfall.terminal import Progress
-from footfall.train.scalars import Log
+from footfall.train.scalars import Log, log_module
 from footfall.types import Judge, Problem
 
 if TYPE_CHECKING:
@@ -148,6 +148,8 @@ def main(config: RlConfig) -> int:
     if config.problems is None:
         raise ValueError("--problems is needed: a file of problems, or world:NAME:N; or try --quick")
     config.settings.check()
+    if config.log is not None:
+        log_module(config.log)
     if config.chunk is None:
         config.ray.refuse("say --chunk N, how many completions of a batch a worker writes and judges at once")
     if count() > 1:

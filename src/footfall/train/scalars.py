@@ -21,19 +21,21 @@ class _Writer(Protocol):
     def close(self, failed: bool) -> None: ...
 
 
+def log_module(to: Log) -> ModuleType:
+    """The package that keeps such a log."""
+    try:
+        return import_module(_WRITERS[to][0])
+    except ImportError as error:
+        raise ModuleNotFoundError(f"--log {to} needs the package {to}; install it with: pip install {to}") from error
+
+
 class Scalars:
     """A log of figures by update, opened at the first. A training that goes on after a kill goes on in its log."""
 
     def __init__(self, to: Log, folder: Path, settings: Mapping[str, Any]) -> None:
-        module, self._make = _WRITERS[to]
+        self._module, self._make = log_module(to), _WRITERS[to][1]
         self._folder, self._settings = folder, settings
         self._writer: _Writer | None = None
-        try:
-            self._module = import_module(module)
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                f"--log {to} needs the package {to}; install it with: pip install {to}"
-            ) from error
 
     def write(self, group: str, facts: Mapping[str, float]) -> None:
         """`GROUP/NAME` at `facts["update"]` for each other fact."""
