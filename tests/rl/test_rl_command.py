@@ -215,6 +215,18 @@ def test_a_judge_reads_a_prompt_once_for_a_group(tmp_path: Path) -> None:
     assert [each.values for each in judge.judge(group)] == [pytest.approx(each.values, abs=1e-5) for each in apart]
 
 
+@pytest.mark.parametrize("credit", ["pav", "red"])
+def test_a_prm_values_the_bare_problem_and_tokens_for_credits_that_read_them(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], credit: str
+) -> None:
+    PRM.from_backbone(EMBEDDED, seed=1).save(tmp_path / "prm")
+    how = ("--updates", "1", "--measured", "2", "--credit", credit, "--judge", str(tmp_path / "prm"))
+    assert cli.main(words(model, tmp_path / "run", *how)) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == 0
+    (update,) = events(tmp_path / "run", "update")
+    assert update["grad_norm"] > 0, "something was learnt"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -363,21 +363,23 @@ def _judge(config: RlConfig, credit: Credit) -> Judge | None:
     filtered = config.filter is not None and "rewards" in declared("filter", name_and_settings(config.filter)[0]).needs
     if config.judge.judge is None and not reads and not filtered:
         return None
-    return _opened(config, config.judge)
+    # A PRM that can value the bare problem, or every token, does so for a credit that reads it.
+    read = {"initial": "start" in credit.needs, "token_values": "token_scores" in credit.needs}
+    return _opened(config, config.judge, {name: True for name, needed in read.items() if needed})
 
 
 def _held_out_judge(config: RlConfig) -> Judge | None:
     return None if config.held_out_judge is None else _opened(config, JudgeOptions(config.held_out_judge))
 
 
-def _opened(config: RlConfig, options: JudgeOptions) -> Judge:
+def _opened(config: RlConfig, options: JudgeOptions, more: Mapping[str, Any] | None = None) -> Judge:
     """A judge; of two that are named, one need not ask the policy."""
     from footfall.loading import pick_device
 
     asks = {} if config.judge_policy is None else {"policy": policy_in_words(config.judge_policy)}
     # On a CPU a judge that can keeps what it has read within a batch, so that it reads a prompt once for a whole group.
     kept = _CACHE_TOKENS if pick_device(config.device).type == "cpu" else 0
-    offered = {"device": config.device, "seed": config.run.seed, "cache_tokens": kept}
+    offered = {"device": config.device, "seed": config.run.seed, "cache_tokens": kept, **(more or {})}
     alone = config.held_out_judge is None
     return open_judge(options, asks if alone else {}, offered if alone else {**offered, **asks})
 
