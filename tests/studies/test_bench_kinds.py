@@ -71,24 +71,32 @@ def test_a_kind_of_outcomes_learns_from_outcomes_and_noise_turns_some_over(tmp_p
 
 
 def made(*values: tuple[str, float, float]) -> Kinds:
-    rows = tuple(
-        KindRow(
-            "exact", 24, kind, {name: Interval(f1 if name == "f1" else other, f1 - 0.1, f1 + 0.1) for name in FIGURES}
-        )
-        for kind, f1, other in values
-    )
+    def figures(f1: float, other: float) -> dict[str, Interval]:
+        each = {name: f1 if name == "f1" else other for name in FIGURES}
+        return {name: Interval(value, value - 0.1, value + 0.1) for name, value in each.items()}
+
+    rows = tuple(KindRow("exact", 24, kind, figures(f1, other)) for kind, f1, other in values)
     return Kinds(KindPlan(labels=("exact",), sizes=("24",)), Interval(0.7, 0.6, 0.8), rows)
 
 
 def test_advice_names_the_best_and_who_is_not_clearly_behind() -> None:
-    found = made(("a", 0.9, 0.5), ("b", 0.85, 0.6), ("c", 0.3, 0.5))
+    found = made(("a", 0.9, 0.5), ("b", 0.85, 0.6), ("c", 0.3, 0.1))
     said = advice(found)
-    assert (
-        "first errors `a` (90.0), best of 8 `b` (60.0)" in said and "not clearly behind at first errors: `b`." in said
-    )
+    first, best_of = "first errors `a` (90.0; not clearly behind: `b`)", "best of 8 `b` (60.0; not clearly behind: `a`)"
+    assert f"{first}, {best_of}" in said
     assert Kinds.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert cells(found.rows[0])[:2] == ["a", "90.0 [80.0, 100.0]"]
     assert "| a | 90.0" in as_markdown(found) and "not measured: verdict" in KINDS.left_out(found)
+
+
+def test_advice_prefers_none_of_equals_and_counts_many() -> None:
+    assert "first errors `a` (90.0), best of 8 no kind above another (50.0)" in advice(
+        made(("a", 0.9, 0.5), ("b", 0.3, 0.5))
+    )
+    both = made(("a", 0.9, 0.5), ("b", 0.9, 0.5), ("c", 0.3, 0.1))
+    assert "first errors `a` and `b` (90.0), best of 8 `a` and `b` (50.0)" in advice(both)
+    many = made(("a", 0.9, 0.5), *((f"k{i}", 0.8, 0.1) for i in range(5)), ("z", 0.1, 0.1))
+    assert "first errors `a` (90.0; not clearly behind: 5 of 6 others)" in advice(many)
 
 
 @pytest.mark.long

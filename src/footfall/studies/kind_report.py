@@ -24,6 +24,9 @@ CAPTION = (
     "quality and robustness in percent; cost of training, and of scoring one trace. ECE: lower is better; it means nothing of "
     "values that are no probabilities"
 )
+_USES = {"f1": "first errors", "best_of_n": "best of 8", "beam": "beam search"}
+NAMED = 4
+"""So many kinds that are not clearly behind are named; more are counted."""
 FRAGILE = 0.05
 """A loss of AUC in another form of the trace from which on a kind is called fragile."""
 
@@ -43,14 +46,8 @@ def advice(found: Kinds) -> str:
     for labels in found.plan.labels:
         for size in map(int, found.plan.sizes):
             rows = found.of(labels, size)
-            best = {use: max(rows, key=lambda row: row.value(use)) for use in ("f1", "best_of_n", "beam")}
-            told = ", ".join(
-                f"{words} `{best[use].kind}` ({100 * best[use].value(use):.1f})"
-                for use, words in (("f1", "first errors"), ("best_of_n", "best of 8"), ("beam", "beam search"))
-            )
-            near = [row.kind for row in rows if row is not best["f1"] and not _clear(best["f1"], row)]
-            close = f"; not clearly behind at first errors: {in_words(near)}" if near else ""
-            said.append(f"On {size} traces with {labels} labels: {told}{close}.")
+            told = ", ".join(f"{words} {_leaders(rows, use)}" for use, words in _USES.items())
+            said.append(f"On {size} traces with {labels} labels: {told}.")
     fragile = {
         form: sorted({r.kind for r in found.rows if form in r.figures and r.value("auc") - r.value(form) > FRAGILE})
         for form in ROBUST
@@ -66,11 +63,23 @@ def advice(found: Kinds) -> str:
     return " ".join(said)
 
 
-def _clear(best: KindRow, row: KindRow) -> bool:
-    """Whether the intervals of both F1 lie apart; with one seed, whether it is more."""
-    if "f1" not in best.figures or "f1" not in row.figures or math.isnan(best.figures["f1"].low):
-        return best.value("f1") > row.value("f1")
-    return best.figures["f1"].low > row.figures["f1"].high
+def _leaders(rows: Sequence[KindRow], use: str) -> str:
+    """Who is best at a use, all of them where several are, and who is not clearly behind."""
+    best = max(rows, key=lambda row: row.value(use))
+    alike = [row.kind for row in rows if row.value(use) == best.value(use)]
+    value = f"{100 * best.value(use):.1f}"
+    if len(alike) == len(rows) > 1:
+        return f"no kind above another ({value})"
+    near = [row.kind for row in rows if row.kind not in alike and not _clear(best, row, use)]
+    few = in_words(near) if 0 < len(near) <= NAMED else f"{len(near)} of {len(rows) - len(alike)} others"
+    return f"{in_words(alike)} ({value}{f'; not clearly behind: {few}' if near else ''})"
+
+
+def _clear(best: KindRow, row: KindRow, use: str) -> bool:
+    """Whether the intervals of both lie apart; with one seed, whether it is more."""
+    if use not in best.figures or use not in row.figures or math.isnan(best.figures[use].low):
+        return best.value(use) > row.value(use)
+    return best.figures[use].low > row.figures[use].high
 
 
 @dataclass(frozen=True)
