@@ -245,6 +245,13 @@ def test_a_stale_row_is_not_replaced_by_one_of_fewer_seeds(lab: Lab) -> None:
     assert lab.row["seeds"] == 4
 
 
+def test_at_another_scale_a_row_is_replaced_whatever_its_seeds(lab: Lab) -> None:
+    lab.measured()
+    larger = lab.recipe(('scale="Two numbers."', 'scale="A thousand numbers."'))
+    assert lab.record(larger, 2) == "rows of 2 seeds recorded"
+    assert lab.row["seeds"] == 2
+
+
 def test_a_row_that_was_edited_or_removed_by_hand_is_named_with_the_fix(lab: Lab) -> None:
     entry = lab.measured()
     rows = json.loads(lab.ledger.read_text())

@@ -331,13 +331,14 @@ def record_run(
 ) -> str:
     """Record full seeds of a device: their hashes, and rows made from them unless the rows at hand are what this code gives.
 
-    Rows are made from `wanted` seeds at least, and from no fewer than they had. The answer says in words what was recorded.
+    Rows are made from `wanted` seeds at least, and from no fewer than they had, unless the recipe states another scale now:
+    then those seeds measured something else. The answer says in words what was recorded.
     """
     rows, kept = _recorded(ledger, entry)
     here = environment(device)
     records, mine = _records(kept), _records(kept).get(here)
     quick, seeds = quick_hash(entry, runs, device), _hashes(outcomes)
-    before = rows[0]["seeds"] if rows else 0
+    before = rows[0]["seeds"] if rows and rows[0]["scale"].startswith(entry.recipe.scale) else 0
     status = at_sight(entry, rows, kept).status
     if rows and len(seeds) <= before and _gives_the_rows(status, mine, quick, seeds):
         merged = _by_seed({**(mine["seeds"] if mine else {}), **seeds})

@@ -31,7 +31,7 @@ RECIPE = Recipe(
     year=2024,
     stage="search",
     world="arithmetic",
-    scale="ORM and SORM of 1.1M parameters on 240 traces; the policy has as many. A seed has 100 held-out problems.",
+    scale="ORM and SORM of 9.5M parameters on 2,400 traces; the policy has as many. A seed has 1,000 held-out problems.",
     claims=(
         Claim(
             "Global and local refinement with the ORM's choice is right more often than the best of three samples.",
@@ -60,6 +60,7 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy of refined drafts and of best of three, and how well both models find first errors."""
+    trial = prms.large(trial)
     traces = prms.arm_traces(trial)
     labels = StepwiseORM(ArithmeticPolicy(), trial.size(8, 2), params=prms.params(trial)).judge(traces)
     rows = {

@@ -27,7 +27,7 @@ RECIPE = Recipe(
     year=2024,
     stage="train",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters on 240 traces; a seed has 800 solutions of 100 held-out problems.",
+    scale="PRMs of 9.5M parameters on 2,400 traces; 8,000 solutions of 1,000 held-out problems a seed.",
     claims=(
         Claim(
             "An implicit PRM trained by DPO on outcomes gives better best-of-N than a step head on Monte Carlo labels.",
@@ -57,6 +57,7 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-8 and first-error F1 of implicit PRMs and of step heads on the same traces."""
+    trial = prms.large(trial)
     soft = prms.arm_rows(trial)
     outcomes = [Judged(trace, prms.outcome_label(trace)) for trace in prms.arm_traces(trial)]
     pairs = [

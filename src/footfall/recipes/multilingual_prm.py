@@ -7,9 +7,9 @@ Translate step-labelled data step by step, copy the labels, and train one PRM on
 Best-of-N by PRM in every language; figures are means over languages that count alike, whatever their test sizes.
 
 What differs: the translator is the arithmetic world itself, so that labels, candidates and difficulty are the same in all seven
-languages. The embedded backbone has read English only; its byte-level vocabulary writes all scripts without loss, in two to
-five times as many tokens a problem. Seen are en, de, es, ru and zh; fr and sw are unseen. Labels are soft Monte Carlo ones
-of 8 scripted rollouts on the English traces. One PRM for each single language (mono) would take too long here.
+languages. The backbone, the lab's model, has read all seven; which of them it was taught to judge in is what differs.
+Seen are en, de, es, ru and zh; fr and sw are unseen. Labels are soft Monte Carlo ones of 8 scripted rollouts on the
+English traces. One PRM for each single language (mono) would take too long here.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ RECIPE = Recipe(
     year=2025,
     stage="data",
     world="arithmetic in seven languages",
-    scale="Embedded Llama of 1.1M parameters as PRM backbone; a seed has 400 training traces and 40 held-out problems with 4 "
-    "solutions each, in seven languages.",
+    scale="The lab's model (9.5M parameters) as PRM backbone; a seed has 2,400 training traces and 1,000 held-out problems "
+    "with 4 solutions each, in seven languages.",
     claims=(
         Claim(
             "A PRM trained on several languages beats one trained on English alone, over all languages.",
@@ -60,11 +60,12 @@ UNSEEN = tuple(language for language in LANGUAGES if language not in SEEN)
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-N by an English and a multilingual PRM on seven languages, seen and unseen."""
+    trial = prms.large(trial)
     world, policy = ArithmeticWorld(max_ops=3) if trial.quick else ArithmeticWorld(), ArithmeticPolicy()
     params, n = SamplingParams(seed=trial.seed), trial.size(N, 2)
-    traces = [trace for _, trace in world.traces(policy, trial.size(400, 4), trial.seed)]
+    traces = [trace for _, trace in world.traces(policy, trial.size(2400, 4), trial.seed)]
     english = list(map(Judged, traces, MonteCarlo(policy, 8, params=params).judge(traces)))
-    problems = world.problems(trial.size(40, 1), trial.seed, split="test")
+    problems = world.problems(trial.size(1000, 1), trial.seed, split="test")
     rows = draw_traces(policy, [world.prefix(problem) for problem in problems], n, params)
     places = [[world.first_error(t) / len(t.steps) for t in row] for row in rows]
     arms = {
@@ -73,9 +74,9 @@ def measure(trial: Trial) -> Outcome:
     }
     costs = [row.judgement.cost for row in english if row.judgement] + [t.cost for row in rows for t in row]
     for name, languages in (("English PRM", ("en",)), ("multilingual PRM", SEEN)):
-        config = TrainConfig(lr=3e-4, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
+        config = TrainConfig(lr=3e-4, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device=trial.device)
         trained = prms.train(trial, f"{len(languages)}-languages", translate_rows(english, languages), config)
-        prm = step_head(trained.folder, device="cpu")
+        prm = step_head(trained.folder, device=trial.device)
         chosen: dict[str, list[int]] = {}
         for language in LANGUAGES:
             said = prm.judge([translate(t, language) for row in rows for t in row])

@@ -37,7 +37,7 @@ RECIPE = Recipe(
     name="prlcoder",
     paper="Process-Supervised Reinforcement Learning for Code Generation",
     arxiv="2502.01715", year=2025, stage="data", world="code",
-    scale="The lab's model (9.5M parameters) as backbone; a seed has 480 training problems with 5 programs each, and 500 "
+    scale="The lab's model (9.5M parameters) as backbone; a seed has 480 training problems with 5 programs each, and 1,000 "
     "held-out problems with 8 programs each.",
     claims=(
         Claim(
@@ -66,7 +66,7 @@ def measure(trial: Trial) -> Outcome:
         samples = mutation_rows(_asked(trial, problem), execution)
         n = min(trial.size(5, 2), len(samples))
         process += [samples[i * len(samples) // n].row for i in range(n)]
-    tests = [world.prefix(_asked(trial, p)) for p in world.problems(trial.size(500, 1), trial.seed, split="test")]
+    tests = [world.prefix(_asked(trial, p)) for p in world.problems(trial.size(1000, 1), trial.seed, split="test")]
     drawn = write(policy, tests, 8, SamplingParams(seed=trial.seed))
     rows = [[_program(world.graded(c.after(t, policy.name))) for c in row] for t, row in zip(tests, drawn, strict=True)]
     different = [list({t.key: t for t in row}.values()) for row in rows]

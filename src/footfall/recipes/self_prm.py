@@ -6,7 +6,7 @@ The policy checks its own k solutions, v times each, for the first wrong step:
 
 What differs: the policy is scripted and cannot be prompted. It checks a solution by doing each step again from the steps before
 it; a step that comes out otherwise is an error. So its checks err where it errs itself, as the paper's do. The dedicated PRM is
-the lab's, of the embedded model of a million parameters, on Monte Carlo labels. k = 8, v = 4. The paper compares at equal k;
+the lab's, of ten million parameters, on Monte Carlo labels. k = 8, v = 4. The paper compares at equal k;
 what the checks cost as further votes of the majority is a claim of its own. "Hard" problems are those that the policy gets
 wrong more often than right.
 """
@@ -31,8 +31,8 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="Scripted policy that does every step again as its own judge, 4 checks a solution; 8 solutions of each of 60 "
-    "problems a seed; PRM of the embedded 1.1M-parameter model.",
+    scale="Scripted policy that does every step again as its own judge, 4 checks a solution; 8 solutions of each of 400 "
+    "problems a seed; PRM of the lab's model (9.5M parameters) on 2,400 traces.",
     claims=(
         Claim(
             "The policy finds first errors as well as a dedicated PRM.",
@@ -69,7 +69,8 @@ K, VOTES = 8, 4
 
 def measure(trial: Trial) -> Outcome:
     """Votes of solutions that the policy itself finds flawless against majority, equal tokens and a PRM."""
-    given = searches.problems(trial, trial.size(60, 4))
+    trial = prms.large(trial)
+    given = searches.problems(trial, trial.size(400, 4))
     samples = searches.drawn(trial, K * (VOTES + 3), given, POLICY)
     traces = [[trace for trace, _ in r.candidates[:K]] for r in samples]
     flat = [trace for row in traces for trace in row]

@@ -15,7 +15,7 @@ from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import credits, response_cases
-from footfall.lab.shared.prms import POOL, judged_pool, pool, spent
+from footfall.lab.shared.prms import POOL, judged_pool, large, pool, spent
 
 RECIPE = Recipe(
     name="toolcomp",
@@ -24,7 +24,7 @@ RECIPE = Recipe(
     year=2025,
     stage="eval",
     world="arithmetic",
-    scale="PRM and ORM of 1.1M parameters on the same 600 traces; a seed has 8 solutions of each of 100 held-out problems.",
+    scale="PRM and ORM of 9.5M parameters on the same 2,400 traces; a seed has 8 solutions of each of 1,000 held-out problems.",
     claims=(
         Claim(
             "A PRM ranks sampled solutions better than an ORM.",
@@ -44,6 +44,7 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """rank@1 of PRM and ORM on one pool, by aggregation and by length of the problem."""
+    trial = large(trial)
     traces = pool(trial)
     cases = response_cases(traces)
     truth, outcome = judged_pool(trial, "truth"), judged_pool(trial, "outcome")
