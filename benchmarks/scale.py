@@ -226,6 +226,10 @@ class Clockwork:
         self.ended: dict[int, Any] = {}
         self.lost = self.begun = 0
 
+    def cluster_resources(self) -> dict[str, float]:
+        """Nothing that is counted: how many workers there are is said."""
+        return {}
+
     def at(self, when: float, value: Any) -> int:
         """A reply that comes then."""
         reply = next(self.order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -174,6 +175,19 @@ def test_a_chunk_over_which_five_workers_hang_ends_the_run_and_the_error_names_t
         list(workers.each(chunks, lambda event, **facts: told.append((event, facts.get("why", "")))))
     assert told.count(("worker lost", "no reply for 20 s")) in (9, 10), "each of the two actors five times"
     assert 5 * 20 < silent.seconds < 5 * 25
+
+
+def test_the_simulation_runs_the_scheduler_as_it_is(tmp_path: Path) -> None:
+    """`simulate` itself sees to it that every chunk is done once."""
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"event": "chunk", "seconds": 2.0 + i % 3}) + "\n" for i in range(9)))
+    script = Path(__file__).parents[2] / "benchmarks" / "scale.py"
+    words = ["--simulate", str(log), "--simulated-workers", "20", "--simulated-chunks", "30", "--days", "0.01"]
+    done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    assert (row["workers"], row["chunks"]) == (20, 600) and 0.1 < row["of_ideal"] < 1
+    assert row["workers_lost"] > 0 and row["chunks_begun_again"] > 0, "some die within the run"
 
 
 def test_without_ray_one_line_says_what_to_install(
