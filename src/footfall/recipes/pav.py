@@ -12,6 +12,10 @@ improvement: of 4 next steps that it samples, one is drawn with weight exp(Q_π 
 model), with exact values, until the answer. That is one natural-gradient step of the paper's theory, on problems that π
 solves in less than half of its tries. With π as prover the weight is exp(6 Q_π), up to a factor that all candidates share:
 that is Q alone at the scale of the others, and what they are compared with.
+
+In search the rule Q_π + α · A_μ (α = 0.5, prover Best-of-4) keeps 2 of 8 partial solutions after every step. Its Q_π are the
+exact values, blurred by a normal error on the scale of logits; the ORM is the same judge, asked about finished solutions alone.
+Both have as many tokens, written by the policy and read by the judge, problem by problem.
 """
 
 from __future__ import annotations
@@ -20,23 +24,37 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from footfall.lab.recipe import Arm, Claim, Outcome, Recipe, Trial
+from footfall.lab.shared import searches
 from footfall.lab.shared.known import error_auc, known, spent
 from footfall.label.pav import Reward, StepAdvantage, best_of_k, effective_reward, explore
 from footfall.policy.protocol import SamplingParams
-from footfall.types import Cost, Trajectory
+from footfall.search import BeamSearch, EffectiveReward
+from footfall.simulate import Blurred
+from footfall.types import Cost, Judge, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates
 
 RECIPE = Recipe(
     name="pav",
     paper="Rewarding Progress: Scaling Automated Process Verifiers for LLM Reasoning",
     arxiv="2410.08146", year=2024, stage="data", world="arithmetic, algebra, code",
-    scale="Labels: 40 traces of each world a seed. Exploration: the harder ones of 300 arithmetic problems.",
+    scale="Labels: 40 traces of each world a seed. Exploration: the harder ones of 300 arithmetic problems. "
+    "Search: 200 problems by a scripted policy that gets a step wrong one time in three; N = 8, M = 4.",
     claims=(
+        Claim("Beam search by Q + αA beats best-of-N with an outcome model at equal tokens.",
+            metric="accuracy; tokens written by the policy and read by the judge, every new step once", direction="higher",
+            baseline="best-of-N, ORM", method="beam search, Q + αA", beside=("single sample",),
+            stand_in="The paper trains its verifiers; here values and outcomes are those of one simulated judge, exact ones "
+            "blurred.",
+        ),
+        Claim("Beam search by Q + αA beats beam search by Q alone.",
+            metric="accuracy, N = 8", direction="higher", baseline="beam search, Q", method="beam search, Q + αA",
+            stand_in="The paper trains its verifiers; here values are those of a simulated judge, exact ones blurred.",
+        ),
         Claim("The policy improves more under a Best-of-4 prover than under itself.",
             metric="share of traces that end right", direction="higher",
             baseline="prover: the policy", method="prover: best-of-4", beside=("no reward", "Q alone"),
-            stand_in="The paper beats an outcome model in beam search and in RL; here one exact step of policy "
-            "improvement is compared under different provers.",
+            stand_in="The paper's policies are trained by RL; here one exact step of policy improvement is compared under "
+            "different provers.",
         ),
         Claim("Progress under a Best-of-4 prover tells wrong steps from right ones better than the policy's own Q.",
             metric="AUC of steps that make no error against those that do, mean of the worlds", direction="higher",
@@ -82,7 +100,21 @@ def measure(trial: Trial) -> Outcome:
         traces, drawing = explore(POLICY, hard, reward, params=drawn)
         arms[name] = [POLICY.value(trace) for trace in traces]
         cost += drawing
+    cost += _search(trial, arms)
     return Outcome(arms, cost)
+
+
+def _search(trial: Trial, arms: dict[str, Arm]) -> Cost:
+    """Adds the accuracy of beam search by two rules, and of best-of-N with an outcome model for the tokens of the first."""
+    given, values = searches.problems(trial, trial.size(200, 4)), Blurred(searches.WRITER, seed=trial.seed)
+    samples, beam = searches.drawn(trial, 60, given), BeamSearch(8, 4)
+    rules: dict[str, Judge] = {"beam search, Q + αA": EffectiveReward(values), "beam search, Q": values}
+    found = {arm: searches.searched(trial, beam, searches.priced(said, {}), given) for arm, said in rules.items()}
+    arms |= {arm: searches.right(results) for arm, results in found.items()}
+    arms["single sample"] = searches.single(samples)
+    paid = searches.tokens(found["beam search, Q + αA"])
+    arms["best-of-N, ORM"] = searches.best_of_n(samples, searches.priced(values, {}), paid)
+    return Cost.total(result.cost for results in (samples, *found.values()) for result in results)
 
 
 def _labels(trial: Trial, drawn: SamplingParams) -> tuple[dict[str, Arm], Cost]:

@@ -12,6 +12,7 @@ from footfall.search.gflownet import GFlowNet
 from footfall.search.hgs_prm import HGS
 from footfall.search.mcts import MCTS
 from footfall.search.pats import PATS
+from footfall.search.progress import EffectiveReward
 from footfall.search.refined_bon import RefinedBestOf
 from footfall.search.rstar import RStar
 from footfall.search.searcher import Searcher
@@ -42,9 +43,9 @@ from footfall.search.votes import (
 
 __all__ = [
     "AGGREGATIONS", "AdaptiveBeam", "AdaptiveBestOf", "Aggregation", "BeamSearch", "BestOf", "BestOfN", "BiRM",
-    "Budget", "BudgetSpent", "Choice", "ComputeOptimal", "Course", "Curve", "DVTS", "EarlyRejection", "FrequencyVote",
-    "GFlowNet", "HGS", "HybridVote", "MCTS", "Method", "PATS", "ROOT", "RStar", "RefinedBestOf", "Requests", "Rule",
-    "Score", "SearchState", "Searcher", "SelfCheck", "SelfConsistency", "SelfPRM", "SelfRegulation", "Speculative",
-    "ValueGuided", "Vote", "Write", "aggregate", "best", "best_by_difficulty", "choose", "curve", "described",
-    "frequency", "group", "hybrid", "majority", "oracle", "pass_at_k", "weighted",
+    "Budget", "BudgetSpent", "Choice", "ComputeOptimal", "Course", "Curve", "DVTS", "EarlyRejection", "EffectiveReward",
+    "FrequencyVote", "GFlowNet", "HGS", "HybridVote", "MCTS", "Method", "PATS", "ROOT", "RStar", "RefinedBestOf",
+    "Requests", "Rule", "Score", "SearchState", "Searcher", "SelfCheck", "SelfConsistency", "SelfPRM", "SelfRegulation",
+    "Speculative", "ValueGuided", "Vote", "Write", "aggregate", "best", "best_by_difficulty", "choose", "curve",
+    "described", "frequency", "group", "hybrid", "majority", "oracle", "pass_at_k", "weighted",
 ]  # fmt: skip
