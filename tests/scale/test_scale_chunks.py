@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from footfall.cli import main
-from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given
+from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, stay_on_a_processor
 from footfall.store import Chunk, Done, Run, RunError, Task
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 
@@ -243,3 +244,38 @@ def test_ray_takes_an_address_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_room_loads_no_ray() -> None:
     script = "import sys, footfall.commands.label; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_workers_of_this_machine_stay_on_processors_of_their_own() -> None:
+    """Each has one until it ends, also by a kill; who finds none left may run anywhere, and so may all on other systems."""
+    if not hasattr(os, "sched_setaffinity"):
+        assert stay_on_a_processor() is None
+        return
+    stays = "import os, sys; from footfall.scale.actors import stay_on_a_processor as stay; "
+    stays += f"print(stay('test-{os.getpid()}'), len(os.sched_getaffinity(0)), flush=True); sys.stdin.read()"
+    here = len(os.sched_getaffinity(0))
+
+    def begun() -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen([sys.executable, "-c", stays], stdin=pipe, stdout=pipe, text=True)
+
+    def said(process: subprocess.Popen[str]) -> tuple[str, str]:
+        assert process.stdout is not None
+        number, allowed = process.stdout.readline().split()
+        return number, allowed
+
+    workers = [begun() for _ in range(min(here, 2))]
+    try:
+        found = [said(worker) for worker in workers]
+        assert len({number for number, _ in found}) == len(workers) and {allowed for _, allowed in found} == {"1"}
+        if here == len(workers):
+            workers.append(begun())
+            assert said(workers[-1]) == ("None", str(here))
+        workers[0].kill()
+        workers[0].wait()
+        workers.append(begun())
+        assert said(workers[-1]) == found[0]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()

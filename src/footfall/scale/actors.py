@@ -100,11 +100,40 @@ def check_answers(address: str) -> None:
         raise RunError(f"--ray {address}: no cluster answers there: {error}") from error
 
 
+_held: list[socket.socket] = []
+"""By which this process has its processor."""
+
+
+def stay_on_a_processor(among: str = "workers") -> int | None:
+    """Move this process to a processor that no other `among` these has, for good; None and no move if there is none.
+
+    Ray runs workers at low priority, and Linux lets several of those share a processor while others are idle. Who has a
+    processor holds an address of its number, which the kernel takes back with the process, however that ends.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    allowed = sorted(os.sched_getaffinity(0))
+    # Neighbours may be two threads of one core: every other one first.
+    for number in allowed[::2] + allowed[1::2]:
+        mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            mine.bind(f"\0footfall-{os.getuid()}-{among}-{number}")
+        except OSError:
+            mine.close()
+            continue
+        os.sched_setaffinity(0, {number})
+        _held.append(mine)
+        return number
+    return None
+
+
 class _Worker:
     """What an actor is: the parts, opened once, and what does a chunk."""
 
-    def __init__(self, make: Callable[[], Task | Call], folder: str, files: tuple[str, ...], gpus: float) -> None:
-        self._make, self._folder, self._files, self._gpus = make, folder, files, gpus
+    def __init__(
+        self, make: Callable[[], Task | Call], folder: str, files: tuple[str, ...], gpus: float, stays: bool
+    ) -> None:
+        self._make, self._folder, self._files, self._gpus, self._stays = make, folder, files, gpus, stays
         self._task: Task | Call | None = None
 
     def open(self) -> dict[str, Any]:
@@ -117,6 +146,8 @@ class _Worker:
         if not self._gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # those that were not asked for are others'
         name_files(self._files)
+        if self._stays:
+            stay_on_a_processor()
         self._task = self._make()
         return {"node": os.uname().nodename, "pid": os.getpid(), "log": os.path.realpath("/proc/self/fd/2")}
 
@@ -258,7 +289,9 @@ class RayWorkers:
         return max(1, min(room, default=1))
 
     def _start(self) -> _Actor:
-        handle = self._class.remote(self.make, str(Path.cwd()), tuple(named_files()), self.resources.gpus)
+        own = self.resources
+        stays = self.address == LOCAL and own.cpus == 1 and not own.gpus
+        handle = self._class.remote(self.make, str(Path.cwd()), tuple(named_files()), own.gpus, stays)
         actor = _Actor(handle)
         self._opening[handle.open.remote()] = actor
         return actor
