@@ -56,3 +56,4 @@ def test_gradients_are_numbers_where_scores_are_far_below_zero(device: str) -> N
     out, _ = shared_attention(torch.nn.Identity(), q, k, v, attention_mask=None, shared=row)
     torch.autograd.backward([out.float().square().sum()])
     assert all(each.grad is not None and each.grad.isfinite().all() for each in leaves)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]

@@ -338,7 +338,7 @@ def record_run(
     here = environment(device)
     records, mine = _records(kept), _records(kept).get(here)
     quick, seeds = quick_hash(entry, runs, device), _hashes(outcomes)
-    before = rows[0]["seeds"] if rows and rows[0]["scale"].startswith(entry.recipe.scale) else 0
+    before = rows[0]["seeds"] if rows and rows[0]["scale"].partition(" Means: ")[0] == entry.recipe.scale else 0
     status = at_sight(entry, rows, kept).status
     if rows and len(seeds) <= before and _gives_the_rows(status, mine, quick, seeds):
         merged = _by_seed({**(mine["seeds"] if mine else {}), **seeds})

@@ -112,12 +112,10 @@ def stay_on_a_processor(among: str = "workers") -> int | None:
     """
     if not hasattr(os, "sched_setaffinity"):
         return None
-    allowed = sorted(os.sched_getaffinity(0))
-    # Neighbours may be two threads of one core: every other one first.
-    for number in allowed[::2] + allowed[1::2]:
+    for number in sorted(os.sched_getaffinity(0), key=_core_mates):
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            mine.bind(f"\0footfall-{os.getuid()}-{among}-{number}")
+            mine.bind(f"\0footfall-{among}-{number}")
         except OSError:
             mine.close()
             continue
@@ -125,6 +123,15 @@ def stay_on_a_processor(among: str = "workers") -> int | None:
         _held.append(mine)
         return number
     return None
+
+
+def _core_mates(number: int) -> tuple[int, int]:
+    """How many threads of the processor's core come before it: second threads are for when all cores are taken."""
+    try:
+        said = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list").read_text(encoding="ascii")
+    except OSError:
+        return 0, number
+    return sum(int(each) < number for each in re.split(r"[,-]", said.strip())), number
 
 
 class _Worker:
