@@ -116,6 +116,9 @@ class Place(Protocol):
     def fetch(self) -> None:
         """Make the copy what is there, but for shards."""
 
+    def begin(self) -> None:
+        """Put config.json, which says which run it is."""
+
     def fetch_file(self, path: Path) -> None:
         """A file of the copy, if it lies there and the copy does not have it."""
 
@@ -187,7 +190,7 @@ class Run:
             _empty(self.folder)
         self._claim({"command": command, "config": json.loads(json.dumps(config, default=str))})
         if self.place is not None:
-            self.place.put(self.folder / "config.json")
+            self.place.begin()
 
     def __enter__(self) -> Run:
         return self

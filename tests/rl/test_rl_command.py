@@ -28,6 +28,8 @@ from footfall.policy.embedded import EMBEDDED
 from footfall.registry import create
 from footfall.render import prompt_ids
 from footfall.reward.prm import PRM
+from footfall.rl.loop import Watch
+from footfall.scale import Remote
 from footfall.store import Run
 from footfall.types import Judgement, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
@@ -324,6 +326,35 @@ def test_a_run_killed_ten_times_ends_with_the_same_weights(model: Path, tmp_path
     assert code == 0 and caught >= 5, done.stderr
     for name, weight in weights(tmp_path / "whole").items():
         assert torch.equal(weight, weights(out)[name]), name
+
+
+class Killed(BaseException):
+    """What SIGKILL leaves: nothing is done after it."""
+
+
+def test_a_run_in_an_object_store_that_is_killed_while_it_is_measured_knows_how_it_was_before(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kill falls between the seal of the first checkpoint and its way to the store."""
+    pytest.importorskip("fsspec")
+    monkeypatch.chdir(tmp_path)
+    command = words(model, Path(f"file://{tmp_path}/bucket/run"), "--updates", "3")
+    look = Watch.look
+
+    def killed(watch: Watch, update: int) -> None:
+        if update == 2:
+            once.setattr(Remote, "put_all", lambda *_, **__: None)
+            raise Killed
+        look(watch, update)
+
+    with monkeypatch.context() as once, pytest.raises(Killed):
+        once.setattr(Watch, "look", killed)
+        cli.main(command)
+    there = tmp_path / "bucket" / "run"
+    assert not (there / "checkpoints").exists() and list(tmp_path.glob("runs/copy-*/checkpoints/checkpoint-2"))
+    assert cli.main(command) == 0
+    assert [line["update"] for line in events(there, "update")] == [1, 2, 3]
+    assert [line["update"] for line in events(there, "checkpoint")] == [0, 2, 3]
 
 
 def test_a_checkpoint_told_before_a_kill_is_told_once_on_the_page(tmp_path: Path) -> None:

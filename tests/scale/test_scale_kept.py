@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,83 @@ from tests.train.test_train_processes import FIT, judged
 
 class Killed(BaseException):
     """What SIGKILL leaves: nothing is done after it."""
+
+
+def train(bucket: str, seed: int, updates: int, fresh: bool = False, killed: bool = False) -> list[int]:
+    """A run that goes on from the last checkpoint, as far as it has logged; the updates in the log. A killed one has sealed its
+    checkpoint and put nothing of it."""
+    place = Remote(bucket)
+    with Run(place.folder, "rl", {"seed": seed}, fresh=fresh, place=place) as run:
+        checkpoints = run.folder / "checkpoints"
+        begun = max((int(path.parent.name) for path in checkpoints.glob("*/checksums.json")), default=0)
+        for update in range(begun + 1, begun + updates + 1):
+            run.log("update", update=update, seed=seed)
+        last = checkpoints / str(begun + updates)
+        last.mkdir(parents=True)
+        (last / "checksums.json").write_text(f"seed {seed}")
+        if killed:
+            place.put_all = lambda at_end=False: None  # type: ignore[method-assign]
+            raise Killed
+        run.keep()
+        assert {line["seed"] for line in run.logged("update")} == {seed}, "no other run's"
+        return [line["update"] for line in run.logged("update")]
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Work on the machine of this name: each has copies of its own."""
+
+    def on(name: str) -> None:
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / name)
+
+    return on
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_checkpoint_that_a_killed_run_left_is_not_gone_on_from_by_the_next_run_there(
+    tmp_path: Path, bucket: str, machines: Callable[[str], None], fresh: bool
+) -> None:
+    machines("a")
+    with pytest.raises(Killed):
+        train(bucket, seed=1, updates=12, killed=True)
+    machines("b")
+    if not fresh:
+        shutil.rmtree(tmp_path / "bucket")
+    assert train(bucket, seed=2, updates=4, fresh=fresh) == [1, 2, 3, 4]
+    machines("a")
+    assert train(bucket, seed=2, updates=1) == [1, 2, 3, 4, 5]
+    there = tmp_path / "bucket" / "run" / "checkpoints"
+    assert {path.name: (path / "checksums.json").read_text() for path in there.iterdir()} == {
+        "4": "seed 2",
+        "5": "seed 2",
+    }
+
+
+def test_fresh_leaves_nothing_to_go_on_from_in_the_copy(bucket: str) -> None:
+    assert train(bucket, seed=1, updates=12) == list(range(1, 13))
+    assert train(bucket, seed=1, updates=2, fresh=True) == [1, 2]
+
+
+def test_a_checkpoint_that_was_sealed_and_not_put_keeps_its_lines_of_the_log(bucket: str) -> None:
+    with pytest.raises(Killed):
+        train(bucket, seed=1, updates=3, killed=True)
+    assert train(bucket, seed=1, updates=2) == [1, 2, 3, 4, 5]
+    with pytest.raises(Killed):
+        train(bucket, seed=1, updates=1, killed=True)
+    assert train(bucket, seed=1, updates=1) == [1, 2, 3, 4, 5, 6, 7], "also where the store has the first lines"
+
+
+def test_where_another_machine_has_gone_on_its_checkpoint_and_its_log_count(
+    bucket: str, machines: Callable[[str], None]
+) -> None:
+    machines("a")
+    with pytest.raises(Killed):
+        train(bucket, seed=1, updates=12, killed=True)
+    machines("b")
+    assert train(bucket, seed=1, updates=4) == [1, 2, 3, 4]
+    machines("a")
+    assert train(bucket, seed=1, updates=1) == [1, 2, 3, 4, 5], "not from 12, of whose lines the store has four"
 
 
 @pytest.mark.long

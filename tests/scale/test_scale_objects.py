@@ -12,13 +12,14 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from footfall.cli import main
 from footfall.formats import write_parquet
-from footfall.scale import Remote
+from footfall.scale import Remote, objects
 from footfall.store import Run, RunError
 from footfall.types import Judgement, Problem, Step, Trajectory
 
@@ -127,6 +128,68 @@ def test_of_many_that_take_a_mounted_run_at_once_one_does(bucket: str) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(take, many)).count(True) == 1
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_holder_that_was_stopped_leaves_the_lock_of_the_next_but_one_which_has_its_number(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, renews: bool
+) -> None:
+    clock = [1000.0]
+    stopped, second, third = (Remote(bucket, now=lambda: clock[0], wait=lambda _: None) for _ in range(3))
+    stopped.take()
+    clock[0] += 100
+    second.take()
+    second.release()
+    third.take()
+    assert stopped._own_lock == third._own_lock
+    if renews:
+        monkeypatch.setattr(objects, "_RENEW_SECONDS", 0.01)
+        awake = threading.Thread(target=stopped._renew, daemon=True)
+        awake.start()
+        awake.join(5)
+        assert not awake.is_alive(), "it is lost, so it renews no more"
+        with pytest.raises(RunError, match=f"taken over by another process .*token='{third._token}'"):
+            stopped.check()
+    stopped.release()
+    lock = json.loads((tmp_path / "bucket" / "run" / ".lock-000001").read_text())
+    assert lock["token"] == third._token
+    third.check()
+    third.release()
+
+
+def test_a_holder_whose_lock_is_gone_does_not_put_it_again(tmp_path: Path, bucket: str) -> None:
+    clock = [1000.0]
+    stopped, second = (Remote(bucket, now=lambda: clock[0], wait=lambda _: None) for _ in range(2))
+    stopped.take()
+    clock[0] += 100
+    second.take()
+    second.release()
+    stopped.release()
+    assert not list(tmp_path.glob("bucket/run/.lock*"))
+    with pytest.raises(RunError, match=r"taken over by another process .* let go"):
+        stopped.check()
+
+
+@pytest.mark.parametrize(
+    "fault", ["gcsfs.retry:HttpError", "aiohttp:ClientError", "google.auth.exceptions:RefreshError"]
+)
+def test_failures_that_google_cloud_storage_has_of_its_own_are_tried_again(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gcsfs")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")  # or it would look for credentials
+    monkeypatch.setattr(objects, "_FIRST_WAIT", 0.0)
+    place, failing = Remote("gs://bucket/run"), iter([True, True, False])
+    module, _, name = fault.partition(":")
+
+    def call() -> str:
+        if next(failing, True):
+            raise getattr(import_module(module), name)
+        return "done"
+
+    assert place._tried(call) == "done"
+    with pytest.raises(RunError, match="gs://bucket/run does not answer"):
+        place._tried(call)
 
 
 class Killed(BaseException):

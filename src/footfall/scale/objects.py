@@ -9,8 +9,11 @@ there is one):
     .lock-000001   host, process, a token and when it was last renewed; a taken-over run has .lock-000002, and so on
 
 The holder renews its lock. One that was not renewed for a minute, and is not in the time in which it would be, or whose
-process on this machine is gone, is taken over by putting the next number; only one can. A holder that finds a higher number
-than its own stops. What it puts in the meantime is what the other would put.
+process on this machine is gone, is taken over by putting the next number; only one can. A holder that finds the highest lock
+to be another's, or none, stops; the token decides, for numbers begin anew when a run is let go. What it puts in the meantime is
+what the other would put.
+
+    .run-id        a random name of the run, new after `--fresh`: what the copy has of another run is not gone on from
 
 Credentials come from the environment, as fsspec's file systems find them there, and are written nowhere.
 """
@@ -42,6 +45,7 @@ _LOCK = re.compile(r"\.lock-(\d{6})")
 _RENEW_SECONDS, _STALE_SECONDS = 10.0, 60.0
 _GONE_ON_FROM = ("checkpoints", "model", "published", "seeds", "units", "prms", "train.json", "reference.json")
 """What commands keep beside shards and read again: folders and files by their names."""
+_RUN_ID, _LOG = ".run-id", "log.jsonl"
 _SEAL = "checksums.json"
 """The file of a checkpoint without which it does not count: it is put after the others."""
 _TRIES, _FIRST_WAIT = 8, 0.1
@@ -73,6 +77,12 @@ def _file_system(scheme: str, address: str) -> tuple[Any, tuple[type[Exception],
             from botocore.exceptions import BotoCoreError
 
             faults = (OSError, BotoCoreError)
+        elif scheme == "gs":
+            from aiohttp import ClientError
+            from gcsfs.retry import HttpError
+            from google.auth.exceptions import GoogleAuthError
+
+            faults = (OSError, HttpError, ClientError, GoogleAuthError)
     except ImportError as error:
         raise RunError(f'{address}: pip install "{_PACKAGES.get(scheme, "fsspec")}" ({error})') from None
     return files, faults
@@ -135,7 +145,8 @@ class Remote:
         self._stop.set()
         if self._renewing is not None:
             self._renewing.join()  # or it might put the lock again that is removed here
-        self._remove(self._own_lock)
+        if self._holds():
+            self._remove(self._own_lock)
 
     def check(self) -> None:
         """An error if another process has taken the run over, as after this one was stopped for long."""
@@ -145,15 +156,45 @@ class Remote:
             )
 
     def fetch(self) -> None:
-        """Make the copy what the store has, but for shards, which are fetched when they are asked for."""
+        """Make the copy what the store has, but for shards, which are fetched when they are asked for, and for what a killed
+        process had not put yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._there = set(self._names())
-        for name in OWN_FILES:
+        if not self._is_ahead():
+            self._forget()
+        for name in {*OWN_FILES, *filter(_is_gone_on_from, self._there)} - {_LOG}:
             (self.folder / name).unlink(missing_ok=True)
         for name in sorted(self._there):
-            if name in OWN_FILES or _is_gone_on_from(name):
-                (self.folder / name).unlink(missing_ok=True)
+            if name in (*OWN_FILES, _RUN_ID) or _is_gone_on_from(name):
                 self.fetch_file(self.folder / name)
+
+    def _is_ahead(self) -> bool:
+        """Whether the copy is of the run that the store has, and nobody has gone on with it elsewhere: then its log begins with
+        the store's, and checkpoints that are here alone belong to the lines that are."""
+        return _RUN_ID in self._there and self._begins_alike(_RUN_ID) and self._begins_alike(_LOG)
+
+    def _begins_alike(self, name: str) -> bool:
+        """Whether the copy's file begins with what the store's has, which is nothing if there is none."""
+        there = self._get(name) if name in self._there else b""
+        path = self.folder / name
+        return (path.read_bytes() if path.exists() else b"").startswith(there)
+
+    def _forget(self) -> None:
+        """Remove from the copy what a command would go on from; last what tells whose it is, for this may be killed too."""
+        for name in (*_GONE_ON_FROM, _LOG, _RUN_ID):
+            path = self.folder / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def begin(self) -> None:
+        """Put config.json, and before it a name of the run if it has none."""
+        path = self.folder / _RUN_ID
+        if not path.exists():
+            path.write_text(self._token, encoding="ascii")
+        self.put_missing(path)
+        self.put(self.folder / "config.json")
 
     def fetch_file(self, path: Path) -> None:
         """The file of the copy from the store, if it is there and the copy does not have it."""
@@ -199,8 +240,10 @@ class Remote:
         return name in OWN_FILES, path.name == _SEAL, name
 
     def empty(self) -> None:
-        """Remove what a run wrote there, and nothing that it did not."""
-        for name in sorted(self._there):
+        """Remove what a run wrote there, and nothing that it did not; first its name, last what tells that it is a run."""
+        self._remove(_RUN_ID)
+        self._forget()
+        for name in sorted(self._there, key=lambda name: (name == "config.json", name)):
             if name in OWN_FILES or is_shard(name) or _is_gone_on_from(name):
                 self._remove(name)
 
@@ -259,12 +302,21 @@ class Remote:
     def _renew(self) -> None:
         while not self._stop.wait(_RENEW_SECONDS):
             with suppress(RunError, OSError):  # a store that does not answer now may the next time
-                higher = [name for name in self._locks() if name > self._own_lock]
-                if higher:
-                    self._lost = higher[-1]
-                    self._lost = str(self._holder(higher[-1]))
+                if not self._holds():
                     return
                 self._tried(lambda: self._write(self._place(self._own_lock), self._facts()))
+
+    def _holds(self) -> bool:
+        """Whether the highest lock is this process's; if not, the run is lost to it."""
+        locks = self._locks()
+        try:
+            holder = self._holder(locks[-1]) if locks else None
+        except FileNotFoundError:  # let go just now
+            holder = None
+        if holder is not None and holder.token == self._token:
+            return True
+        self._lost = str(holder) if holder else "which has let go of it"
+        return False
 
     def _place(self, name: str) -> str:
         return f"{self._root}/{name}" if name else str(self._root)
