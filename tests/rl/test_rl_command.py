@@ -22,7 +22,7 @@ import torch
 
 from footfall import cli
 from footfall.commands._options import JudgeOptions
-from footfall.commands.rl import RlConfig, _judge
+from footfall.commands.rl import RlConfig, _judge, _problems
 from footfall.judging import forget
 from footfall.policy.embedded import EMBEDDED
 from footfall.registry import create
@@ -250,6 +250,36 @@ def test_what_does_not_fit_is_one_line(
     assert cli.main(words(model, tmp_path / "run", *given)) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def in_file(file: Path, rows: list[dict[str, Any]]) -> str:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def test_a_text_that_is_held_out_of_a_file_is_not_trained_on(tmp_path: Path) -> None:
+    asked = [*range(20), 3, 19, 20, 21, 22]  # 3 and 19 again among the last five
+    file = in_file(
+        tmp_path / "all.jsonl",
+        [{"id": f"{i}", "problem": f"{n} + 1?", "answer": f"{n + 1}"} for i, n in enumerate(asked)],
+    )
+    train, held_out = _problems(RlConfig(problems=file))
+    assert [each.answer for each in held_out] == ["4", "20", "21", "22", "23"]
+    assert [each.answer for each in train] == [f"{n + 1}" for n in range(19) if n != 3]
+
+
+def test_problems_without_answers_are_told_at_the_start(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows: list[dict[str, Any]] = [{"id": f"{n}", "problem": f"{n} + 1?"} for n in range(10)]
+    given = ("--problems", in_file(tmp_path / "none.jsonl", rows), "--updates", "1")
+    assert cli.main(words(model, tmp_path / "none", *given)) == 2
+    error = capsys.readouterr().err
+    assert "no problem has a reference answer" in error and error.count("\n") == 1
+    rows[0]["answer"] = "1"
+    given = ("--problems", in_file(tmp_path / "one.jsonl", rows), "--updates", "1")
+    assert cli.main(words(model, tmp_path / "one", *given)) == 0
+    assert "one.jsonl: 7 of 8 problems have no reference answer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("log", ["tensorboard", "wandb"])

@@ -16,6 +16,7 @@ from footfall.registry import create, declared, parts
 from footfall.rl.groups import (
     Chosen,
     Credited,
+    Filter,
     Group,
     Rollout,
     at_ends,
@@ -258,7 +259,8 @@ def test_a_batch_is_no_narrower_than_its_rollouts() -> None:
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_says_what_it_needs_and_weighs_every_rollout_of_the_groups_it_keeps(name: str) -> None:
-    assert declared("filter", name).needs and declared("filter", name).paper is not None
+    assert declared("filter", name).needs == create("filter", name).needs != ()
+    assert declared("filter", name).paper is not None
     groups = batch(3, groups=6)
     for at, weights in create("filter", name)(groups):
         assert len(weights) == len(groups[at].rollouts) and (weights >= 0).all()
@@ -267,7 +269,7 @@ def test_a_filter_says_what_it_needs_and_weighs_every_rollout_of_the_groups_it_k
 
 def test_what_a_filter_leaves_out_is_in_no_statistic() -> None:
     groups = batch(11, groups=1)
-    keep = lambda groups: [Chosen(0, np.array([1.0, 0.0, 2.0, 1.0]))]  # noqa: E731
+    keep = Filter((), lambda groups: [Chosen(0, np.array([1.0, 0.0, 2.0, 1.0]))])
     ((at, said),) = credited(groups, create("credit", "grpo"), keep)
     three = Group(tuple(each for i, each in enumerate(groups[0].rollouts) if i != 1))
     (alone,) = create("credit", "grpo")([three])

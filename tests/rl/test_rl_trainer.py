@@ -27,14 +27,14 @@ from footfall.loading import load_tokenizer
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
-from footfall.rl.groups import Credit, Floats, Group
+from footfall.rl.groups import Chosen, Credit, Filter, Floats, Group
 from footfall.rl.groups import Rollout as Numbers
 from footfall.rl.online import OnlineReward, Sequences
 from footfall.rl.probes import probes
 from footfall.rl.rewards import Reward
 from footfall.rl.shared_prompts import shareable
 from footfall.rl.trainer import CreditTrainer
-from footfall.types import Judgement, Reason, Trajectory, Unjudged
+from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
 
 PROBLEMS = ArithmeticWorld().problems(4)
@@ -67,6 +67,17 @@ class Third:
         ]
 
 
+class Lost(Third):
+    """A judge that cannot be reached at all."""
+
+    def __init__(self, reason: Reason = Reason.FAILED_CALL) -> None:
+        self.reason = reason
+
+    def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+        lost = Unjudged(self.reason, "the server hung up")
+        return [Judgement(t.id, (None,) * len(t.steps), "lost", failures=(lost,) * len(t.steps)) for t in traces]
+
+
 def arguments(folder: Path, steps: int = 2, **more: Any) -> GRPOConfig:
     given = {
         "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 12, "max_steps": steps,
@@ -76,11 +87,13 @@ def arguments(folder: Path, steps: int = 2, **more: Any) -> GRPOConfig:
     return GRPOConfig(str(folder), **{**given, **more})
 
 
-def trainer(folder: Path, reward: Reward, model: Any = None, **more: Any) -> Any:
+def trainer(
+    folder: Path, reward: Reward, model: Any = None, problems: Sequence[Problem] = PROBLEMS, **more: Any
+) -> Any:
     own = {name: more.pop(name) for name in ("writer", "online_lr", "peft_config", "callbacks") if name in more}
     tokenizer = load_tokenizer(str(EMBEDDED))
     return CreditTrainer(
-        model or small(), tokenizer, PROBLEMS, reward, arguments(folder, **more), separator="\n", **own
+        model or small(), tokenizer, problems, reward, arguments(folder, **more), separator="\n", **own
     )
 
 
@@ -274,6 +287,38 @@ def test_filters_choose_among_the_groups(tmp_path: Path, name: str) -> None:
         assert batch["tool_mask"][:4].any() and not batch["tool_mask"][4:].any()
 
 
+def first_group(groups: Sequence[Group]) -> list[Chosen]:
+    return [Chosen(0, np.ones(len(groups[0].rollouts)))]
+
+
+@pytest.mark.parametrize(
+    ("credit", "keep", "judge", "lost", "filtered"),
+    [
+        ("grpo", create("filter", "prof", remove=1), Third(), {0, 3, 6}, 2),
+        ("grpo", create("filter", "prof", remove=1), Lost(), set(range(8)), 0),
+        ("grpo-process", Filter((), first_group), Third(), {0, 3, 6}, 3),
+        (
+            "grpo",
+            Filter(("rewards",), first_group),
+            Third(),
+            {6},
+            3,
+        ),  # 0 and 3 were chosen, and are paid by their answers
+    ],
+    ids=["prof", "prof, dead judge", "the credit needs it", "the filter needs it"],
+)
+def test_a_rollout_that_was_lost_is_not_counted_as_filtered(
+    tmp_path: Path, credit: str, keep: Filter, judge: Third, lost: set[int], filtered: int
+) -> None:
+    made = graded(trainer(tmp_path, Reward(create("credit", credit), judge, keep)))
+    batch = batch_of(made)
+    assert {i for i, each in enumerate(made.batch) if each.left == "the server hung up"} == lost
+    assert made.left == {"failed-call": len(lost)} and made._metrics["train"]["left"] == [len(lost)]
+    assert made._metrics["train"]["filtered"] == [filtered]
+    assert int(batch["tool_mask"].any(dim=1).sum()) == 8 - len(lost) - filtered
+    assert all((each.reward is None) == (i in lost) for i, each in enumerate(made.batch))
+
+
 def test_what_is_not_finite_stops_the_run_and_names_update_and_trace(tmp_path: Path) -> None:
     class Nan(Third):
         def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
@@ -312,27 +357,46 @@ def test_a_credit_that_gets_nothing_of_what_it_needs_stops_the_run(tmp_path: Pat
             return [Judgement(t.id, (0.5,) * len(t.steps), "startless") for t in traces]
 
     made = trainer(tmp_path, Reward(create("credit", "pav"), Startless()))
-    with pytest.raises(ValueError, match=r"update 0: there is nothing to train on, of no rollout: .* no start"):
+    with pytest.raises(ValueError, match="update 0: the judge values no bare problems, and the credit needs that"):
         batch_of(made)
 
 
-class Lost(Third):
-    """A judge that cannot be reached at all."""
-
-    def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
-        lost = Unjudged(Reason.FAILED_CALL, "the server hung up")
-        return [Judgement(t.id, (None,) * len(t.steps), "lost", failures=(lost,) * len(t.steps)) for t in traces]
-
-
+@pytest.mark.parametrize("reason", [Reason.FAILED_CALL, Reason.NO_REFERENCE])
 def test_a_batch_without_any_judgement_moves_nothing_and_prints_no_completion(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: Reason
 ) -> None:
-    made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Lost()))
+    made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Lost(reason)))
     made.train()
-    assert made.left == {"failed-call": 16} and torch.equal(
+    assert made.left == {reason.value: 16} and torch.equal(
         made.model.state_dict()["lm_head.weight"], small().lm_head.weight
     )
     assert "All reward functions" not in caplog.text
+
+
+def test_a_batch_of_problems_without_answers_moves_nothing(tmp_path: Path) -> None:
+    problems = [replace(each, answer=None) if i < 2 else each for i, each in enumerate(PROBLEMS)]
+    made = trainer(tmp_path, Reward(create("credit", "grpo")), problems=problems)
+    batch = batch_of(made)
+    assert made.left == {"no-reference": 8} and not batch["tool_mask"].any()
+
+
+def test_problems_none_of_which_has_the_answer_that_is_paid_by_are_refused_at_the_start(tmp_path: Path) -> None:
+    problems = [replace(each, answer=None) for each in PROBLEMS]
+    by_filter = Reward(create("credit", "grpo-process"), Third(), create("filter", "band"))
+    for paid in (Reward(create("credit", "grpo")), by_filter):
+        with pytest.raises(ValueError, match="no problem has a reference answer"):
+            trainer(tmp_path, paid, problems=problems)
+    for paid in (
+        Reward(create("credit", "grpo-process"), Third()),
+        Reward(create("credit", "grpo"), Third(), outcome="min"),
+    ):
+        assert paid.unanswered(problems) == 0
+    assert by_filter.unanswered([*problems, PROBLEMS[0]]) == len(problems)
+
+
+def test_a_filter_that_reads_steps_wants_a_judge() -> None:
+    with pytest.raises(ValueError, match="name a judge"):
+        Reward(create("credit", "grpo"), None, create("filter", "prof"))
 
 
 def test_what_the_old_policy_is_held_against_has_its_temperature(tmp_path: Path) -> None:

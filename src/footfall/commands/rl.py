@@ -27,7 +27,7 @@ from footfall.commands._options import (
     name_and_settings,
     policy_in_words,
 )
-from footfall.commands._output import emit, facts, figures, next_command
+from footfall.commands._output import emit, facts, figures, next_command, note
 from footfall.commands._parts import make_part, open_policy, separator_of, settings
 from footfall.commands._running import REPORT, open_run, ray_workers, run_settings
 from footfall.commands._sources import read_source, world_source
@@ -301,6 +301,8 @@ def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
         judge = JudgeInParts(judge, parts)
     reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
     train, held_out = _problems(config)
+    if (lacking := reward.unanswered(train)) and is_main():
+        note(f"{config.problems}: {lacking:,} of {len(train):,} problems have no reference answer to learn from")
     model, tokenizer = _model(config)
     template = template_for(tokenizer)
     if config.system is not None:
@@ -392,11 +394,10 @@ def _problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem]]:
     if config.held_out is not None or world is not None:
         other = config.held_out or f"world:{world.world if world else ''}:{most}:test"
         held_out = list(read_source(other, config.run.seed, "test", ReadOptions()))
-        seen = {problem.text for problem in held_out}
-        train = [problem for problem in train if problem.text not in seen]
     else:
-        most = min(most, len(train) // 5)
-        train, held_out = train[: len(train) - most], train[len(train) - most :]
+        held_out = train[len(train) - min(most, len(train) // 5) :]
+    seen = {problem.text for problem in held_out}
+    train = [problem for problem in train if problem.text not in seen]
     if len(train) < config.settings.prompts or not held_out:
         raise ValueError(
             f"{config.problems}: {len(train)} problems to train on and {len(held_out)} to measure on; an update takes "

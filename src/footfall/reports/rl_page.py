@@ -23,7 +23,7 @@ _BATCH_CURVES = {
     "mean_length": ("Tokens a completion", "number", "The end token is one of them."),
     "steps": ("Steps a completion", "number", ""),
     "entropy": ("Entropy", "number", "Of the next token, in nats."),
-    "left": ("Rollouts that left their groups", "number", "No judgement of them could be had."),
+    "left": ("Rollouts that left their groups", "number", "They could not be judged, or there is no reference answer."),
     "filtered": ("Rollouts that the filter left out", "number", "They were judged."),
 }
 """By what an update logs: title, format, and what else is to be said."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
-from footfall.rl.groups import Chosen, Filter, Floats, Group, Rollout
+from footfall.rl.groups import Chosen, Filter, Floats, Group, Needs, Rollout
 
 
 def consistency(rewards: Floats, outcome: float, level: float, penalty: float = 0.0) -> float:
@@ -72,7 +72,7 @@ def _of(group: Group, inside: Sequence[int]) -> list[Rollout]:
 )
 def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, seed: int = 0) -> Filter:
     """Drop right rollouts with bad steps and wrong ones with good steps, so that both are left in equal numbers (PROF)."""
-    needs = ("outcome", "rewards")
+    needs: tuple[Needs, ...] = ("outcome", "rewards")
     if remove < 0:
         raise ValueError(f"remove {remove}: 0 or more rollouts are removed from a group")
 
@@ -95,7 +95,7 @@ def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, s
             chosen.append(Chosen(at, np.array([float(i in c and i not in out) for i in range(len(group.rollouts))])))
         return chosen
 
-    return keep
+    return Filter(needs, keep)
 
 
 def _whole_groups(accept: Sequence[bool], groups: Sequence[Group]) -> list[Chosen]:
@@ -116,7 +116,7 @@ def band(low: float = 0.2, high: float = 0.8) -> Filter:
         rows = [outcomes(_of(group, _usable(group, ("outcome",)))) for group in groups]
         return _whole_groups([len(row) > 0 and low <= row.mean() <= high for row in rows], groups)
 
-    return keep
+    return Filter(("outcome",), keep)
 
 
 @register(
@@ -134,7 +134,7 @@ def spread_only() -> Filter:
         rows = [outcomes(_of(group, _usable(group, ("outcome",)))) for group in groups]
         return _whole_groups([len(row) > 0 and float(np.ptp(row)) > 0 for row in rows], groups)
 
-    return keep
+    return Filter(("outcome",), keep)
 
 
 def task_values(rows: Sequence[Floats]) -> Floats:
@@ -176,4 +176,4 @@ def vspo(most: int = 4, seed: int = 0) -> Filter:
             for _ in range(count)
         ]
 
-    return keep
+    return Filter(("outcome",), keep)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -321,14 +321,25 @@ class Chosen(NamedTuple):
     """(G,) 0: the rollout is left out, of the group's statistics too; else the factor of its advantages."""
 
 
-class Filter(Protocol):
-    """Says what is trained on."""
+@dataclass(frozen=True)
+class Filter:
+    """Says what is trained on, and what it must know of a rollout for that."""
 
-    def __call__(self, groups: Sequence[Group]) -> list[Chosen]: ...
+    needs: tuple[Needs, ...]
+    choose: Callable[[Sequence[Group]], list[Chosen]]
+
+    def __call__(self, groups: Sequence[Group]) -> list[Chosen]:
+        """Groups that are trained on."""
+        return self.choose(groups)
 
 
 FILTERED = Unjudged(Reason.NOT_ASKED, "the filter left it out")
-"""Why a rollout that was judged is not trained on."""
+"""Why a rollout that has all that is needed is not trained on."""
+
+
+def left_out(rolled: Rollout, credit: Credit, keep: Filter | None) -> Unjudged:
+    """Why a rollout that the filter did not choose is not trained on: what it lacks, of all that is needed, or `FILTERED`."""
+    return rolled.lacks(dict.fromkeys((*credit.needs, *(keep.needs if keep else ())))) or FILTERED
 
 
 def credited(groups: Sequence[Group], credit: Credit, keep: Filter | None = None) -> list[tuple[int, Credited]]:
@@ -345,8 +356,8 @@ def credited(groups: Sequence[Group], credit: Credit, keep: Filter | None = None
         blank = [np.zeros(each.tokens) for each in groups[at].rollouts]
         advantages = [weights[i] * said.advantages[place[i]] if i in place else row for i, row in enumerate(blank)]
         factors = [said.weights[place[i]] if i in place else row for i, row in enumerate(blank)]
-        left = {i: said.left[place[i]] if i in place else FILTERED for i in range(len(blank))
-                if i not in place or place[i] in said.left}  # fmt: skip
+        left = {i: said.left[place[i]] if i in place else left_out(each, credit, keep)
+                for i, each in enumerate(groups[at].rollouts) if i not in place or place[i] in said.left}  # fmt: skip
         found.append((at, Credited(tuple(advantages), tuple(factors), left)))
     return found
 

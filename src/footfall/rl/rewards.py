@@ -22,7 +22,7 @@ from footfall.answers import grade
 from footfall.judging import as_trained, traits
 from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, at_ends, credited, padded, rollout
 from footfall.search.votes import aggregate
-from footfall.types import Judge, Judgement, Reason, Trajectory, Unjudged, failures_of
+from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, failures_of
 
 Row: TypeAlias = npt.NDArray[np.float32]
 CARRIED = frozenset({"outcome", "rewards", "start"})
@@ -31,6 +31,8 @@ _SCALE, _STEP, _LEAST = 2.0**-90, 2.0**-60, 2.0**-28
 """What R and V_0 are multiplied by; the least step reward, and the least |R|, that is told from 0."""
 _END, _ZERO, _UNKNOWN, _UNJUDGED = (2.0**-k for k in (120, 121, 122, 123))
 """A step's end with the reward 0; R or V_0 is 0; it is not known; the steps have no rewards and R stands on the last token."""
+_JUDGED = {"rewards", "start", "token_scores"}
+"""What a judge alone can tell."""
 _UNASKED = Unjudged(Reason.NOT_ASKED, "the run asks no judge")
 
 
@@ -50,13 +52,33 @@ class Reward:
     """The value of steps behind a first error, of judges that stop there. None: such rollouts leave their groups."""
 
     def __post_init__(self) -> None:
-        if self.judge is None and (self.by_steps or self.outcome != "answer"):
-            raise ValueError("the credit reads a judge's values: name a judge")
+        if self.judge is None and (_JUDGED & self.needs or self.outcome != "answer"):
+            raise ValueError("the credit, the filter or the outcome reads a judge's values: name a judge")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What credit and filter must know of a rollout."""
+        return frozenset(self.credit.needs) | frozenset(self.keep.needs if self.keep else ())
 
     @property
     def by_steps(self) -> bool:
         """Whether the credit reads what the judge says of steps."""
-        return bool({"rewards", "start", "token_scores"} & set(self.credit.needs))
+        return bool(_JUDGED & set(self.credit.needs))
+
+    def unanswered(self, problems: Sequence[Problem]) -> int:
+        """How many problems lack the reference answer that completions are paid by: nothing is learnt from these.
+
+        If all of them do, they are refused.
+        """
+        if self.outcome != "answer" or "outcome" not in self.needs:
+            return 0
+        lacking = sum(problem.answer is None for problem in problems)
+        if lacking and lacking == len(problems):
+            raise ValueError(
+                "no problem has a reference answer, and completions are paid by it: give answers, or let a judge decide what a "
+                "completion is worth (outcome min, mean, …)"
+            )
+        return lacking
 
     def judged(self, traces: Sequence[Trajectory]) -> list[Judgement]:
         """One judgement a trace, all in one batch; without a judge, none has a value."""

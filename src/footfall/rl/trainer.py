@@ -45,8 +45,9 @@ from footfall.policy.protocol import Policy, Run, SamplingParams, sample_runs, s
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids, template_for
+from footfall.rl.batches import rows_of
 from footfall.rl.flow import FlowReward, neighbours
-from footfall.rl.groups import FILTERED, Floats, Group, Rollout, credited
+from footfall.rl.groups import FILTERED, Floats, Group, Rollout
 from footfall.rl.monitors import Logged
 from footfall.rl.online import OnlineReward, Sequences, scored
 from footfall.rl.rewards import Reward
@@ -126,6 +127,7 @@ class CreditTrainer(GRPOTrainer):
         """`keep_reference` holds a copy of the weights as they are now, also where the credit needs none."""
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
+        reward.unanswered(problems)
         self.problems, self.paid, self.separator = list(problems), reward, separator
         self.template = template or template_for(tokenizer)
         self.batch: list[Rolled] = []
@@ -318,38 +320,25 @@ class CreditTrainer(GRPOTrainer):
             for at in range(0, len(self.batch), size)
         ]
         with self._naming_update():
-            said = credited(groups, self.paid.credit, self.paid.keep)
-        count, width = output["completion_ids"].shape
-        advantages_BT, own_BT = np.zeros((count, width)), np.zeros((count, width))
-        order: list[int] = []
-        left = {i: each.left for i, each in enumerate(self.batch) if each.left is not None}
-        for at, group in said:
-            for i, rolled in enumerate(groups[at].rollouts):
-                row, source = len(order), at * size + i
-                order.append(source)
-                if i in group.left:
-                    left.setdefault(source, group.left[i])
-                    continue
-                made = group.advantages[i] * group.weights[i]
-                advantages_BT[row, : rolled.tokens], own_BT[row, : rolled.tokens] = made, rolled.mask
-                self.batch[source] = replace(self.batch[source], advantages=made)
-        order += [i for i in range(count) if i // size not in {at for at, _ in said}][: count - len(order)]
-        if len(order) != count:
-            raise ValueError(f"the filter chose {len(order)} rollouts where the batch has {count}")
-        aside = {i for i, why in left.items() if why == FILTERED} | (set(range(count)) - set(order[: len(said) * size]))
-        for i, why in left.items():
-            self.batch[i] = replace(self.batch[i], left=why, reward=self.batch[i].reward if i in aside else None)
-        left = {i: why for i, why in left.items() if i not in aside}
-        if len(left) == count and {why.reason for why in left.values()} == {Reason.NO_REFERENCE}:
-            raise ValueError(f"update {self.state.global_step}: there is nothing to train on, of no rollout: {left[0]}")
-        self._tell(left, len(aside), "train" if training else "eval")
-        taken = torch.tensor(order, device=output["completion_ids"].device)
+            rows = rows_of(groups, self.paid.credit, self.paid.keep, output["completion_ids"].shape[1])
+        out = rows.out | {i: each.left for i, each in enumerate(self.batch) if each.left is not None}
+        for row, source in enumerate(rows.order):
+            each = self.batch[source]
+            if source not in rows.out:
+                self.batch[source] = replace(each, advantages=rows.advantages_BT[row, : each.rollout.tokens])
+        for i, why in out.items():
+            each = self.batch[i]
+            self.batch[i] = replace(each, left=why, reward=each.reward if why == FILTERED else None)
+        left = {i: why for i, why in out.items() if why != FILTERED}
+        self._tell(left, len(out) - len(left), "train" if training else "eval")
+        count = len(rows.order)
+        taken = torch.tensor(rows.order, device=output["completion_ids"].device)
         output = {
             name: value[taken] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
             for name, value in output.items()
         }
-        own = torch.from_numpy(own_BT).to(output["completion_mask"]) * output["completion_mask"]
-        output |= {"advantages": torch.from_numpy(advantages_BT).to(taken.device, torch.float32), "tool_mask": own,
+        own = torch.from_numpy(rows.own_BT).to(output["completion_mask"]) * output["completion_mask"]
+        output |= {"advantages": torch.from_numpy(rows.advantages_BT).to(taken.device, torch.float32), "tool_mask": own,
                    "num_items_in_batch": own.sum(), "rollout": taken}  # fmt: skip
         mine = slice(own_rows * self.accelerator.process_index, own_rows * (self.accelerator.process_index + 1))
         return {
