@@ -99,9 +99,11 @@ def stepwise(row: Judged) -> dict[str, Any]:
     """A row in TRL's stepwise format."""
     assert row.judgement is not None
     trace: Trajectory = row.trajectory
+    labels = [float(value) for value in row.judgement.values if value is not None]
+    assert len(labels) == len(trace.steps), "TRL has no word for a step without a label"
     return {
         "prompt": trace.problem.text, "completions": [step.written for step in trace.steps],
-        "labels": [float(value or 0) for value in row.judgement.values],
+        "labels": labels,
     }  # fmt: skip
 
 

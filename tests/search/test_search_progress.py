@@ -20,9 +20,13 @@ class Says:
     threshold: float = 0.5
     name: str = "says"
     failures: tuple[Unjudged | None, ...] = field(default=())
+    initial: float | None = None
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return [Judgement(t.id, self.values[: len(t.steps)], self.name, failures=self.failures) for t in trajectories]
+        return [
+            Judgement(t.id, self.values[: len(t.steps)], self.name, failures=self.failures, initial=self.initial)
+            for t in trajectories
+        ]
 
 
 def said(judge: Judge, steps: int) -> Judgement:
@@ -50,6 +54,13 @@ def test_without_weight_it_is_the_judge_itself_and_the_start_moves_first_steps_a
         for start in (0.1, 0.9)
     )
     assert low[1] - low[0] == pytest.approx(high[1] - high[0]) and low[0] > high[0]
+
+
+def test_a_judge_that_values_the_bare_problem_says_where_progress_begins() -> None:
+    own = said(EffectiveReward(Says((0.8,), initial=0.2), k=1, alpha=1.0), 1)
+    assert own.values == pytest.approx((0.8 + 0.6,)) and own.initial is None
+    with pytest.raises(ValueError, match="outside"):
+        said(EffectiveReward(Says((0.8,), initial=1.2)), 1)
 
 
 def test_a_step_without_a_value_stays_so_and_progress_goes_on_from_the_last_that_has_one() -> None:

@@ -105,7 +105,7 @@ _held: list[socket.socket] = []
 
 
 def stay_on_a_processor(among: str = "workers") -> int | None:
-    """Move this process to a processor that no other `among` these has, for good; None and no move if there is none.
+    """Move this process, for good, to a processor that no other process `among` those of this name has; None if all are taken.
 
     Ray runs workers at low priority, and Linux lets several of those share a processor while others are idle. Who has a
     processor holds an address of its number, which the kernel takes back with the process, however that ends.

@@ -2,8 +2,8 @@
 
     S = Q_π(s, a) + α · A_μ(s, a),    A_μ = Q_μ(s, a) − V_μ(s),    prover Best-of-K of π:  Q_μ = 1 − (1 − Q_π)^K
 
-Any judge whose values are chances of success gives Q_π, so it does for beam search and the like with `aggregation="last"`. A
-judge has no word on a bare problem: the value before the first step is taken as `start`, which all first steps have in common.
+Any judge whose values are chances of success gives Q_π, so it does for beam search and the like with `aggregation="last"`. The
+value before the first step is the judge's own of the bare problem, or `start` if it has none; all first steps share it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EffectiveReward:
     """Of the prover Best-of-K."""
     alpha: float = 0.5
     start: float = 0.5
-    """The value before the first step."""
+    """The value before the first step, where the judge says nothing of the bare problem."""
 
     def __post_init__(self) -> None:
         if self.k < 1 or self.alpha < 0 or not 0 <= self.start <= 1:
@@ -50,10 +50,11 @@ class EffectiveReward:
 
     def _rewarded(self, said: Judgement) -> Judgement:
         known = [value for value in said.values if value is not None]
-        if any(not 0 <= value <= 1 for value in known):
+        start = self.start if said.initial is None else said.initial
+        if any(not 0 <= value <= 1 for value in (start, *known)):
             raise ValueError(f"{self.inner.name} gives values outside [0, 1]; progress is a difference of chances")
         # A step that has no value is passed over: the next one's progress is measured from the last that has one.
-        proved = advantages(best_of_k(self.start, self.k), [best_of_k(value, self.k) for value in known])
+        proved = advantages(best_of_k(start, self.k), [best_of_k(value, self.k) for value in known])
         rewards = iter([effective_reward(q, a, self.alpha) for q, a in zip(known, proved, strict=True)])
         values = tuple(None if value is None else next(rewards) for value in said.values)
-        return replace(said, values=values, judge=self.name, aspects={**said.aspects, "raw": said.values})
+        return replace(said, values=values, initial=None, judge=self.name, aspects={**said.aspects, "raw": said.values})
