@@ -84,6 +84,7 @@ def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys
     points = events(out, "checkpoint")
     assert [row["update"] for row in points] == [0, 2, 3], "at the start, at every checkpoint, at the end"
     assert points[0]["kl"] == 0 and points[-1]["kl"] != 0 and "repetition" in points[-1]["figures"]
+    assert all(row["graded"].count(True) == row["right"] and len(row["graded"]) == 6 for row in points)
     page = (out / "report.html").read_text()
     for words_ in ("True accuracy", "KL to the policy at first", "Entropy", "repeated steps", "<script"):
         assert (words_ in page) == (words_ != "<script")

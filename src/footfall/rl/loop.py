@@ -280,8 +280,9 @@ class Watch(TrainerCallback):
         point = Checkpoint(update, measure(logged), len(logged), self._kl(rolled[:_COMPARED]), None, None, paid)
         self.run.append(point)
         signs = [asdict(alarm) for alarm in alarms(self.run, self.limits)]
-        right = sum(trace.correct is True for trace in traces)
-        self.told("checkpoint", {**asdict(point), "alarms": signs, "hacked": self.hacked, "right": right})
+        graded = [trace.correct for trace in traces]  # by problem, so that runs can be compared on the same ones
+        told = {"alarms": signs, "hacked": self.hacked, "right": graded.count(True), "graded": graded}
+        self.told("checkpoint", {**asdict(point), **told})
         if shown := _shown(self.trainer, self.given.tokenizer):
             self.told("traces", {"update": update, "rows": shown})
 
