@@ -1,5 +1,6 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
-the charts of `label_costs.json`, `search_costs.json` and `credit_gradients.json`, and the intervals in the second.
+the charts of `label_costs.json`, `search_costs.json`, `credit_gradients.json` and `coder_0_5b_rl.json`, and the intervals in
+the second.
 
     python -m scripts.write_tables            # write them
     python -m scripts.write_tables --check    # 1 if a page is not up to date
@@ -23,9 +24,11 @@ from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
 from footfall.studies.search import SearchCosts
 from footfall.studies.search_report import SEARCH
-from scripts import loop_measure, pool_curves, word_problem_tables
+from scripts import loop_measure, pool_curves, rl_arms, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
+RL_ARMS = "coder_0_5b_rl"
+"""The file of real policies trained with several credits, and the beginning of its charts' names."""
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _VALUE = {
     "good": "probability of the good class",
@@ -152,6 +155,13 @@ def _mean_of(arm: str, scale: str) -> str:
     return found[1] if found else ""
 
 
+def rl_arms_found() -> dict[str, Any]:
+    """What `python -m scripts.rl_arms RUNS --out docs/coder_0_5b_rl.json` stored; nothing before there are runs."""
+    file = DOCS / f"{RL_ARMS}.json"
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return found
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
@@ -159,6 +169,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "coder-votes": coder_vote_tables,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
+    "rl-arms": lambda: rl_arms.block(rl_arms_found(), RL_ARMS),
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _credit_block(name) for name in CREDIT.blocks},
@@ -176,6 +187,8 @@ def made() -> dict[Path, str]:
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
     searched = search_costs()
     drawn = {**LABELS.charts(label_costs()), **SEARCH.charts(searched), **CREDIT.charts(credit_gradients())}
+    if found := rl_arms_found():
+        drawn |= rl_arms.charts(found, RL_ARMS)
     charts = {DOCS / file: chart + "\n" for file, chart in drawn.items()}
     # Its outcomes stay; intervals are made of them again.
     charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"

@@ -27,7 +27,7 @@ _BATCH_CURVES = {
     "filtered": ("Rollouts that the filter left out", "number", "They were judged."),
 }
 """By what an update logs: title, format, and what else is to be said."""
-_MONITORS = {
+MONITORS = {
     "proxy": "proxy reward", "truth": "right answers", "held_out": "held-out judge", "step_truth": "steps that are true",
     "praised_wrong": "wrong answers that are praised", "blamed_right": "right answers that are blamed",
     "right_by_wrong_steps": "right answers by wrong steps", "steps": "steps a completion", "tokens": "tokens a completion",
@@ -161,7 +161,7 @@ def _monitors(arms: Sequence[Arm]) -> list[Markup]:
         some = [arm.checkpoints[i] for i in np.linspace(0, count - 1, min(count, _MOST_COLUMNS)).round().astype(int)]
         header = ["figure", *(f"update {row['update']}" for row in some)]
         rows = []
-        for key, words in _MONITORS.items():
+        for key, words in MONITORS.items():
             values = [row["figures"].get(key) for row in some]
             if any(value is not None for value in values):
                 rows.append([words, *("–" if value is None else f"{value:.3f}" for value in values)])
@@ -176,7 +176,7 @@ def _monitors(arms: Sequence[Arm]) -> list[Markup]:
 def _monitor_charts(arms: Sequence[Arm]) -> list[Markup]:
     """A curve of each figure that was ever known, and of what exploits would be paid."""
     made = []
-    for key, words in _MONITORS.items():
+    for key, words in MONITORS.items():
         lines = [(arm.name, arm.curve(partial(_of, "figures", key), arm.checkpoints)) for arm in arms]
         if any(len(points) > 1 for _, points in lines):
             made.append(_chart(words.capitalize(), lines, "number", "", 200))

@@ -1,0 +1,249 @@
+"""What runs of `footfall rl` on the same problems found, side by side: stored figures, tables and charts for the docs.
+
+    python -m scripts.rl_arms runs/arms --out docs/coder_0_5b_rl.json
+
+A run is a folder with `log.jsonl`, or one of the folders inside; it is named after its folder, without `rl-` and a seed behind
+it. Of each are kept what every update logged and, of every checkpoint, the grade of each held-out problem, the monitors, what
+exploits would be paid, and the alarms; of its `config.json`, where there is one, how it was trained. The runs are compared with
+the one that is called `outcome`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from footfall.formats import atomic_write
+from footfall.metrics.intervals import Interval, paired_difference, wilson
+from footfall.reports.charts import Point, Series, line_chart
+from footfall.reports.rl_page import MONITORS, Arm
+
+BASELINE = "outcome"
+CURVES = {
+    "accuracy": "held-out accuracy",
+    "reward": "proxy reward of a rollout",
+    "tokens": "tokens a completion",
+    "steps": "steps a completion",
+    "kl": "KL to the policy at first, nats a completion",
+    "entropy": "entropy of the next token, nats",
+}
+"""Charts by the end of their file names, and what they show."""
+_LOGGED = {"reward": "reward", "tokens": "mean_length", "steps": "steps", "entropy": "entropy"}
+"""Curves by update, and what an update calls them; the others are by checkpoint."""
+_SETTINGS = ("credit", "filter", "judge", "aggregate", "updates", "prompts", "group", "lr", "lora_rank", "beta", "loss",
+             "temperature", "max_tokens", "seed")  # fmt: skip
+_OF_UPDATE = (
+    "update",
+    "loss",
+    "reward",
+    "accuracy",
+    "left",
+    "filtered",
+    "steps",
+    "entropy",
+    "mean_length",
+    "grad_norm",
+)
+_OF_CHECKPOINT = ("update", "figures", "rollouts", "right", "kl", "paid", "alarms", "hacked")
+_GRADES = {True: "1", False: "0", None: "-"}
+_WINDOW = 10
+"""Updates that a point of a curve is the mean of: one alone is too noisy to be read beside four others."""
+
+
+def runs_in(paths: Iterable[Path]) -> list[Path]:
+    """The folders of runs among these and in them."""
+    found = []
+    for path in paths:
+        inside = [path] if (path / "log.jsonl").exists() else sorted(each.parent for each in path.glob("*/log.jsonl"))
+        if not inside:
+            raise ValueError(f"{path}: neither it nor a folder in it has a log.jsonl")
+        found += inside
+    return found
+
+
+def read(folder: Path) -> tuple[str, dict[str, Any]]:
+    """A run's name and what is stored of it."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    whole = folder.name.removeprefix("rl-")
+    stem, _, seed = whole.rpartition("-")
+    arm = Arm.read(
+        stem if stem and seed.isdigit() else whole, lambda kind: [line for line in lines if line.get("event") == kind]
+    )
+    if not arm.checkpoints:
+        raise ValueError(f"{folder}: its log has no checkpoint")
+    file = folder / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))["config"] if file.exists() else {}
+    return arm.name, {
+        "settings": {name: config[name] for name in _SETTINGS if config.get(name) is not None},
+        "updates": [_rounded({name: row[name] for name in _OF_UPDATE if name in row}) for row in arm.updates],
+        "checkpoints": [
+            {
+                **_rounded({name: row[name] for name in _OF_CHECKPOINT}),
+                "graded": "".join(_GRADES[g] for g in row["graded"]),
+            }
+            for row in arm.checkpoints
+        ],
+    }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_rounded, value))
+    return round(value, 5) if isinstance(value, float) else value
+
+
+def gathered(folders: Iterable[Path]) -> dict[str, Any]:
+    """What is stored of all runs; the one that others are compared with comes first."""
+    arms: dict[str, Any] = {}
+    for folder in folders:
+        name, facts = read(folder)
+        if name in arms:
+            raise ValueError(f"{folder}: there are two runs called {name}; give one of each")
+        arms[name] = facts
+    if BASELINE not in arms:
+        raise ValueError(
+            f"no run is called {BASELINE}, which the others are compared with; there are {', '.join(arms)}"
+        )
+    return {"arms": {BASELINE: arms.pop(BASELINE), **arms}}
+
+
+def block(found: Mapping[str, Any], stem: str) -> str:
+    """Tables and charts, as a page has them; `stem` begins the files of the charts."""
+    arms = found["arms"]
+    pictures = "\n".join(
+        f"![{words} by update, an arm a line]({file})\n" for file, (words, _) in _lines(arms, stem).items()
+    )
+    return f"{_accuracies(arms)}\n{_monitors(arms)}\n{pictures}"
+
+
+def charts(found: Mapping[str, Any], stem: str) -> dict[str, str]:
+    """The curves of all arms, by file name."""
+    return {
+        file: str(
+            line_chart(
+                series, label=f"{words} by update, an arm a line", x_label="updates", y_label=words,
+                y_format="percent" if words == CURVES["accuracy"] else "number",
+            )
+        )
+        for file, (words, series) in _lines(found["arms"], stem).items()
+    }  # fmt: skip
+
+
+def _accuracies(arms: Mapping[str, Any]) -> str:
+    text = (
+        "| arm | credit | before | after | gain | against outcome | updates | left | the rule |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---|\n"
+    )
+    for name, arm in arms.items():
+        first, last = arm["checkpoints"][0], arm["checkpoints"][-1]
+        against = "" if name == BASELINE else _difference(last, _at(arms[BASELINE], last["update"]))
+        cells = (
+            name, _credit(arm["settings"]), _percent(wilson(first["right"], first["rollouts"])),
+            _percent(wilson(last["right"], last["rollouts"])), _difference(last, first), against, str(last["update"]),
+            f"{sum(int(row.get('left', 0)) for row in arm['updates'])}", _verdict(arm["checkpoints"]),
+        )  # fmt: skip
+        text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+def _credit(settings: Mapping[str, Any]) -> str:
+    return " + ".join(f"`{settings[name]}`" for name in ("credit", "filter") if settings.get(name))
+
+
+def _at(arm: Mapping[str, Any], update: int) -> Mapping[str, Any] | None:
+    return next((row for row in arm["checkpoints"] if row["update"] == update), None)
+
+
+def _percent(value: Interval, sign: str = "") -> str:
+    return f"{100 * value.value:{sign}.1f} [{100 * value.low:{sign}.1f}, {100 * value.high:{sign}.1f}]"
+
+
+def _difference(a: Mapping[str, Any], b: Mapping[str, Any] | None) -> str:
+    """In points, each held-out problem its own control; empty where the other arm was not measured there."""
+    if b is None:
+        return ""
+    ours, theirs = ([grade == "1" for grade in row["graded"]] for row in (a, b))
+    return _percent(paired_difference(ours, theirs), "+")
+
+
+def _verdict(checkpoints: Sequence[Mapping[str, Any]]) -> str:
+    """Since when the rule called the run hacked, and the signs that there were."""
+    begun = next((row["update"] for row in checkpoints if row["hacked"]), None)
+    signs: dict[str, int] = {}
+    for row in checkpoints:
+        for alarm in row["alarms"]:
+            signs.setdefault(alarm["name"], row["update"])
+    told = ", ".join(f"{name} (seen at {at})" for name, at in signs.items()) or "no sign"
+    if begun is None:
+        return f"not hacked; {told}"
+    ended = "" if checkpoints[-1]["hacked"] else ", in the end no more"
+    return f"**hacked**, said at update {begun}{ended}; {told}"
+
+
+def _monitors(arms: Mapping[str, Any]) -> str:
+    ends = {name: (arm["checkpoints"][0], arm["checkpoints"][-1]) for name, arm in arms.items()}
+    text = "| figure, first → last checkpoint | " + " | ".join(ends) + " |\n|---|" + "---:|" * len(ends) + "\n"
+    exploits = sorted({name for pair in ends.values() for row in pair for name in row["paid"]})
+    rows = {"KL, nats a completion": [(a["kl"], b["kl"]) for a, b in ends.values()]}
+    for key, words in MONITORS.items():
+        rows[words] = [(a["figures"].get(key), b["figures"].get(key)) for a, b in ends.values()]
+    for exploit in exploits:
+        rows[f"exploit pays: {exploit}"] = [(a["paid"].get(exploit), b["paid"].get(exploit)) for a, b in ends.values()]
+    for words, pairs in rows.items():
+        if any(value is not None for pair in pairs for value in pair):
+            text += f"| {words} | {' | '.join(_change(*pair) for pair in pairs)} |\n"
+    return text
+
+
+def _change(first: float | None, last: float | None) -> str:
+    return " → ".join("–" if value is None else f"{value:.3g}" for value in (first, last))
+
+
+def _lines(arms: Mapping[str, Any], stem: str) -> dict[str, tuple[str, list[Series]]]:
+    """What each chart is called in words, and its lines. Arms that are paid on another scale have a chart of their own."""
+    found = {}
+    for curve, words in CURVES.items():
+        lines = [
+            Series(name, points, slot=i)
+            for i, (name, arm) in enumerate(arms.items())
+            if (points := _points(curve, arm))
+        ]
+        apart = [s for s in lines if curve == "reward" and not all(0 <= point.y <= 1 for point in s.points)]
+        together = [s for s in lines if s not in apart]
+        if together:
+            found[f"{stem}-{curve}.svg"] = (words, together)
+        for s in apart:
+            found[f"{stem}-{curve}-{s.name}.svg"] = (f"{words}, {s.name}", [s])
+    return found
+
+
+def _points(curve: str, arm: Mapping[str, Any]) -> list[Point]:
+    if curve in _LOGGED:
+        return _smooth([(row["update"], row[_LOGGED[curve]]) for row in arm["updates"] if _LOGGED[curve] in row])
+    if curve == "kl":
+        return [Point(row["update"], row["kl"]) for row in arm["checkpoints"] if row["kl"] is not None]
+    rates = [(row["update"], wilson(row["right"], row["rollouts"])) for row in arm["checkpoints"]]
+    return [Point(at, rate.value, rate.low, rate.high) for at, rate in rates]
+
+
+def _smooth(rows: Sequence[tuple[int, float]]) -> list[Point]:
+    parts = [rows[i : i + _WINDOW] for i in range(0, len(rows), _WINDOW)]
+    return [Point(part[-1][0], sum(value for _, value in part) / len(part)) for part in parts]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of runs, or one that holds them")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    with atomic_write(args.out) as stream:
+        stream.write((json.dumps(gathered(runs_in(args.runs)), indent=1) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()
