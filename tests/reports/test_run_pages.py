@@ -11,7 +11,7 @@ import pytest
 
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named
-from footfall.reports.rl_page import _MONITORS, Arm, rl_page
+from footfall.reports.rl_page import MONITORS, Arm, rl_page
 from footfall.reports.search_page import search_page
 from footfall.reports.traces import MOST_STEPS, extremes, mean_value, scale_of
 from footfall.reports.train_page import train_page
@@ -149,7 +149,7 @@ def test_a_page_of_rl_has_a_curve_of_each_monitor_and_of_exploits_that_pay() -> 
         assert title in text
     assert "Reward with steps (Spearman)" not in text, "it was never known"
     assert "Monitors by update" not in words(parsed(learned([0.25]))), "one checkpoint is no curve"
-    assert set(_MONITORS) == set(measure([])), "a monitor that no page shows"
+    assert set(MONITORS) == set(measure([])), "a monitor that no page shows"
 
 
 def test_a_page_of_labels_has_rates_with_intervals_and_says_why_steps_have_none() -> None:
