@@ -3,7 +3,7 @@
     python benchmarks/scale.py --workers 1 2 4 8 16          # the embedded model labels, one thread a worker
     python benchmarks/scale.py --apart 1 8                   # so many plain runs at once, without Ray: the machine's own limit
     python benchmarks/scale.py --memory 10000 1000000        # the driver's memory without Ray and with it
-    python benchmarks/scale.py --memory-of score 10000 100000   # that of `footfall score`, or label, or sample
+    python benchmarks/scale.py --memory-of score 10000 100000   # that of `footfall score`, label, label --trees, sample, search
     python benchmarks/scale.py --simulate [LOG]              # the scheduler over a clock of its own
 
 Labelling is `Run.each` over chunks, as `footfall label` does it, with a rollout store of its own for each measurement. Every
@@ -185,28 +185,33 @@ def memory(sizes: Sequence[int], workers: int) -> None:
 
 
 def memory_of(command: str, n: int) -> None:
-    """The largest memory of `footfall label`, `score` or `sample` over so many traces."""
+    """The largest memory of `footfall label`, `label --trees`, `score`, `sample` or `search` over so many traces."""
     with tempfile.TemporaryDirectory() as name, Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         folder = Path(name)
         file = folder / "traces.jsonl"
+        drawing = ["--policy", "scripted-arithmetic"]
         words = {
             "label": ["--data", str(file), "--method", "truth-arithmetic"],
+            "trees": ["--data", str(file), "--method", "omegaprm", "--trees", "1", *drawing],
             "score": [str(file), "--judge", "truth-arithmetic", "--to", str(folder / "scored.jsonl")],
-            "sample": ["--problems", f"world:arithmetic:{n // 10}", "--n", "10", "--policy", "scripted-arithmetic"],
+            "sample": ["--problems", f"world:arithmetic:{n // 10}", "--n", "10", *drawing],
+            "search": ["--problems", f"world:arithmetic:{n}", "--method", "majority", "--n", "2", *drawing],
         }[command]
-        if command != "sample":
-            alone(written, file, n)
+        if str(file) in words:
+            alone(written, file, n, command == "trees")
         begun, busy = time.monotonic(), time.process_time()
-        footfall.cli.main([command, *words, "--chunk", "256", "--out", str(folder / "run"), "--json"])
+        own = ["label", "--store", "none"] if command == "trees" else [command]
+        footfall.cli.main([*own, *words, "--chunk", "256", "--out", str(folder / "run"), "--json"])
         spent = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - busy}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     spent = {name: round(value, 1) for name, value in spent.items()}
     say({"command": command, "traces": n, **spent, "peak_mb": round(peak, 1)})
 
 
-def written(file: Path, n: int) -> None:
-    """So many traces in a file."""
-    write(file, (Judged(trace, None) for trace in many(n)), "jsonl")
+def written(file: Path, n: int, different: bool) -> None:
+    """So many traces in a file, of `different` problems each."""
+    named = (replace(t, problem=replace(t.problem, id=t.id)) if different else t for t in many(n))
+    write(file, (Judged(trace, None) for trace in named), "jsonl")
 
 
 class Lost(Exception):
@@ -353,7 +358,9 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=6, help="chunks a worker")
     parser.add_argument("--policy", default="embedded")
     parser.add_argument("--memory", type=int, nargs="+", help="numbers of traces")
-    parser.add_argument("--memory-of", nargs="+", default=[], help="label, score or sample, and numbers of traces")
+    parser.add_argument(
+        "--memory-of", nargs="+", default=[], help="label, trees, score, sample or search, and how many"
+    )
     parser.add_argument("--simulate", nargs="?", type=Path, const=Path(), help="a run's log.jsonl")
     parser.add_argument("--simulated-workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--simulated-chunks", type=int, default=100, help="a worker")

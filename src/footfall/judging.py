@@ -46,7 +46,7 @@ class Traits:
     needs no bound."""
     judge_partial: Callable[[Sequence[Trajectory]], list[Judgement]] | None = None
     """Reads traces whose last step is unfinished. Without it they are judged as if they were whole."""
-    prepare: Callable[[Sequence[Trajectory]], list[Trajectory]] | None = None
+    prepare: Callable[[Sequence[Trajectory]], Sequence[Trajectory]] | None = None
     """Cuts all traces of a data set anew before any of them is judged."""
     refusal: Callable[[Trajectory], Unjudged | None] | None = None
     """Why a trace cannot be judged, whatever is asked about it."""

@@ -241,12 +241,20 @@ class Run:
         return [result for done in found for result in done]
 
     def kept(
-        self, stage: str, items: Iterable[A], total: int, task: Task, per_item: int = 1, **how: Any
+        self,
+        stage: str,
+        items: Iterable[A],
+        total: int,
+        task: Task,
+        per_item: int = 1,
+        listed: int | None = None,
+        **how: Any,
     ) -> Sequence[Any]:
-        """What `each` gives, as one sequence: results of many stay in their shards, and are read as they are wanted."""
+        """What `each` gives, as one sequence: results of many stay in their shards, and are read as they are wanted. `listed`
+        is up to how many they are a list, of those that are large."""
         shards: list[Path] = []
         found = self.each(stage, items, total, task, per_item=per_item, shards=shards, **how)
-        if total * per_item <= spool.IN_MEMORY:
+        if total * per_item <= (spool.IN_MEMORY if listed is None else listed):
             return [result for done in found for result in done]
         sizes = [len(done) for done in found]
         return spool.Spool(task.kind, shards, sizes)

@@ -164,7 +164,8 @@ def one_line(text: str, most: int) -> str:
 
 
 def json_parts(value: Mapping[str, Any], safe: bool = False) -> Iterator[str]:
-    """`json.dumps` with an indent of 2, part by part: a sequence that is no list, as of rows on the disk, one row at a time.
+    """`json.dumps` with an indent of 2, part by part: of a sequence that is no list, as of rows on the disk, and of a mapping
+    that is no dict, one row at a time.
 
     `safe`: to print. Text stands as it is, and unsafe characters as their escapes.
     """
@@ -176,12 +177,18 @@ def json_parts(value: Mapping[str, Any], safe: bool = False) -> Iterator[str]:
     before = "{\n  "
     for name, held in value.items():
         yield before + text(name, "") + ": "
+        brackets = ""
+        rows: Iterator[str] = iter(())
         if isinstance(held, Sequence) and not isinstance(held, str | bytes | list | tuple):
-            mark = "[\n    "
-            for row in held:
-                yield mark + text(row, "\n    ")
+            brackets, rows = "[]", (text(row, "\n    ") for row in held)
+        elif isinstance(held, Mapping) and not isinstance(held, dict):
+            brackets, rows = "{}", (text(key, "") + ": " + text(row, "\n    ") for key, row in held.items())
+        if brackets:
+            mark = f"{brackets[0]}\n    "
+            for row in rows:
+                yield mark + row
                 mark = ",\n    "
-            yield "[]" if mark[0] == "[" else "\n  ]"
+            yield brackets if mark[0] == brackets[0] else f"\n  {brackets[1]}"
         else:
             yield text(held, "\n  ")
         before = ",\n  "

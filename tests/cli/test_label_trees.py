@@ -104,7 +104,12 @@ def test_trees_of_many_rows_are_those_of_a_list(
     data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = told(capsys, *WORDS, "--data", data, "--chunk", "2", "--out", "aaaa")
-    monkeypatch.setattr("footfall.commands.label.IN_MEMORY", 3)
+    for name in (
+        "footfall.commands._trees.IN_MEMORY",
+        "footfall.formats.spool.IN_MEMORY",
+        "footfall.formats.spool._A_FILE",
+    ):
+        monkeypatch.setattr(name, 3)
     many = told(capsys, *WORDS, "--data", data, "--chunk", "2", "--out", "bbbb")
     differ = {"file": 0, "page": 0, "seconds": 0, "store": 0}
     assert {**few, **differ} == {**many, **differ} and few["traces"] > 3

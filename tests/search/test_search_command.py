@@ -45,9 +45,12 @@ def test_settings_that_nobody_takes_are_refused(tmp_path: Path, capsys: pytest.C
     assert cli.main([*WORDS, "--method", "dvts", "--set", "expansion=2", "--out", str(tmp_path / "a")]) != 0
 
 
+@pytest.mark.parametrize("in_memory", [1000, 1])
 def test_failed_problems_are_listed_and_tried_again_by_the_same_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    in_memory: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("footfall.commands.search._LISTED", in_memory)
+    monkeypatch.setattr("footfall.formats.spool.IN_MEMORY", in_memory)
     words = [*WORDS, "--method", "dvts", "--n", "4", "--store", "none", "--out"]
     whole = told([*words, str(tmp_path / "whole")], capsys)
     sample = ArithmeticPolicy.sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from footfall.types import Problem
 
@@ -22,7 +22,7 @@ def counted(reasons: Iterable[tuple[str | None, Problem]]) -> dict[str, int]:
     return alike(Counter(in_general(reason, problem) for reason, problem in reasons))
 
 
-def alike(told: Counter[str]) -> dict[str, int]:
+def alike(told: Mapping[str, int]) -> dict[str, int]:
     """Reasons that differ in numbers alone as one."""
     alike: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for reason, count in told.items():

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import json
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from footfall.commands._options import WHERE, RayOptions, RunOptions, without_place
-from footfall.formats import atomic_write
+from footfall.formats import Mapped, atomic_write
 from footfall.registry import named_files
 from footfall.scale import Call, RayWorkers, Remote, Resources, is_address
 from footfall.store import Run, Task
 from footfall.types import content_key
 
+T = TypeVar("T")
 _NOT_SETTINGS = ("config", "out", "fresh", "json", "store", "skip_bad", *WHERE, *(f.name for f in fields(RayOptions)))
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = (
@@ -103,6 +107,25 @@ def open_run(
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
     place = Remote(config.run.out) if is_address(config.run.out) else None
     return Run(folder, command, {**settings, **(more or {})}, config.run.fresh, workers, place)
+
+
+def tried_again(
+    run: Run, found: Sequence[T], failed: Callable[[T], bool], ask: Callable[[str, Sequence[int]], Sequence[T]]
+) -> Sequence[T]:
+    """What a stage gave, in which calls that failed in an earlier start are made again, once a start, in a stage of their own:
+    `ask` is given its name and the places of what failed."""
+    stage = 0
+    while not run.worked and (places := array("q", (at for at, each in enumerate(found) if failed(each)))):
+        stage += 1
+        again = ask(f"retry-{stage}", places)
+        found = Mapped(partial(_last, places, again), range(len(found)), found)
+    return found
+
+
+def _last(places: Sequence[int], again: Sequence[T], place: int, before: T) -> T:
+    """What came of the call at this place the last time it was made."""
+    at = bisect_left(places, place)
+    return again[at] if at < len(places) and places[at] == place else before
 
 
 def edition_of(folder: Path, again: bool, fresh: bool) -> str:

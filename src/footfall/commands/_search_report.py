@@ -7,16 +7,20 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
 from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
-from footfall.formats import atomic_write
+from footfall.formats import Mapped, atomic_write, iter_parquet
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.reports.search_page import ACCURACIES, tree_page
 from footfall.types import Cost, SearchResult, Trajectory, content_key
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
 
 _LONGEST_ID = 80
 _ANSWER_FIELDS = ("id", "answer", "reference", "correct", "failure")
+_NAMED = 10
+"""Problems without an answer that are named."""
+_SUCH_AS = 5
+"""Those that are named where one is asked for that is not there."""
 
 
 def call_failed(result: SearchResult) -> bool:
@@ -43,32 +51,73 @@ def summary(results: Sequence[SearchResult], seed: int, independent: bool) -> di
     `independent`: the candidates are plain samples, so their mean is what one sample is right, and any of them the most that
     choosing could reach. Those that a method steered, refined or stopped at are called what they are: its candidates.
     """
-    verdicts = {r.problem.id: _verdicts(r) for r in results if r.problem.answer is not None}
-    decided = [v for v in verdicts.values() if v["chosen"] is not None]
-    accuracy = {}
+    means, chosen, any_right = array("d"), array("b"), array("b")  # of many problems no more is held than these
+    stopped: Counter[str] = Counter()
+    policy_cost, judge_cost = Cost(), Cost()
+    lossy = unanswered = failed = 0
+    for r in results:
+        policy_cost, judge_cost = policy_cost + r.policy_cost, judge_cost + r.judge_cost
+        stopped.update([r.stopped] if r.stopped else ())
+        lossy += r.failure is None and _any_failed(r)
+        unanswered += _fell_silent(r)
+        failed += _fell_out(r)
+        verdicts = _verdicts(r)
+        if r.problem.answer is not None and verdicts["chosen"] is not None:
+            means.append(verdicts["mean"] or 0.0)
+            chosen.append(int(verdicts["chosen"]))
+            any_right.append(int(verdicts["any"] or 0))
     mean, best = ("single", "oracle") if independent else ("candidates_mean", "candidates_any")
-    for name, of in {mean: "mean", "chosen": "chosen", best: "any"}.items() if decided else ():
-        value, low, high = _share([float(v[of] or 0) for v in decided], seed)
+    accuracy = {}
+    rights: dict[str, Sequence[float]] = {mean: means, "chosen": chosen, best: any_right}
+    for name, right in rights.items() if means else ():
+        value, low, high = _share(right, seed)
         accuracy[name] = {"value": value, "ci95": [low, high]}
     return {
         "problems": len(results),
-        "stopped": {limit: n for limit, n in Counter(r.stopped for r in results).items() if limit},
-        "policy_cost": Cost.total(r.policy_cost for r in results).to_dict(),
-        "judge_cost": Cost.total(r.judge_cost for r in results).to_dict(),
-        "decided": len(decided),
+        "stopped": dict(stopped),
+        "policy_cost": policy_cost.to_dict(),
+        "judge_cost": judge_cost.to_dict(),
+        "decided": len(means),
         "accuracy": accuracy,
-        "with_failed_calls": sum(r.failure is None and _any_failed(r) for r in results),
-        "unanswered": {r.problem.id: r.failure for r in results if r.failure is not None and _unanswered(r)},
-        "failed": {r.problem.id: r.failure for r in results if r.failure is not None and not _unanswered(r)},
+        "with_failed_calls": lossy,
+        "unanswered": _Reasons(results, _fell_silent, unanswered),
+        "failed": _Reasons(results, _fell_out, failed),
     }
 
 
-def answers(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _Reasons(Mapping[str, str]):
+    """Problems by their ids with why they have no answer, read from the results each time."""
+
+    results: Sequence[SearchResult]
+    of: Callable[[SearchResult], bool]
+    many: int
+
+    def _read(self) -> Iterator[tuple[str, str]]:
+        found = ((r.problem.id, r.failure or "") for r in self.results if self.of(r))
+        return islice(found, self.many)  # none where there are none, and not beyond the last
+
+    def __getitem__(self, name: str) -> str:
+        return dict(self._read())[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._read())
+
+    def __len__(self) -> int:
+        return self.many
+
+    def items(self) -> Any:
+        """In one go through the results."""
+        return self._read()
+
+
+def answers(results: Sequence[SearchResult]) -> Sequence[dict[str, Any]]:
     """The answer to each problem. `correct` is None where there is no reference, or where a call failed."""
-    return [
-        dict(zip(_ANSWER_FIELDS, (r.problem.id, r.answer, r.problem.answer, _is_right(r), r.failure), strict=True))
-        for r in results
-    ]
+    return Mapped(_answer, results)
+
+
+def _answer(r: SearchResult) -> dict[str, Any]:
+    return dict(zip(_ANSWER_FIELDS, (r.problem.id, r.answer, r.problem.answer, _is_right(r), r.failure), strict=True))
 
 
 def _is_right(result: SearchResult) -> bool | None:
@@ -93,14 +142,16 @@ def check_answers_file(file: Path) -> None:
 
 def write_answers(file: Path, results: Sequence[SearchResult]) -> None:
     """One line a problem: its answer, and the solution that gave it."""
-    rows = [
-        {**row, "problem": r.problem.text, "steps": None if r.chosen is None else [s.written for s in r.chosen.steps]}
-        for row, r in zip(answers(results), results, strict=True)
-    ]
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "backslashreplace")
-    with atomic_write(file) as stream:
-        stream.write(gzip.compress(text, mtime=0) if file.suffix == ".gz" else text)
+    with ExitStack() as stack:
+        stream: IO[bytes] = stack.enter_context(atomic_write(file))
+        if file.suffix == ".gz":
+            packed = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0))
+            stream = cast(IO[bytes], packed)
+        for r in results:
+            steps = None if r.chosen is None else [step.written for step in r.chosen.steps]
+            row = {**_answer(r), "problem": r.problem.text, "steps": steps}
+            stream.write((json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
 
 
 def _share(rights: Sequence[float], seed: int) -> Interval:
@@ -130,6 +181,14 @@ def _unanswered(result: SearchResult) -> bool:
     return (result.chosen is None and not call_failed(result)) or (bool(drawn) and all(t.answer is None for t in drawn))
 
 
+def _fell_silent(result: SearchResult) -> bool:
+    return result.failure is not None and _unanswered(result)
+
+
+def _fell_out(result: SearchResult) -> bool:
+    return result.failure is not None and not _unanswered(result)
+
+
 def shown_id(name: str) -> str:
     """An id as it may go to a terminal: short, and without line ends and control characters."""
     plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
@@ -138,8 +197,8 @@ def shown_id(name: str) -> str:
 
 def _listed(problems: Mapping[str, str], how: str) -> str:
     """Problems with their reasons, the first ten by name."""
-    lines = [f"\n  {shown_id(name)}: {why}" for name, why in list(problems.items())[:10]]
-    more = [f"\n  and {len(problems) - 10} more"] if len(problems) > 10 else []
+    lines = [f"\n  {shown_id(name)}: {why}" for name, why in islice(problems.items(), _NAMED)]
+    more = [f"\n  and {len(problems) - _NAMED} more"] if len(problems) > _NAMED else []
     return "".join([f"{len(problems)}, {how}", *lines, *more]) if problems else ""
 
 
@@ -208,16 +267,17 @@ def explain(folder: Path, problem: str) -> dict[str, Any]:
 
 def find_result(folder: Path, problem: str) -> SearchResult:
     """The result for a problem of this id, or an error that says what there is."""
-    from footfall.formats import read_parquet
-
     file = folder / "results.parquet"
     if not file.exists():
         raise ValueError(
             f"{folder} holds no finished search: run the same command without --explain first, or name it by --out"
         )
-    results: list[SearchResult] = read_parquet(file, "search-result")
-    for result in results:
+    others, some = 0, []
+    for result in iter_parquet(file, "search-result"):
         if result.problem.id == problem:
-            return result
-    some = ", ".join(shown_id(result.problem.id) for result in results[:5])
-    raise ValueError(f"{file}: no problem is called {shown_id(problem)!r}; there are {len(results)}, such as {some}")
+            return cast(SearchResult, result)
+        others += 1
+        some += [shown_id(result.problem.id)] if others <= _SUCH_AS else []
+    raise ValueError(
+        f"{file}: no problem is called {shown_id(problem)!r}; there are {others}, such as {', '.join(some)}"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from rich.console import Console
 
@@ -18,7 +18,7 @@ from footfall.commands._estimate import (
     estimate_of_trees,
     show_estimate,
 )
-from footfall.commands._judges import JudgeInRun, asks, judging, make_judge, offers, without_seconds
+from footfall.commands._judges import JudgeInRun, asks, judging, make_judge, offers
 from footfall.commands._options import (
     PolicyOptions,
     RayOptions,
@@ -29,8 +29,8 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
-from footfall.commands._parts import Opener, StandIns, found_in_words, make_part, open_policy, settings
-from footfall.commands._reasons import alike, counted, in_general
+from footfall.commands._parts import Opener, StandIns, found_in_words, settings
+from footfall.commands._reasons import alike, in_general
 from footfall.commands._running import (
     REPORT,
     begin_edition,
@@ -42,19 +42,17 @@ from footfall.commands._running import (
     run_settings,
 )
 from footfall.commands._sources import read_many
-from footfall.drive.rollouts import ungradable
+from footfall.commands._trees import Found, growing, harvested, tree_labeller, without_answer
 from footfall.drive.trees import ELSEWHERE, TreeLabeller
-from footfall.formats import Mapped, Spool, read_parquet, write_parquet
-from footfall.formats.nouns import to_plain
-from footfall.formats.spool import IN_MEMORY
+from footfall.formats import Mapped, read_parquet, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
-from footfall.registry import System, declared, parts, serving, systems
+from footfall.registry import serving
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.store import Run, Task
-from footfall.types import Barren, Harvest, Judge, Judged, Problem, Trajectory, content_key
+from footfall.types import Judge, Judged, Trajectory
 
 _CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"
 _ONE_SIDED = (
@@ -159,8 +157,8 @@ def main(config: LabelConfig) -> int:
                   "page": str(run.folder / REPORT)}  # fmt: skip
         result |= _one_sided(found.rows)
         if config.trees is not None:
-            result["problems_without_answer"] = _without_answer(trajectories)
-            result["problems_without_tree"] = counted((reason, problem) for problem, reason in found.barren)
+            result["problems_without_answer"] = without_answer(trajectories)
+            result["problems_without_tree"] = alike(found.barren)
         if config.policy.typed:
             result["policy_given"] = config.policy.typed
         who, settled = Named(config.method, method.name), run_settings(config, _FOR_SHOW)
@@ -192,26 +190,17 @@ def _task(config: LabelConfig, store: Path | None, edition: str) -> Task:
     """What a worker does with a chunk of traces, or of problems."""
     opener = Opener(store, edition)
     method = _method(config, opener)
-    task = _growing(method) if isinstance(method, TreeLabeller) else judging(method)
+    task = growing(method) if isinstance(method, TreeLabeller) else judging(method)
     return replace(task, counts=opener.counts)
-
-
-class _Found(NamedTuple):
-    """Rows, wherever they lie, and what the trees that they are of tell beside them (`Harvest`)."""
-
-    rows: Sequence[Judged]
-    barren: Sequence[Barren] = ()
-    rollouts: int = 0
-    unfinished: int = 0
 
 
 def _found(
     config: LabelConfig, run: Run, method: Judge | TreeLabeller, traces: Sequence[Trajectory], stored: bool
-) -> _Found:
+) -> Found:
     """The given traces with their judgements, or the traces that the method wrote itself."""
     if isinstance(method, TreeLabeller):
-        return _harvested(run, method, traces, config.chunk)
-    return _Found(Mapped(Judged, traces, JudgeInRun(run, method, config.chunk, stored).kept(traces)))
+        return harvested(run, method, traces, config.chunk)
+    return Found(Mapped(Judged, traces, JudgeInRun(run, method, config.chunk, stored).kept(traces)))
 
 
 def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> Judge | TreeLabeller:
@@ -227,75 +216,8 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
     drawing = (config.policy, config.sampling, config.run.seed)
     made_with = ({**asks(*drawing), **asked}, offers(*drawing), opener)
     if config.trees is not None:
-        return _tree_labeller(config.method, config.trees, *made_with)
+        return tree_labeller(config.method, config.trees, *made_with)
     return make_judge(config.method, *made_with)
-
-
-def _tree_labeller(
-    name: str,
-    trees: int,
-    asked: Mapping[str, Any],
-    offered: Mapping[str, Any],
-    opening: Callable[[PolicyOptions], Policy],
-) -> TreeLabeller:
-    """The method of that name, or of a published system's, with the options that were given."""
-    known = systems("tree-labeller")
-    system = known.get(name, System(name, {}))
-    if system.part not in parts("tree-labeller"):
-        *others, last = parts("tree-labeller")
-        raise ValueError(f"--trees grows the trees of --method {', '.join(others)} or {last}; {name} has none")
-    if not declared("tree-labeller", system.part).stored and not isinstance(opening, StandIns):
-        opening = open_policy
-    asked = {**system.settings, **asked, "trees": trees}
-    made: TreeLabeller = make_part("tree-labeller", system.part, asked, offered, opening)
-    return made
-
-
-class _Top(NamedTuple):
-    """Where a tree begins: a problem, and what its traces have after each step."""
-
-    problem: Problem
-    separator: str
-
-    @property
-    def key(self) -> str:
-        return content_key(to_plain(self.problem), self.separator)
-
-
-def _growing(method: TreeLabeller) -> Task:
-    """What a run does with a chunk of problems, in this process or in a worker: one harvest, of any number of rows."""
-
-    def work(part: Sequence[_Top]) -> list[Harvest]:
-        found = Harvest()
-        for separator in dict.fromkeys(top.separator for top in part):
-            found += method.harvest([top.problem for top in part if top.separator == separator], separator)
-        rows = [Judged(trace, said and without_seconds(said)) for trace, said in found.rows]
-        return [replace(found, rows=rows, cost=replace(found.cost, seconds=0.0))]
-
-    return Task(work, "harvest", (method,))
-
-
-def _harvested(run: Run, method: TreeLabeller, traces: Sequence[Trajectory], chunk: int) -> _Found:
-    """What the trees of these traces' problems gave, each problem once, in order; rows stay in the run's shards."""
-    tops = list({trace.prefix(0).key: _Top(trace.problem, trace.separator) for trace in traces}.values())
-    shards: list[Path] = []
-    sizes: list[int] = []
-    barren: list[Barren] = []
-    rollouts = unfinished = 0
-    for (found,) in run.each(
-        "trees", tops, len(tops), _growing(method), key=lambda top: top.key, chunk=chunk, per_item=None,
-        made_by=method.name, shards=shards,
-    ):  # fmt: skip
-        sizes.append(len(found.rows))
-        barren += found.barren
-        rollouts, unfinished = rollouts + found.rollouts, unfinished + found.unfinished
-    rows: Spool[Judged] = Spool("harvest", shards, sizes, inside="rows")
-    return _Found(rows if len(rows) > IN_MEMORY else list(rows), barren, rollouts, unfinished)
-
-
-def _without_answer(traces: Sequence[Trajectory]) -> int:
-    """How many different problems have no tree, for nobody could say which rollouts are right."""
-    return len({trace.problem.id for trace in traces if ungradable(trace.problem)})
 
 
 def _drop_unlabelled(folder: Path) -> None:
@@ -311,7 +233,7 @@ def _drop_unlabelled(folder: Path) -> None:
             shard.unlink()
 
 
-def _summary(found: _Found) -> dict[str, Any]:
+def _summary(found: Found) -> dict[str, Any]:
     reasons: Counter[str] = Counter()
     steps = 0
 
@@ -355,7 +277,7 @@ def _one_sided(rows: Sequence[Judged]) -> dict[str, Any]:
     return {"one_sided": {"value": known.pop(), "unlabelled_traces": silent.total(), "because": because}}
 
 
-def _rolled_out(found: _Found) -> dict[str, Any]:
+def _rolled_out(found: Found) -> dict[str, Any]:
     """Rollouts that were cut at max_tokens, and all of them, where the method counts them. Equal prefixes count each time.
 
     If not one of them says anything, `in_vain` says so: what labels there are come from known answers alone.

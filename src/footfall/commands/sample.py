@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from footfall.commands._options import (
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
 from footfall.commands._parts import Opener, check_drawing, found_in_words, separator_of
-from footfall.commands._running import open_run, ray_workers
+from footfall.commands._running import open_run, ray_workers, tried_again
 from footfall.commands._sources import read_many_problems
 from footfall.drive.rollout_store import StoredPolicy
 from footfall.formats import Mapped, write_parquet
@@ -116,7 +115,7 @@ def _drawing(policy: Policy, config: SampleConfig) -> Task:
 
 
 def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: SampleConfig) -> Sequence[Trajectory]:
-    """All traces. Those whose call failed in an earlier start are asked for again, once a start, in a stage of their own."""
+    """All traces. Those whose call failed in an earlier start are asked for again."""
     n, task = config.n, _drawing(policy, config)
 
     def key(asked: Run) -> str:
@@ -129,20 +128,12 @@ def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: S
             shared=(lambda own: own.prefix.key) if isinstance(policy, StoredPolicy) else None,
         )  # fmt: skip
 
+    def ask(stage: str, places: Sequence[int]) -> Sequence[Trajectory]:
+        runs = Mapped(lambda place: Run(prefixes[place // n], 1, place % n), places)
+        return asked(stage, runs, config.chunk * n, 1)
+
     drawn = asked("traces", Mapped(lambda prefix: Run(prefix, n), prefixes), config.chunk, n)
-    stage = 0
-    while not run.worked and (failed := array("q", (at for at, t in enumerate(drawn) if "error" in t.meta))):
-        stage += 1
-        runs = Mapped(lambda place: Run(prefixes[place // n], 1, place % n), failed)
-        again = asked(f"retry-{stage}", runs, config.chunk * n, 1)
-        drawn = Mapped(partial(_last, failed, again), range(len(drawn)), drawn)
-    return drawn
-
-
-def _last(failed: Sequence[int], again: Sequence[Trajectory], place: int, trace: Trajectory) -> Trajectory:
-    """What came of the trace at this place: its failed call was made again."""
-    at = bisect_left(failed, place)
-    return again[at] if at < len(failed) and failed[at] == place else trace
+    return tried_again(run, drawn, lambda trace: "error" in trace.meta, ask)
 
 
 def _summary(drawn: Iterable[Trajectory], problems: int, seed: int) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from footfall.commands._running import (
     ray_workers,
     run_folder,
     run_settings,
+    tried_again,
 )
 from footfall.commands._search_report import (
     answers,
@@ -44,8 +45,9 @@ from footfall.commands._search_report import (
     summary,
     write_answers,
 )
-from footfall.commands._sources import read_source
+from footfall.commands._sources import read_many_problems
 from footfall.drive.budget import Budget
+from footfall.formats import Mapped
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, serving
 from footfall.reports.pages import Named, write_page
@@ -61,6 +63,8 @@ _CACHE_TOKENS = 1 << 16
 
 _FOR_SHOW = ("explain", "show", "to")
 _RESULTS = "results.parquet"
+_LISTED = 1000
+"""Results up to which they are a list: each holds all candidates and the tree."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def main(config: SearchConfig) -> int:
         check_answers_file(config.to)
     method = _method(config)
     check_drawing(config.policy, config.sampling)
-    problems = read_source(config.problems, config.run.seed, "test", config.reading)
+    given = read_many_problems(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
     edition = edition_of(folder, _any_failed(folder), config.run.fresh)
     store = config.store.folder(beside=folder)
@@ -161,7 +165,7 @@ def main(config: SearchConfig) -> int:
         open_run("search", config, for_show=_FOR_SHOW, workers=workers) as run,
     ):
         begin_edition(run.folder, edition)
-        results = _solved(run, searcher, problems, config.chunk)
+        results = _solved(run, searcher, given.rows, config.chunk)
         end_edition(run.folder)
         file = run.folder / _RESULTS
         write_parquet(file, results, "search-result")
@@ -173,7 +177,7 @@ def main(config: SearchConfig) -> int:
             "settings": method.name,
             "budget": config.budget.limits(), **names, "judge_given": judge and judge.given,
             "policy_given": config.policy.typed or names["policy"],
-            **summary(results, config.run.seed, draws_independently(method)), **problems.limited, "file": str(file),
+            **summary(results, config.run.seed, draws_independently(method)), **given.limited, "file": str(file),
             "cost": run.cost.to_dict(), "seconds": run.seconds(), "answers": answers(results),
             "page": str(run.folder / REPORT),
         }  # fmt: skip
@@ -190,7 +194,7 @@ def main(config: SearchConfig) -> int:
         emit(
             result, config.run.json, lambda console: show(console, result, spent(run.cost, run.seconds()), config.show)
         )
-    return NOTHING if len(result["failed"]) == len(problems) else 0
+    return NOTHING if len(result["failed"]) == len(results) else 0
 
 
 def _task(config: SearchConfig, store: Path | None, edition: str) -> Task:
@@ -207,10 +211,10 @@ def _solving(searcher: Searcher) -> Task:
 
 def _any_failed(folder: Path) -> bool:
     """Whether the run in the folder ended with problems to try again. Their judge is asked anew: the store has what it said."""
-    from footfall.formats import read_parquet
+    from footfall.formats import iter_parquet
 
     file = folder / _RESULTS
-    return file.is_file() and any(map(call_failed, read_parquet(file, "search-result")))
+    return file.is_file() and any(map(call_failed, iter_parquet(file, "search-result")))
 
 
 def _explain(config: SearchConfig, problem: str) -> int:
@@ -253,21 +257,20 @@ def _names(searcher: Searcher) -> dict[str, Any]:
     return found
 
 
-def _solved(run: Run, searcher: Searcher, problems: Sequence[Problem], chunk: int) -> list[SearchResult]:
-    """All results. Problems that failed in an earlier start are tried again, once a start, in a stage of their own."""
+def _solved(run: Run, searcher: Searcher, problems: Sequence[Problem], chunk: int) -> Sequence[SearchResult]:
+    """All results, which stay in their shards where they are many. Problems that failed in an earlier start are tried again."""
     made_by = content_key(searcher.method.name, _names(searcher), searcher.budget.limits())
     task = _solving(searcher)
-    results: dict[str, SearchResult] = {}
-    stage, waiting = "results", list(problems)
-    while waiting and not run.worked:
-        done: list[SearchResult] = run.map(
-            stage, waiting, task.work, key=_problem_key, kind=task.kind, chunk=chunk, made_by=made_by,
-            forgetful=task.forgetful,
-        )  # fmt: skip
-        results.update({_problem_key(result.problem): result for result in done})
-        waiting = [problem for problem in waiting if call_failed(results[_problem_key(problem)])]
-        stage = f"retry-{int(stage.partition('-')[2] or 0) + 1}"
-    return [results[_problem_key(problem)] for problem in problems]
+
+    def solved(stage: str, problems: Sequence[Problem]) -> Sequence[SearchResult]:
+        return run.kept(
+            stage, problems, len(problems), task, listed=_LISTED, key=_problem_key, chunk=chunk, made_by=made_by
+        )
+
+    def again(stage: str, places: Sequence[int]) -> Sequence[SearchResult]:
+        return solved(stage, Mapped(lambda place: problems[place], places))
+
+    return tried_again(run, solved("results", problems), call_failed, again)
 
 
 def _method(config: SearchConfig) -> Method:

@@ -9,12 +9,14 @@ all its tokens stays as it is and has no labels.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from footfall.drive.rollout_store import StoredPolicy
 from footfall.drive.rollouts import unlabelled
+from footfall.formats import spooled
 from footfall.hashing import vocabulary_fingerprint
 from footfall.judging import Traits
 from footfall.label.counting import CountingPolicy
@@ -54,18 +56,23 @@ class AdaptiveStep:
         """It cuts all traces anew before any is judged, and refuses those without ids of its vocabulary."""
         return Traits(prepare=self.prepared, refusal=self.refusal)
 
-    def prepared(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-        """The traces in steps of confidence; the threshold is that of all of them together."""
-        whole = [trace for trace in trajectories if self.refusal(trace) is None]
+    def prepared(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
+        """The traces in steps of confidence, on the disk where they are many; the threshold is that of all of them together."""
+        found = array("d")
+        whole = 0
+        for trace in trajectories:
+            if self.refusal(trace) is None:
+                whole += 1
+                found.extend(p for step in trace.steps for p in step.logprobs or ())
         if trajectories and not whole:
             raise ValueError(
                 f"trajectory {trajectories[0].id!r} {_NO_IDS}, where adaptivestep cuts, nor does any other: label the "
                 "trajectories.parquet that `footfall sample` wrote with the same model, in this process or over the same "
                 "server with the same --tokenizer (and --step-end none, which keeps all ids)"
             )
-        found = [p for trace in whole for step in trace.steps for p in step.logprobs or ()]
         cut = confidence(confidence_threshold(found, self.share))
-        return [trace if self.refusal(trace) else recut(trace, cut, self.tokenizer) for trace in trajectories]
+        anew = (trace if self.refusal(trace) else recut(trace, cut, self.tokenizer) for trace in trajectories)
+        return spooled(anew, "trajectory")
 
     def refusal(self, trace: Trajectory) -> Unjudged | None:
         """Why a trace cannot be cut anew and labelled; `None` if it can."""

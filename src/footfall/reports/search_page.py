@@ -7,8 +7,11 @@ Of one search: its tree, with every decision in order.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from markupsafe import Markup
@@ -150,6 +153,8 @@ def _decisions(result: SearchResult) -> Markup:
 _SHOWN = 10
 _NAMED = 10
 """Traces, and problems without an answer, that are shown."""
+_OF_A_CURVE = 20_000
+"""The first problems, which accuracy against N is of: their candidates are numbers in memory, and resampled at every N."""
 ACCURACIES = {
     "single": "one sample",
     "chosen": "chosen",
@@ -210,17 +215,22 @@ def _accuracy(found: Mapping[str, Any], method: str) -> list[Section]:
 
 def _curve(results: Sequence[SearchResult], seed: int) -> list[Section]:
     """The first n candidates of each problem, chosen from in every way; problems that lost a candidate are left out."""
-    whole = [
-        r for r in results
-        if r.problem.answer is not None and r.candidates and not any("error" in t.meta for t, _ in r.candidates)
-    ]  # fmt: skip
-    most = min((len(r.candidates) for r in whole), default=0)
+
+    def whole() -> Iterator[SearchResult]:
+        for r in islice(results, _OF_A_CURVE):
+            if r.problem.answer is not None and r.candidates and not any("error" in t.meta for t, _ in r.candidates):
+                yield r
+
+    sizes = [(len(r.candidates), min((s for s in r.scores if s is not None), default=None)) for r in whole()]
+    most = min((candidates for candidates, _ in sizes), default=0)
     if most < 2:
         return []
-    scored = all(any(score is not None for score in r.scores) for r in whole)
-    rules = ("single", "majority", *(("best", "weighted") if scored else ()), "oracle")
-    points = accuracy_points(curve(whole, sizes_up_to(most), rules), seed)
-    caption = f"The first N candidates of each of {len(whole):,} problems, by how one is chosen. Shaded: 95% intervals."
+    scored = all(lowest is not None for _, lowest in sizes)
+    votes = scored and all(lowest is not None and lowest >= 0 for _, lowest in sizes)  # weights are not negative
+    rules = ("single", "majority", *(("best",) if scored else ()), *(("weighted",) if votes else ()), "oracle")
+    points = accuracy_points(curve(whole(), sizes_up_to(most), rules), seed)
+    first = f" of the first {_OF_A_CURVE:,}" if len(results) > _OF_A_CURVE else ""
+    caption = f"The first N candidates of each of {len(sizes):,} problems{first}, by how one is chosen. Shaded: 95% intervals."
     return [Section("Accuracy against the number of samples", accuracy_blocks(points, caption))]
 
 
@@ -231,7 +241,7 @@ def _without_answer(found: Mapping[str, Any]) -> list[Section]:
         ("Failed", found["failed"], "not counted; the same command line tries them again"),
     ):
         if problems:
-            shown = {name[:80]: str(why) for name, why in list(problems.items())[:_NAMED]}
+            shown = {name[:80]: str(why) for name, why in islice(problems.items(), _NAMED)}
             lead = f"{len(problems):,} problems, {how}; the first {len(shown)}:"
             made.append(Section(title, [facts_list(shown)], lead))
     return made
@@ -239,22 +249,27 @@ def _without_answer(found: Mapping[str, Any]) -> list[Section]:
 
 def _traces(results: Sequence[SearchResult]) -> list[Section]:
     """What was chosen: wrong answers with the highest score first, right ones last."""
-    chosen = [row for row in map(_chosen, results) if row is not None]
-    scores = {id(row): score for row, score in chosen}
-    scale = scale_of([v for row, _ in chosen if row.judgement for v in row.judgement.values])
+    chosen, span = 0, (math.inf, -math.inf)
 
-    def worth(row: Judged) -> float:
-        score, right = scores[id(row)], row.trajectory.correct
-        return score if right is None else (1 + abs(score)) * (1 if right else -1)
+    def worth(result: SearchResult) -> float | None:
+        nonlocal chosen, span
+        if (picked := _chosen(result)) is None:
+            return None
+        (trace, said), score = picked
+        known = [value for value in said.values if value is not None] if said else []
+        chosen, span = chosen + 1, (min(span[0], *known), max(span[1], *known)) if known else span
+        return score if trace.correct is None else (1 + abs(score)) * (1 if trace.correct else -1)
 
-    def view(row: Judged) -> TraceView:
-        return view_of(row, scale=scale, said=f"score {scores[id(row)]:.3f}" if row.judgement else "not judged")
+    def view(picked: tuple[Judged, float]) -> TraceView:
+        row, score = picked
+        return view_of(row, scale=scale, said=f"score {score:.3f}" if row.judgement else "not judged")
 
-    shown = extremes([row for row, _ in chosen], worth, _SHOWN)
+    shown = list(filter(None, map(_chosen, extremes(results, worth, _SHOWN, attrgetter("problem.id")))))
     if not shown:
         return []
+    scale = scale_of(span if span[0] <= span[1] else ())
     lead = (
-        f"{len(shown)} of {len(chosen):,} chosen solutions: wrong ones that were scored highest, then right ones. "
+        f"{len(shown)} of {chosen:,} chosen solutions: wrong ones that were scored highest, then right ones. "
         "footfall search --out RUN --explain ID makes the page of one problem’s whole search."
     )
     return [traces_section("Chosen solutions, step by step", lead, list(map(view, shown)), judge="the judge")]

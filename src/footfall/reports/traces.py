@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from markupsafe import Markup
@@ -14,6 +15,7 @@ from footfall.reports.pages import Section, details, render
 from footfall.reports.svg import finite
 from footfall.types import Judged
 
+T = TypeVar("T")
 _SHADES = 5
 """Colours of values, from poor to good."""
 MOST_STEPS, _MOST_LETTERS = 40, 1200
@@ -111,7 +113,12 @@ def trace_verdict(trace: TraceView) -> str:
     return f"off by {apart} step{'s' if apart > 1 else ''}, {'late' if predicted > true else 'early'}"
 
 
-def extremes(rows: Sequence[Judged], worth: Callable[[Judged], float | None], most: int) -> list[Judged]:
+def extremes(
+    rows: Sequence[T],
+    worth: Callable[[T], float | None],
+    most: int,
+    problem_of: Callable[[Any], str] = attrgetter("trajectory.problem.id"),
+) -> list[T]:
     """The worst and the best rows by `worth`, half each, worst first; at most one a problem from either end.
 
     Of equals the earlier goes first. Rows without a worth are left out.
@@ -121,8 +128,8 @@ def extremes(rows: Sequence[Judged], worth: Callable[[Judged], float | None], mo
         if (own := worth(row)) is not None:
             worths.append(own)
             places.append(place)
-            problems.append(hash(row.trajectory.problem.id))
-    order = np.argsort(np.array(worths), kind="stable").tolist()
+            problems.append(hash(problem_of(row)))
+    order = np.argsort(np.asarray(worths), kind="stable").data
     worst = _different(problems, order, most // 2)
     best = _different(problems, (i for i in reversed(order) if i not in worst), most - len(worst))
     return [rows[places[i]] for i in (*worst, *reversed(best))]

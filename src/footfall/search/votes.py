@@ -15,7 +15,7 @@ A curve over N is made from candidates that were drawn once: at n, the FIRST n o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -301,7 +301,7 @@ class Curve(NamedTuple):
 
 
 def curve(
-    results: Sequence[SearchResult],
+    results: Iterable[SearchResult],
     ns: Sequence[int],
     rules: Sequence[str] = CURVE_RULES,
     aggregation: str | None = None,
@@ -310,9 +310,9 @@ def curve(
     unknown = sorted(set(rules) - set(CURVE_RULES))
     if unknown:
         raise ValueError(f"no rule is called {unknown[0]!r}; there are {', '.join(CURVE_RULES)}")
-    if not results:
-        raise ValueError("a curve needs at least one result")
     columns = [_problem_column(result, ns, rules, aggregation) for result in results]
+    if not columns:
+        raise ValueError("a curve needs at least one result")
     return Curve(tuple(ns), {rule: np.array([column[rule] for column in columns]).T for rule in rules})
 
 
