@@ -3,20 +3,22 @@
     python -m scripts.real_lines --out runs/loop --data shared/data --prm vote-0 [--prm vote-1 …]
 
 A PRM's figures are means over seeds: over the PRMs that are named (votes, calibration), or over `mc-0`, `mc-1`, … of an arm.
-Votes are among the first 16 samples of a problem; other choices among all, which both sides have scores of. The interval is
+Votes and choices are among the first 16 samples of a problem, calibrations among all that have scores. The interval is
 over problems, as the lab has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold
-that is best on other rows. A line whose PRMs or searches are not there is left as it is. A claim's words, arms and direction
-are the recipe's.
+that is best on other rows. A line whose PRMs or searches are not there is left as it is, and so is one "at equal tokens" whose
+labels did not cost as much. A claim's words, arms and direction are the recipe's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +54,10 @@ CHOICES: dict[str, dict[str, tuple[str, str]]] = {
     "prm800k": {"ORM": ("outcome", "last"), "PRM, product": ("human", "prod")},
     "math-shepherd": {"PRM on hard labels": ("hard", "min"), "PRM on soft labels": ("mc", "min")},
 }
-"""Recipe -> arm -> (PRMs, how the values of steps are folded): the best of all samples."""
+"""Recipe -> arm -> (PRMs, how the values of steps are folded): the best of 16 samples."""
 SEARCHES = {"beam-search": "beam-search", "dvts": "dvts"}
+EQUAL = 0.1
+"""By what share the tokens of labels may differ where a claim says that they are equal."""
 
 
 class Arms(NamedTuple):
@@ -64,6 +68,13 @@ class Arms(NamedTuple):
     scale: str
     resampled: bool = False
     """Entry 0 is the figure, the others are of resamples."""
+    tokens: Mapping[str, float] = MappingProxyType({})
+    """Generated for the labels of each arm."""
+
+    def as_dear(self, claim: Claim) -> bool:
+        """Whether the labels of both arms cost as much, where the claim says so."""
+        ours, theirs = (self.tokens.get(arm, 0.0) for arm in (claim.method, claim.baseline))
+        return "equal tokens" not in claim.claim or abs(ours - theirs) <= EQUAL * theirs
 
     def difference(self, claim: Claim) -> Interval:
         """method − baseline."""
@@ -102,6 +113,30 @@ def about(pools: Pools, prms: Sequence[str] = ()) -> str:
     """The policy and its samples, and which PRMs."""
     named = f" ({', '.join(prms)})" if prms else ""
     return f"{POLICY}; {pools.size} samples of each of {len(pools.traces):,} problems; {BACKBONE}{named}."
+
+
+class Labels(NamedTuple):
+    """What the PRMs of an arm were trained on, on the mean over seeds."""
+
+    traces: float
+    tokens: float
+
+    @classmethod
+    def of(cls, out: Path, prms: Sequence[str]) -> Labels:
+        """As the facts of these PRMs have it."""
+        facts = [json.loads((out / f"prm-{name}" / "facts.json").read_text("utf-8")) for name in prms]
+        counts = [list(each["labels"].values()) for each in facts]
+        return cls(
+            *(fmean(sum(part[key] for part in each) for each in counts) for key in ("traces", "generated tokens"))
+        )
+
+    def __str__(self) -> str:
+        return f"{self.traces:,.0f} traces, {self.tokens:,.0f} tokens generated for their labels"
+
+
+def told(labels: Mapping[str, Labels]) -> str:
+    """What each arm was trained on, in words."""
+    return "; ".join(f"{arm}: {each}" for arm, each in labels.items())
 
 
 @lru_cache
@@ -169,16 +204,22 @@ def _mean(said: Sequence[Judgement]) -> float:
 
 
 def choices(out: Path, on: str, arms: Mapping[str, tuple[str, str]]) -> Arms | None:
-    """Whether the best of all samples is right, by PRMs of each arm; None where an arm has none."""
-    scores = {arm: [scores_of(out, name, on) for name in seeds_of(out, prm, on)] for arm, (prm, _) in arms.items()}
-    if not all(scores.values()):
+    """Whether the best of 16 samples is right, by PRMs of each arm; None where an arm has none."""
+    prms = {arm: seeds_of(out, prm, on) for arm, (prm, _) in arms.items()}
+    if not all(prms.values()):
         return None
-    pools = pools_of(out, on, [each for given in scores.values() for each in given])
+    scores = {arm: [scores_of(out, name, on) for name in names] for arm, names in prms.items()}
+    pools = first_of(out, on, pools_of(out, on, [each for given in scores.values() for each in given]))
     values = {
         arm: np.mean([pools.chosen(pools.folded(each, fold), pools.size) for each in scores[arm]], axis=0)
         for arm, (_, fold) in arms.items()
     }
-    return Arms(values, min(map(len, scores.values())), about(pools))
+    labels = {arm: Labels.of(out, names) for arm, names in prms.items()}
+    return Arms(values, min(map(len, scores.values())), f"{about(pools)} {told(labels)}.", tokens=_tokens(labels))
+
+
+def _tokens(labels: Mapping[str, Labels]) -> dict[str, float]:
+    return {arm: each.tokens for arm, each in labels.items()}
 
 
 def first_errors(out: Path, data: Path, arms: Mapping[str, str]) -> Arms | None:
@@ -199,8 +240,9 @@ def first_errors(out: Path, data: Path, arms: Mapping[str, str]) -> Arms | None:
         return found
 
     values = {arm: np.mean([f1(name) for name in names], axis=0) for arm, names in prms.items()}
-    scale = f"{POLICY.partition(',')[0]}; {BACKBONE}; {len(cases):,} cases of ProcessBench, mean of its four splits."
-    return Arms(values, min(map(len, prms.values())), scale, resampled=True)
+    labels = {arm: Labels.of(out, names) for arm, names in prms.items()}
+    where = f"{POLICY.partition(',')[0]}; {BACKBONE}; {len(cases):,} cases of ProcessBench, mean of its four splits."
+    return Arms(values, min(map(len, prms.values())), f"{where} {told(labels)}.", True, _tokens(labels))
 
 
 def searched(out: Path, on: str, method: str) -> Arms | None:
@@ -263,6 +305,9 @@ def lines(name: str, on: str, arms: Arms, command: str) -> list[RealFigures]:
     found = []
     for claim in find(name).recipe.claims:
         if claim.tier == "real" and claim.claim.endswith(f", on {on}.") and claim.method in arms.values:
+            if not arms.as_dear(claim):
+                sys.stderr.write(f"left as it is, the labels did not cost as much: {claim.claim} {arms.scale}\n")
+                continue
             each = arms.difference(claim)
             found.append(RealFigures(
                 name=name, claim=claim.claim, world=on, effect=round(each.value, 6),

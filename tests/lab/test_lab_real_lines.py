@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,21 @@ import pytest
 
 from footfall.formats import write_parquet
 from footfall.lab.recipe import find
+from footfall.registry import create
 from footfall.types import Cost, Problem, Step, Trajectory
-from scripts.real_lines import CHOICES, calibrated, choices, lines, main, searched, seeds_of, votes
+from scripts.real_lines import (
+    CHOICES,
+    FIRST_ERRORS,
+    STEPS,
+    calibrated,
+    choices,
+    first_errors,
+    lines,
+    main,
+    searched,
+    seeds_of,
+    votes,
+)  # fmt: skip
 
 ON = "math-500"
 ANSWERS = {"a": "1112", "b": "1222", "c": "2221", "d": "1122"}
@@ -39,7 +53,16 @@ def _stored(out: Path, prms: Mapping[str, Mapping[str, Sequence[float]]]) -> Pat
         rows = [{"split": ON, "id": t.id, "scores": said["right" if t.correct else "wrong"]} for t in _traces()]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (out / f"scores-{prm}-{ON}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        _facts(out, prm, 1000)
     return out
+
+
+def _facts(out: Path, prm: str, tokens: int) -> None:
+    """What training leaves of a PRM: its threshold, and what its labels cost."""
+    (out / f"prm-{prm}").mkdir(exist_ok=True)
+    labels = {"monte-carlo": {"traces": 40, "generated tokens": tokens}, "gold": {"traces": 2, "generated tokens": 0}}
+    facts = {"validation": {"threshold": 0.5}, "labels": labels}
+    (out / f"prm-{prm}" / "facts.json").write_text(json.dumps(facts))
 
 
 KNOWS, ERRS = {"right": [0.5, 0.9], "wrong": [0.5, 0.2]}, {"right": [0.5, 0.2], "wrong": [0.5, 0.9]}
@@ -55,6 +78,7 @@ def test_arms_of_two_seeds_are_means_and_a_line_has_the_claims_words(tmp_path: P
     (line,) = lines("er-prm", "MATH-500", arms, "command")
     assert line["claim"] in [claim.claim for claim in find("er-prm").recipe.claims if claim.tier == "real"]
     assert (line["effect"], line["seeds"]) == (0.5, 2)
+    assert "soft Monte Carlo: 42 traces, 1,000 tokens generated for their labels" in line["scale"]
     assert choices(out, ON, CHOICES["prm800k"]) is None, "an arm without PRMs"
 
 
@@ -89,3 +113,53 @@ def test_lines_of_what_is_not_there_stay_as_they_are(tmp_path: Path) -> None:
     made = json.loads((tmp_path / "real.json").read_text())
     assert kept in made
     assert {line["name"] for line in made} == {"dvts", "er-prm", "self-consistency"}
+
+
+def test_a_choice_is_among_the_first_16_samples(tmp_path: Path) -> None:
+    out = _stored(tmp_path, {"mc-0": KNOWS, "er-0": KNOWS})
+    traces = [replace(trace, id=f"{trace.id}, {k}") for k in range(2) for trace in _traces()]
+    write_parquet(out / f"sample-{ON}.parquet", traces, "trajectory")
+    known = [t.id for t in traces if t.correct and t.id.endswith(", 1")]
+    rows = [{"split": ON, "id": t.id, "scores": KNOWS["right" if t.id in known else "wrong"]} for t in traces]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    for prm in ("mc-0", "er-0"):
+        (out / f"scores-{prm}-{ON}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    arms = choices(out, ON, CHOICES["er-prm"])
+    assert arms is not None and "16 samples of each of 4 problems" in arms.scale
+    assert arms.values["soft Monte Carlo"].tolist() == [1, 1, 0, 1], (
+        "the first; those with high scores come after the 16"
+    )
+
+
+def test_at_equal_tokens_labels_cost_as_much_or_the_line_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        {
+            "id": f"{k}",
+            "problem": "?",
+            "steps": ["a", "b"],
+            "label": 1 - 2 * (k % 2),
+            "final_answer_correct": bool(k % 2),
+        }
+        for k in range(8)
+    ]
+    (tmp_path / STEPS).mkdir()
+    for split in ("gsm8k", "math"):
+        (tmp_path / STEPS / f"{split}.json").write_text(json.dumps(given))
+    cases = create("benchmark", STEPS, data=tmp_path / STEPS).cases
+    for prm, tokens in {"mc-0": 1000, "omega-0": 1080}.items():
+        rows = [
+            {"split": c.split, "id": c.trajectory.id, "scores": [0.9, 0.9 if prm == "mc-0" else 0.1]} for c in cases
+        ]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"scores-{prm}-{STEPS}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        _facts(tmp_path, prm, tokens)
+    arms = first_errors(tmp_path, tmp_path, FIRST_ERRORS["omegaprm"])
+    assert arms is not None
+    (line,) = lines("omegaprm", "ProcessBench", arms, "command")
+    assert "PRM on trees: 42 traces, 1,080 tokens" in line["scale"]
+    assert (
+        lines("omegaprm", "ProcessBench", arms._replace(tokens={**arms.tokens, "PRM on trees": 1200}), "command") == []
+    )
+    assert "did not cost as much" in capsys.readouterr().err
