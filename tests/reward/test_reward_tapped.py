@@ -143,6 +143,23 @@ def test_the_policy_state_is_that_before_the_last_layer_and_hardly_moves_the_pol
     assert model(**batch)[0, 0].item() == pytest.approx(model.head(inner[0, at]).item(), abs=1e-5)
 
 
+@pytest.mark.parametrize(("share", "head_lr"), [(1e-4, None), (1.0, 1e-4), (1e-4, 1e-3)])
+def test_trained_by_adam_the_policy_moves_by_its_share_and_the_head_as_fast_as_told(
+    share: float, head_lr: float | None, tmp_path: Path
+) -> None:
+    begun = prm("policy-state", gradient=share)
+    before = {name: weight.detach().clone() for name, weight in begun.named_parameters()}
+    config = TrainConfig("soft-bce", lr=1e-2, head_lr=head_lr, epochs=1, batch_size=8, eval_share=0, device="cpu")
+    train_prm(rows(24), begun, config, tmp_path)
+    far: dict[bool, float] = {True: 0.0, False: 0.0}
+    for name, weight in begun.named_parameters():
+        of_head = name.startswith("head")
+        far[of_head] = max(far[of_head], float((weight - before[name]).detach().abs().max()))
+    # Three updates by Adam at a falling rate: about two rates in all.
+    assert (head_lr or 1e-2) < far[True] < 3 * (head_lr or 1e-2)
+    assert 1e-2 * share < far[False] < 3e-2 * share
+
+
 # -- UHead
 
 

@@ -43,6 +43,8 @@ class Head(nn.Module):
     """It is given the states of a step in the trace and in the trace with its steps reversed, side by side."""
     frozen: ClassVar[bool] = False
     """The decoder is not trained with it."""
+    gradient: float = 1.0
+    """The share of its gradient, and of the learning rate, that the decoder gets."""
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -139,14 +139,19 @@ class StepTrainer(Trainer):
         self.model_accepts_loss_kwargs = True
 
     def create_optimizer(self, *given: Any) -> Any:
-        """The Trainer's own; with `head_lr` the head's weights have groups of their own."""
-        optimizer = super().create_optimizer(*given)
-        head = {id(p) for p in self.step_model.head.parameters()}
-        for group in list(optimizer.param_groups) if self.head_lr is not None else ():
-            own = [p for p in group["params"] if id(p) in head]
-            if own:
-                group["params"] = [p for p in group["params"] if id(p) not in head]
-                optimizer.add_param_group({**group, "params": own, "lr": self.head_lr})
+        """The Trainer's own; with `head_lr`, or a share of the gradient for the decoder, the head has groups of its own.
+
+        Adam undoes a scaling of gradients, so the share is taken of the decoder's learning rate too.
+        """
+        optimizer, head = super().create_optimizer(*given), self.step_model.head
+        if self.head_lr is None and head.gradient == 1:
+            return optimizer
+        ids = {id(p) for p in head.parameters()}
+        for group in list(optimizer.param_groups):
+            if own := [p for p in group["params"] if id(p) in ids]:
+                group["params"] = [p for p in group["params"] if id(p) not in ids]
+                optimizer.add_param_group({**group, "params": own, "lr": self.head_lr or group["lr"]})
+            group["lr"] *= head.gradient
         return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
