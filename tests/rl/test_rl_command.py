@@ -34,7 +34,8 @@ from footfall.store import Run
 from footfall.types import Judgement, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
 from tests.rl.test_rl_trainer import small
-from tests.train.test_train_processes import kill_main_at, launch
+from tests.train import fsdp_on_cpu
+from tests.train.test_train_processes import FSDP2, MODULE, kill_main_at, launch
 
 SIZES = ("--problems", "world:arithmetic:24", "--prompts", "2", "--group", "4", "--checkpoint-every", "2", "--measured", "6",
          "--max-tokens", "16", "--lr", "1e-3", "--device", "cpu")  # fmt: skip
@@ -416,15 +417,23 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("processes", [(2,), (4, 2)], ids=["two", "four, killed, and then two"])
+@pytest.mark.parametrize(
+    ("processes", "sharded"), [((2,), False), ((4, 2), False), ((2, 2), True)],
+    ids=["two", "four, killed, and then two", "two with parts of the weights, killed, and then the same"],
+)  # fmt: skip
 def test_several_processes_write_what_one_writes_and_learn_the_same(
-    processes: tuple[int, ...], alone: Path, tmp_path: Path
+    processes: tuple[int, ...], sharded: bool, alone: Path, tmp_path: Path
 ) -> None:
     parted = tmp_path / "parted"
+    program = [str(Path(fsdp_on_cpu.__file__))] if sharded else MODULE
+
+    def start(number: int) -> subprocess.Popen[str]:
+        return launch(number, *PARTED, parted, program=program, **(FSDP2 if sharded else {}))
+
     for number in processes[:-1]:
-        kill_main_at(parted / "checkpoints" / "checkpoint-2", launch(number, *PARTED, parted))
+        kill_main_at(parted / "checkpoints" / "checkpoint-2", start(number))
         assert not (parted / "result.json").exists()
-    job = launch(processes[-1], *PARTED, parted)
+    job = start(processes[-1])
     printed, said = job.communicate(timeout=300)
     assert job.returncode == 0, said
     one, other = json.loads((alone / "result.json").read_text()), json.loads(printed)
@@ -446,3 +455,10 @@ def test_several_processes_write_what_one_writes_and_learn_the_same(
     assert max(float((before[name] - after[name]).abs().max()) for name in before) < 1e-4, (
         "an update moves them by 3e-4"
     )
+    if sharded:  # as if it had been killed before the last weights were saved
+        shutil.rmtree(parted / "model")
+        made = len(events(parted, "update"))
+        job = start(processes[-1])
+        assert job.communicate(timeout=300) and job.returncode == 0
+        saved = weights(parted)
+        assert all(torch.equal(saved[name], after[name]) for name in after) and len(events(parted, "update")) == made

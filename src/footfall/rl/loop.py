@@ -28,7 +28,7 @@ from footfall.render import Template, prompt_ids
 from footfall.reward.backbone import check_rank
 from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
 from footfall.rl.online import Sequences, scored
-from footfall.rl.parts import EngineInParts, Parts
+from footfall.rl.parts import Parts
 from footfall.rl.probes import pays
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
@@ -107,31 +107,36 @@ def train_policy(
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     with quiet():
         trainer = make_trainer(given, settings, kept, [saves, watch, Kept(saved)])
-        trainer.refuse_sharded()
         watch.trainer = trainer
         with full_disk_told(folder), stopping_between_updates(saves):
             if last is not None and (begun >= settings.updates or watch.stops):
                 # Killed after its last update; the trainer would make one more before it looks.
-                trainer._load_from_checkpoint(str(last))
+                trainer.load_ended(last)
                 trainer.state.global_step = begun
                 watch.on_train_begin(trainer.args, trainer.state, trainer.control)
             else:
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        if is_main():
-            made = folder / "model.partial"
-            shutil.rmtree(made, ignore_errors=True)
-            model: Any = trainer.accelerator.unwrap_model(trainer.model)
-            for config, ids in marks:
-                vars(config).update(ids)
-            model.save_pretrained(made)
-            given.tokenizer.save_pretrained(made)
-            shutil.rmtree(folder / "model", ignore_errors=True)
-            made.rename(folder / "model")
+        with trainer.whole():
+            if is_main():
+                _save(trainer, given, marks, folder)
     told_of, seconds = trainer.state.global_step, dict(trainer.seconds)
     signs = alarms(watch.run, watch.limits) if is_main() else []
     return agreed(
         Trained(folder / "model", tuple(watch.run), tuple(signs), is_main() and watch.hacked, told_of, seconds)
     )
+
+
+def _save(trainer: CreditTrainer, given: Setting, marks: Sequence[tuple[Any, dict[str, Any]]], folder: Path) -> None:
+    """The trained policy, whole or not at all."""
+    made = folder / "model.partial"
+    shutil.rmtree(made, ignore_errors=True)
+    model = trainer.unwrapped
+    for config, ids in marks:
+        vars(config).update(ids)
+    model.save_pretrained(made)
+    given.tokenizer.save_pretrained(made)
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    made.rename(folder / "model")
 
 
 def _special_ids(model: PreTrainedModel) -> list[tuple[Any, dict[str, Any]]]:
@@ -188,15 +193,15 @@ def make_trainer(
     made = CreditTrainer(
         given.model, given.tokenizer, given.problems, given.reward, args, writer=given.writer, separator=given.separator,
         template=given.template, online_lr=settings.online_lr, callbacks=callbacks, peft_config=peft, keep_reference=True,
+        parts=given.parts,
     )  # fmt: skip
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not made.is_fsdp_enabled:
+        raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
     made.remove_callback(PrinterCallback)
     for config in getattr(made.model, "peft_config", {}).values():
         # PEFT writes a set in the order of its hashes, another one in every process: the same adapter must be the same bytes.
         if isinstance(config.target_modules, set):
             config.target_modules = sorted(config.target_modules)
-    if given.parts is not None and given.writer == "engine":
-        engine: Any = EngineInParts(made.policy.engine, given.parts)
-        made.policy.engine = engine
     return made
 
 
@@ -241,8 +246,8 @@ class Watch(TrainerCallback):
         return self.settings.stop_hacked and agreed(is_main() and self.hacked)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        if is_main() and state.global_step not in {point.update for point in self.run}:
-            self.look(state.global_step)
+        if agreed(state.global_step not in {point.update for point in self.run}):
+            self._look(state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
         if is_main() and logs and "loss" in logs:
@@ -252,9 +257,15 @@ class Watch(TrainerCallback):
             self.told("update", {"update": state.global_step, **facts})
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        if is_main():
-            self.look(state.global_step)
+        self._look(state.global_step)
         control.should_training_stop |= self.stops
+
+    def _look(self, update: int) -> None:
+        """All processes gather the weights, and the main one looks."""
+        assert self.trainer is not None
+        with self.trainer.whole():
+            if is_main():
+                self.look(update)
 
     def look(self, update: int) -> None:
         """One checkpoint: figures, exploits, signs."""
@@ -302,7 +313,7 @@ class Watch(TrainerCallback):
         assert self.trainer is not None
         if self.trainer.reference is None:
             return None
-        model: Any = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        model = self.trainer.unwrapped
         batch, own = _batch(self.trainer, rolled)
         temperature = self.given.sampling.temperature  # of the policy that wrote them
         ratios = (scored(model, batch, temperature) - scored(self.trainer.reference, batch, temperature)) * own

@@ -11,7 +11,8 @@ taken, and its tokens are masked. Factors of a credit's token losses are put int
 clipped objective; the KL to the reference (`args.beta`) is not weighted by them.
 
 Of several processes each writes and judges whole groups. Credits and filters see the batch of all, and each process trains on
-its part of what they chose, so that the number of processes decides nothing but the time.
+its part of what they chose, so that the number of processes decides nothing but the time. Weights that are sharded (FSDP2,
+ZeRO-3) are gathered for the time in which the engine writes.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import safetensors.torch
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
@@ -50,8 +52,10 @@ from footfall.rl.flow import FlowReward, neighbours
 from footfall.rl.groups import FILTERED, Floats, Group, Rollout
 from footfall.rl.monitors import Logged
 from footfall.rl.online import OnlineReward, Sequences, scored
+from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
 from footfall.rl.shared_prompts import completion_logprobs, shareable
+from footfall.rl.whole_weights import WholeWeights
 from footfall.train.trainer import part_of_mean
 from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
@@ -123,8 +127,10 @@ class CreditTrainer(GRPOTrainer):
         callbacks: Sequence[TrainerCallback] = (),
         peft_config: Any = None,
         keep_reference: bool = False,
+        parts: Parts | None = None,
     ) -> None:
-        """`keep_reference` holds a copy of the weights as they are now, also where the credit needs none."""
+        """`keep_reference` holds a copy of the weights as they are now, also where the credit needs none; `parts` says how the
+        engine cuts a batch and who writes the parts."""
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
         reward.unanswered(problems)
@@ -140,7 +146,7 @@ class CreditTrainer(GRPOTrainer):
         self._own: list[list[int]] | None = None
         self._failed: dict[int, str] = {}
         self._policy: TorchPolicy | None = None
-        self._writer = writer
+        self._writer, self._parts = writer, parts if writer == "engine" else None
         needs = set(reward.credit.needs)
         # Copies of the weights as they are before training, and before TRL changes how the model is called.
         self.reference = (
@@ -167,17 +173,11 @@ class CreditTrainer(GRPOTrainer):
                 f"a process writes {local} completions at once, which is no multiple of num_generations = "
                 f"{args.num_generations}: a group must be whole within one process"
             )
-        if writer == "engine":
-            self.refuse_sharded()
-
-    def refuse_sharded(self) -> None:
-        """Footfall's engine writes with whole weights; TRL, vLLM and servers write for weights that are sharded too."""
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            raise ValueError(
-                "Footfall's engine writes with, and a run is measured by, whole weights in each process: train by plain "
-                "processes (DDP), with --lora-rank if the policy is large; with FSDP or DeepSpeed use CreditTrainer itself "
-                "and let TRL, its vLLM or a server write"
-            )
+        backend = self._dist
+        if backend.fsdp_version == 1:
+            raise ValueError("FSDP is supported in its second version: say fsdp_version: 2 (FSDP_VERSION=2)")
+        self._whole = WholeWeights(self.model) if backend.is_fsdp or backend.is_zero3 else None
+        """What the engine writes with where the weights that are trained are sharded."""
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         """TRL's, but the order of an epoch depends on seed and epoch alone, so that a resumed run sees the same problems."""
@@ -188,16 +188,36 @@ class CreditTrainer(GRPOTrainer):
     # Written.
 
     @property
+    def unwrapped(self) -> Any:
+        """The policy with whole weights; where they are sharded, within `whole`."""
+        return self.accelerator.unwrap_model(self.model) if self._whole is None else self._whole.model
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Around all that is done with `policy` or `unwrapped`: sharded weights are gathered, by all processes together."""
+        if self._whole is None:
+            yield
+            return
+        with self._whole.filled(self.accelerator.unwrap_model(self.model), self.accelerator.device):
+            try:
+                yield
+            finally:
+                self._policy = None  # its engine holds on to the weights
+
+    @property
     def policy(self) -> TorchPolicy:
         """Writes with the weights that are trained; a LoRA's layers are inside the model."""
         if self._policy is None:
-            model: Any = self.accelerator.unwrap_model(self.model)
+            model = self.unwrapped
             inner = model.get_base_model() if hasattr(model, "get_base_model") else model
             args: Any = self.args
             rows = args.per_device_train_batch_size * args.steps_per_generation
             self._policy = TorchPolicy(
                 inner, self.processing_class, label="policy", template=self.template, rows=max(64, min(1024, rows))
             )
+            if self._parts is not None:
+                engine: Any = EngineInParts(self._policy.engine, self._parts)
+                self._policy.engine = engine
         return self._policy
 
     @property
@@ -229,7 +249,8 @@ class CreditTrainer(GRPOTrainer):
 
     def _rollouts(self, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """TRL's `rollout_func`; the problems of the batch are known already."""
-        written = self.write(self._asked, self.sampling)
+        with self.whole() if self._writer == "engine" else nullcontext():
+            written = self.write(self._asked, self.sampling)
         self._failed = {i: each.failure for i, each in enumerate(written) if each.failure is not None}
         ids = self._tokenize_prompts(prompts)[0]
         return {"prompt_ids": ids, "completion_ids": [each.ids for each in written], "logprobs": None}
@@ -468,6 +489,16 @@ class CreditTrainer(GRPOTrainer):
 
     def create_model_card(self, *given: Any, **more: Any) -> None:
         """None in checkpoints: TRL's has its tags in another order in every process."""
+
+    def load_ended(self, checkpoint: Path) -> None:
+        """The weights of a checkpoint after which nothing is trained, and so nothing is sharded."""
+        if not self.is_fsdp_enabled:
+            self._load_from_checkpoint(str(checkpoint))
+        elif (checkpoint / "model.safetensors").exists():
+            self.model.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"), strict=False)
+            self.model.tie_weights()
+        else:
+            self.model.load_adapter(str(checkpoint), self.model.active_adapter, is_trainable=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         for beside in (self.online, self.flow):  # before the rest: TRL's state is a checkpoint's last file
