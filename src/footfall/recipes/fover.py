@@ -15,13 +15,18 @@ has read all three worlds; the zero-shot PRM of the paper is a fresh head on the
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import torch
+
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.known import Known, error_auc, known, spent
 from footfall.label.formal import Formal, balanced
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
-from footfall.reward.judge import step_head
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
 from footfall.types import Cost, Judge, Judged, Judgement
 from footfall.worlds import StepTruth
@@ -73,9 +78,14 @@ def measure(trial: Trial) -> Outcome:
     held_out = known(trial, "arithmetic", trial.size(1000, 6), split="test")
     transfer = {
         "untrained head": _auc(prms.untrained(trial), held_out),
-        "trained on logic and algebra": _auc(step_head(trained.folder, device=trial.device), held_out),
+        "trained on logic and algebra": _auc(PRMJudge(_exact(trained.folder, trial.device)), held_out),
     }
     return Outcome({**arms, **transfer}, cost + trained.cost)
+
+
+def _exact(folder: Path, device: str) -> PRM:
+    """In float32, as the untrained one: in the bfloat16 of a GPU values of these steps differ by more than a checkpoint may."""
+    return PRM.load(folder, device=device, dtype=torch.float32)
 
 
 def _agreement(said: Judgement, truth: list[bool]) -> list[float]:

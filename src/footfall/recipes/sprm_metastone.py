@@ -7,9 +7,9 @@ count with whose outcome the head agrees already,
 
 which leaves most wrong labels out. The policy gets a ten-thousandth of the gradient.
 
-What differs: the head is trained on stored traces of the policy, not while it is trained by GRPO, at its own learning rate;
-steps are read at their own last token. Beside it stands the same head on the outcome of every step, and a separate PRM of all
-weights.
+What differs: the head is trained on stored traces of the policy, not while it is trained by GRPO, at its own learning rate.
+Alone, Adam would undo the factor of the gradient, so the policy gets that share of the learning rate. Steps are read at their
+own last token. Beside it stands the same head on the outcome of every step, and a separate PRM of all weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECIPE = Recipe(
     year=2025,
     stage="model",
     world="arithmetic",
-    scale="A head on the policy of 1.1M parameters, on the outcomes of 240 traces; a seed has 800 solutions of 100 problems.",
+    scale="A head on the policy of 9.5M parameters, on the outcomes of 2,400 traces; 8,000 solutions of 1,000 problems a seed.",
     claims=(
         Claim(
             "A head on the policy's own state with the filter gives better best-of-N than a separate PRM on outcomes.",
@@ -53,12 +53,13 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-8 and first-error F1 of heads on the policy's state, with the filter and without, and of a PRM."""
+    trial = prms.large(trial)
     traces = prms.arm_traces(trial)
     rows = list(map(Judged, traces, OutcomeLabels().judge(traces)))
     trained = {
         "separate PRM": prms.arm(trial, rows, "bce", threshold=0.5),
-        "all steps": prms.arm_with(trial, rows, TrainConfig("bce", {"threshold": 0.5}, lr=3e-3, head="policy-state")),
-        "self-agreement": prms.arm_with(trial, rows, TrainConfig("self-agreement", lr=3e-3, head="policy-state")),
+        "all steps": prms.arm_with(trial, rows, TrainConfig("bce", {"threshold": 0.5}, lr=3e-4, head="policy-state")),
+        "self-agreement": prms.arm_with(trial, rows, TrainConfig("self-agreement", lr=3e-4, head="policy-state")),
     }
     return Outcome(prms.figures(trial, trained, "mean", _logs), prms.spent_on(trial, (), trained.values()))
 
