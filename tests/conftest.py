@@ -20,6 +20,7 @@ REMEDIES = (
     (r"FOOTFALL_GOLDEN|hub's cache", "no weights of published PRMs", "fill the hub's cache and set FOOTFALL_GOLDEN"),
     (r"llama_cpp", "no llama.cpp server", "pip install 'llama-cpp-python[server]'"),
     (r"atheris", "no fuzzer", "pip install -e '.[fuzz]'; docs/reliability.md says what it needs elsewhere than on x86_64"),
+    (r"DeepSpeed", "no DeepSpeed", "DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed, in an environment of its own"),
     (r"footfall\[docs\]|could not import|gguf is needed", "a package is missing", "pip install -e '.[dev]'"),
     (r"TRL that has", "no PRM trainer in this TRL", "pip install --no-deps --target trl-1.13 trl==1.13.0; PYTHONPATH=trl-1.13"),
     (r"checkout", "no git checkout", "git clone, rather than an unpacked archive"),

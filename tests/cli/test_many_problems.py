@@ -87,7 +87,7 @@ def test_four_times_the_problems_are_searched_and_have_trees_in_the_same_memory(
     """Each problem has 8 kB of text: held in memory, 180 more of them would show."""
     monkeypatch.chdir(tmp_path)
     for name in ("formats.spool.IN_MEMORY", "formats.spool._A_FILE", "formats.parquet._AT_ONCE", "formats.parquet._GROUP",
-                 "commands.search._LISTED", "commands._trees.IN_MEMORY"):  # fmt: skip
+                 "formats.parquet._LARGE_AT_ONCE", "commands.search._LISTED", "commands._trees.IN_MEMORY"):  # fmt: skip
         monkeypatch.setattr(f"footfall.{name}", 16)
     monkeypatch.setattr("footfall.metrics.intervals.bootstrap_mean", lambda rates, seed: Interval(len(rates), 0.0, 0.0))
     (tmp_path / "policy.py").write_text(SEVEN)

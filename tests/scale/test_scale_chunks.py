@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from footfall.cli import main
-from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, stay_on_a_processor
+from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, _no_memory, stay_on_a_processor
 from footfall.store import Chunk, Done, Run, RunError, Task
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 
@@ -176,6 +176,16 @@ def test_a_chunk_over_which_five_workers_hang_ends_the_run_and_the_error_names_t
         list(workers.each(chunks, lambda event, **facts: told.append((event, facts.get("why", "")))))
     assert told.count(("worker lost", "no reply for 20 s")) in (9, 10), "each of the two actors five times"
     assert 5 * 20 < silent.seconds < 5 * 25
+
+
+def test_whoever_says_that_memory_ran_out_is_understood() -> None:
+    import torch
+
+    with pytest.raises(RuntimeError) as no_room:
+        torch.empty(1 << 50)
+    for error in (MemoryError(), torch.cuda.OutOfMemoryError("CUDA out of memory"), no_room.value):
+        assert _no_memory(error)
+    assert not _no_memory(RuntimeError("shapes do not agree"))
 
 
 def test_the_simulation_runs_the_scheduler_as_it_is(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ CHUNKS, APART = 200, 9
 """Chunks of the run with faults, and how many are done from one fault to the next."""
 
 POLICY = '''
-import os, signal, time
+import os, resource, signal, time
 from pathlib import Path
 from footfall.drive.rollout_store import RolloutStore, prefix_address
 from footfall.worlds import ArithmeticPolicy
@@ -56,6 +56,18 @@ def claimed(fault):
             continue
         return True
     return False
+
+def take_all_memory():
+    """Allocate until there is no more: of 512 MB of addresses beyond what the process has, and every other time by torch."""
+    import torch
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (512 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    take = (lambda: b"x" * (32 << 20)) if len(list(HERE.glob("memory.*.done"))) % 2 else (lambda: torch.ones(8 << 20))
+    held = []
+    while True:
+        held.append(take())
 
 class Slow(ArithmeticPolicy):
     """On the cluster it takes a while for each request, in which things may happen, and tells what it was asked for."""
@@ -75,7 +87,7 @@ class Slow(ArithmeticPolicy):
         if claimed("hang"):
             os.kill(os.getpid(), signal.SIGSTOP)
         if claimed("memory"):
-            raise MemoryError("no more memory here")
+            take_all_memory()
         if claimed("slow"):
             time.sleep(2)
         return super().sample(prefixes, n, params, first)
@@ -412,6 +424,7 @@ def test_twenty_faults_at_random_moments_lose_nothing_and_double_nothing(cluster
     events = [json.loads(line) for line in (job.folder / "run" / "log.jsonl").read_text().splitlines()]
     lost = [event["why"] for event in events if event["event"] == "worker lost"]
     assert f"no reply for {WORKER_PATIENCE_SECONDS} s" in lost, "a worker that hung was found out"
+    assert any(why.startswith("out of memory") for why in lost), "a worker that had no memory said so, and was replaced"
     assert len(lost) >= 13 - faults.count("driver"), (
         "workers that died, hung or had no memory; a driver may die before it says so"
     )

@@ -23,6 +23,7 @@ from footfall.registry import parts
 from footfall.scale.processes import is_first_to_fail
 from footfall.store import Run
 from footfall.train import TrainConfig, train_prm
+from footfall.train.checkpoints import refuse_otherwise_parted
 from footfall.train.objectives import Objective, make_objective
 from footfall.train.trainer import LengthGrouped, Shares, part_of_mean, share
 from footfall.types import Judged
@@ -219,6 +220,18 @@ def test_fsdp2_with_one_process_is_plain_training(
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("plain", "sharded"))
     assert one.keys() == other.keys()
     assert max(float((one[name] - other[name]).abs().max()) for name in one) < 10 * close
+
+
+def test_a_checkpoint_that_deepspeed_parted_is_refused_by_who_would_not_read_its_optimizer(tmp_path: Path) -> None:
+    """The Trainer would go on from its weights with a new optimizer, without a word."""
+    refuse_otherwise_parted(tmp_path, deepspeed=False)
+    with pytest.raises(ValueError, match="without DeepSpeed: go on without it"):
+        refuse_otherwise_parted(tmp_path, deepspeed=True)
+    (tmp_path / "global_step2").mkdir()
+    (tmp_path / "global_step2" / "zero_pp_rank_0_mp_rank_00_optim_states.pt").touch()
+    refuse_otherwise_parted(tmp_path, deepspeed=True)
+    with pytest.raises(ValueError, match="by 1 processes with DeepSpeed"):
+        refuse_otherwise_parted(tmp_path, deepspeed=False)
 
 
 def test_sharding_that_accelerate_would_leave_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,10 @@ _KIND, _VERSION, _SUM, _KEY = b"footfall.kind", b"footfall.version", b"footfall.
 _MARK, _DIGITS = b"sha256-", 64
 _UNSUMMED = _MARK + b"0" * _DIGITS
 _TAIL_BYTES = 1 << 20
-_AT_ONCE, _GROUP = 1024, 8192
-"""Rows that are made into columns at a time, and rows that lie together in a file."""
+_AT_ONCE, _GROUP, _GROUP_BYTES = 1024, 8192, 64 << 20
+"""Rows that are made into columns at a time, and rows that lie together in a file, or fewer if they have so many bytes."""
+_LARGE, _LARGE_AT_ONCE = ("search-result", "tree", "harvest"), 64
+"""Kinds of rows that hold many traces, and how many of those are made into columns at a time."""
 
 
 def write_parquet(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, key: str = "") -> None:
@@ -92,8 +94,7 @@ def _write(path: str | os.PathLike[str], stream: IO[bytes], rows: Iterable[Any],
     schema = pa.schema(list(arrow_type(shape)), metadata=metadata)
     summed = _Summed(stream)
     with pq.ParquetWriter(summed, schema, compression="zstd", data_page_version="1.0") as writer:
-        tables = _tables(path, rows, kind, schema)
-        while group := list(islice(tables, _GROUP // _AT_ONCE)):
+        for group in _groups(_tables(path, rows, kind, schema)):
             writer.write_table(pa.concat_tables(group).combine_chunks(), row_group_size=_GROUP)
     place = summed.size - len(summed.tail) + _place_of_sum(memoryview(summed.tail))
     stream.seek(place)
@@ -101,14 +102,30 @@ def _write(path: str | os.PathLike[str], stream: IO[bytes], rows: Iterable[Any],
     stream.seek(0, os.SEEK_END)
 
 
+def _at_once(kind: str) -> int:
+    return _LARGE_AT_ONCE if kind in _LARGE else _AT_ONCE
+
+
+def _groups(tables: Iterable[Any]) -> Iterator[list[Any]]:
+    """Tables that are written together."""
+    group: list[Any] = []
+    for table in tables:
+        group.append(table)
+        if sum(each.num_rows for each in group) >= _GROUP or sum(each.nbytes for each in group) >= _GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
 def _tables(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, schema: Any) -> Iterator[Any]:
-    """The rows as tables of a thousand each; one that is empty if there are none."""
+    """The rows as tables of a thousand each, or fewer large ones; one that is empty if there are none."""
     import pyarrow as pa
 
     from footfall.formats.columns import to_array
 
     rest, done = iter(rows), 0
-    while (part := list(islice(rest, _AT_ONCE))) or not done:
+    while (part := list(islice(rest, _at_once(kind)))) or not done:
         for number, row in enumerate(part, done + 1):
             if not isinstance(row, KINDS[kind]):
                 raise FormatError(str(path), f"a row of kind {kind!r}", line=number, got=type(row).__name__, unit="row")
@@ -160,7 +177,7 @@ def read_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> list
 
 
 def iter_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> Iterator[Any]:
-    """The same one by one: the file's bytes are in memory, and a thousand of its rows."""
+    """The same one by one: the file's bytes are in memory, and a thousand of its rows, or fewer large ones."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -176,7 +193,7 @@ def iter_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> Iter
             missing = [name for name in wanted.names if name not in there]
             if missing:
                 raise FormatError(str(path), f"the columns of kind {kind!r}", field=missing[0], got="no such column")
-            for batch in file.iter_batches(_AT_ONCE):
+            for batch in file.iter_batches(_at_once(kind)):
                 table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
                 yield from from_array(shape, table.to_struct_array().combine_chunks())
     except (pa.ArrowException, ValueError, TypeError, KeyError, RecursionError, OSError) as error:

@@ -187,6 +187,12 @@ class _Actor:
     """What its last chunk shares with others."""
 
 
+def _no_memory(error: BaseException) -> bool:
+    """Whether memory ran out, as Python says it, or as torch does of a GPU's and of its own allocator's."""
+    torchs = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+    return isinstance(error, MemoryError) or torchs or "DefaultCPUAllocator" in str(error)
+
+
 class RayWorkers:
     """Actors that do the chunks of runs. Use as a context manager; the actors end with it."""
 
@@ -344,7 +350,7 @@ class RayWorkers:
             said = self._ray.get(reply)
         except errors.RayTaskError as error:
             cause = error.cause
-            if isinstance(cause, MemoryError):
+            if _no_memory(cause):
                 self._replace(actor, waiting, log, f"out of memory: {cause}")
                 return None
             if opening or not self._errors_told:

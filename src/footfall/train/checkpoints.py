@@ -130,6 +130,16 @@ def last_checkpoint(folder: Path) -> Path | None:
     return None
 
 
+def refuse_otherwise_parted(checkpoint: Path, deepspeed: bool) -> None:
+    """DeepSpeed keeps the optimizer in a part a process, and as many processes read it; without DeepSpeed nobody does."""
+    parts = len(list(checkpoint.glob("global_step*/*_optim_states.pt")))
+    again = "or pass --fresh to train anew"
+    if parts and (not deepspeed or parts != count()):
+        raise ValueError(f"{checkpoint} was written by {parts} processes with DeepSpeed: go on with as many, {again}")
+    if deepspeed and not parts:
+        raise ValueError(f"{checkpoint} was written without DeepSpeed: go on without it, {again}")
+
+
 def update_of(checkpoint: Path) -> int:
     """The number of updates behind a checkpoint."""
     return int(checkpoint.name.partition("-")[2])

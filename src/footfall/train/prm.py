@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import TrainerCallback
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from footfall.damaged import naming
 from footfall.formats import write_parquet
@@ -31,7 +32,15 @@ from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.reward.publish import publish
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.train.begin import as_published, fresh_model
-from footfall.train.checkpoints import Kept, Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
+from footfall.train.checkpoints import (
+    Kept,
+    Saves,
+    full_disk_told,
+    last_checkpoint,
+    refuse_otherwise_parted,
+    stopping_between_updates,
+    update_of,
+)
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import Example, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
@@ -205,6 +214,8 @@ def _begin(job: _Job) -> PRM:
 
 def _gathered(job: _Job, trained: PRM, weights: Mapping[str, Tensor], device: torch.device) -> PRM:
     """A model on one device with the weights that processes had parted among them."""
+    # Under ZeRO-3 transformers would load it in parts, by all processes together, and this one is alone here.
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
     model = fresh_model(job.backbone, job.config, job.objective)
     model.prm_config = trained.prm_config
     model.load_state_dict(weights)
@@ -384,6 +395,8 @@ def _fit(
         trainer = StepTrainer(model, objective, args, train, held, every, *own)
         if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not trainer.is_fsdp_enabled:
             raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
+        if checkpoint is not None:
+            refuse_otherwise_parted(checkpoint, trainer.is_deepspeed_enabled)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # accelerate leaves half precision around the forward pass, in which the canary would be written down.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
