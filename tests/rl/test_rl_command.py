@@ -243,6 +243,11 @@ def test_a_prm_values_the_bare_problem_and_tokens_for_credits_that_read_them(
         (("--system", "Reason step by step."), "has no chat template"),
         (("--credit", "capo", "--judge", "critic"), "for rl --judge-policy"),
         (("--credit", "capo", "--judge", "truth-arithmetic", "--judge-policy", "embedded"), "takes no --policy"),
+        (
+            ("--judge", "truth-arithmetic", "--held-out-judge", "truth-arithmetic", "--judge-policy", "embedded"),
+            "asks no model",
+        ),
+        (("--judge-policy", "embedded"), "there is no judge"),
         (("--filter", "prof", "--judge", "truth-arithmetic", "--group", "4"), "keeps 0 of a group's 4 rollouts"),
     ],
 )

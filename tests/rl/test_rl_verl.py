@@ -14,7 +14,7 @@ import pytest
 from footfall.loading import load_tokenizer
 from footfall.policy.embedded import EMBEDDED
 from footfall.registry import create
-from footfall.rl.groups import Group, Rollout, credited, padded
+from footfall.rl.groups import FILTERED, Group, Rollout, credited, padded
 from footfall.rl.rewards import Reward, advantages_of, rollout_of, row_of
 from footfall.types import Judgement, Problem, Reason, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
@@ -78,9 +78,24 @@ def test_rows_of_rewards_give_the_advantages_of_their_rollouts(name: str) -> Non
 def test_a_filter_sees_the_same_groups() -> None:
     groups, credit, keep = drawn(7), create("credit", "grpo"), create("filter", "prof", remove=2)
     rows, own, index, order = tensors(groups, ("outcome", "rewards"))
-    found, _ = advantages_of(rows, own, index, credit, keep)
+    found, out = advantages_of(rows, own, index, credit, keep)
     np.testing.assert_allclose(found, wanted(groups, credit, order, rows.shape[1], keep), rtol=1e-9, atol=1e-9)
     assert (~found.any(axis=1)).sum() >= 6
+    lost = {order.index(g * 5 + g) for g in range(3)}
+    assert {i for i, why in out.items() if why != FILTERED} == lost, (
+        "who was not judged is no one whom the filter left out"
+    )
+    assert len(out) > len(lost) and not found[list(out)].any()
+
+
+def test_groups_that_a_filter_drops_are_left_out() -> None:
+    """Of a group that is all right there is nothing to learn, and `spread` drops it."""
+    rows = [Rollout(np.array([2]), R) for R in (1.0, 1.0, 1.0, 0.0)]
+    found, out = advantages_of(
+        np.stack([row_of(each) for each in rows]), np.ones((4, 2)), ["a", "a", "b", "b"], create("credit", "grpo"),
+        create("filter", "spread"),
+    )  # fmt: skip
+    assert out == {0: FILTERED, 1: FILTERED} and found[2:].all() and not found[:2].any()
 
 
 def test_a_row_tells_steps_outcome_and_start_and_sums_to_the_step_rewards() -> None:
@@ -181,11 +196,13 @@ def test_verl_computes_these_advantages(name: str, hook: Any) -> None:
     assert batch["advantages"].shape == batch["returns"].shape == rows.shape
 
 
-def test_settings_of_credit_and_filter_stand_in_the_config_of_verl(hook: Any) -> None:
+def test_settings_of_credit_and_filter_stand_in_the_config_of_verl(hook: Any, caplog: pytest.LogCaptureFixture) -> None:
     groups, credit, keep = drawn(3), create("credit", "grpo", scale="none"), create("filter", "prof", remove=2)
     rows, own, index, order = tensors(groups, ("outcome", "rewards"))
     said = {"credit": {"scale": "none"}, "filter": {"name": "prof", "remove": 2}}
-    batch = in_verl("grpo", rows, own, index, footfall=said)
+    with caplog.at_level("INFO"):
+        batch = in_verl("grpo", rows, own, index, footfall=said)
+    assert "3 of 15 rollouts left their groups" in caplog.text and "the filter left out" in caplog.text
     np.testing.assert_allclose(
         batch["advantages"].numpy(), wanted(groups, credit, order, rows.shape[1], keep), atol=1e-6
     )

@@ -32,6 +32,7 @@ from footfall.commands._parts import make_part, open_policy, separator_of, setti
 from footfall.commands._running import REPORT, open_run, ray_workers, run_settings
 from footfall.commands._sources import read_source, world_source
 from footfall.damaged import naming
+from footfall.judging import all_parts
 from footfall.metrics.intervals import wilson
 from footfall.registry import declared, no_hub_id, parts, serving, systems
 from footfall.render import template_for
@@ -296,7 +297,8 @@ def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     keep = None if config.filter is None else _part("filter", config.filter)
     if keep is not None:
         refuse_empty(keep, config.settings.group)
-    judge = _judge(config, credit)
+    judge, other = _judge(config, credit), _held_out_judge(config)
+    _refuse_unasked(config, judge, other)
     if parts is not None and judge is not None:
         judge = JudgeInParts(judge, parts)
     reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
@@ -314,7 +316,7 @@ def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     return Setting(
         model, tokenizer, train, held_out, reward, config.sampling.params(config.run.seed), separator,
         template=template, writer=writer or open_policy(PolicyOptions(config.writer)),
-        vllm=config.writer == "vllm", truth=_truth(config), held_out_judge=_held_out_judge(config), log=config.log,
+        vllm=config.writer == "vllm", truth=_truth(config), held_out_judge=other, log=config.log,
         parts=parts,
     )  # fmt: skip
 
@@ -372,6 +374,15 @@ def _judge(config: RlConfig, credit: Credit) -> Judge | None:
 
 def _held_out_judge(config: RlConfig) -> Judge | None:
     return None if config.held_out_judge is None else _opened(config, JudgeOptions(config.held_out_judge))
+
+
+def _refuse_unasked(config: RlConfig, *judges: Judge | None) -> None:
+    """A model that no judge asks was named by mistake."""
+    if config.judge_policy is not None and not any(hasattr(each, "sample") for each in all_parts(*judges)):
+        named = " and ".join(name for name in (config.judge.judge, config.held_out_judge) if name)
+        raise ValueError(
+            f"--judge-policy {config.judge_policy}: {f'{named} asks no model' if named else 'there is no judge'}; leave it out"
+        )
 
 
 def _opened(config: RlConfig, options: JudgeOptions, more: Mapping[str, Any] | None = None) -> Judge:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from footfall.answers import grade
 from footfall.judging import as_trained, traits
-from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, at_ends, credited, padded, rollout
+from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, at_ends, credited, left_out, padded, rollout
 from footfall.search.votes import aggregate
 from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, failures_of
 
@@ -178,9 +178,10 @@ def rollout_of(row: npt.ArrayLike, own: npt.ArrayLike) -> Rollout:
 def advantages_of(
     rows: npt.ArrayLike, own: npt.ArrayLike, index: Sequence[Hashable], credit: Credit, keep: Filter | None = None
 ) -> tuple[Floats, dict[int, Unjudged]]:
-    """(B, T) advantages of (B, T) rows, and which rows left their groups. Completions with the same `index` are a group.
+    """(B, T) advantages of (B, T) rows, and which rows are not trained on: what they lack, or `FILTERED`. Completions with the
+    same `index` are a group.
 
-    What left has advantages of 0. A group that the filter chose twice has its advantages twice.
+    What is left out has advantages of 0. A group that the filter chose twice has its advantages twice.
     """
     if lacking := set(credit.needs) - CARRIED:
         raise ValueError(f"rewards by token cannot tell a credit the {' and '.join(sorted(lacking))} that it needs")
@@ -195,7 +196,10 @@ def advantages_of(
     found = [np.zeros(each.tokens) for each in rolled]
     left: dict[int, Unjudged] = {}
     places = list(members.values())
-    for at, said in credited(groups, credit, keep):
+    chosen = credited(groups, credit, keep)
+    for at in set(range(len(groups))) - {at for at, _ in chosen}:
+        left |= {i: left_out(rolled[i], credit, keep) for i in places[at]}
+    for at, said in chosen:
         left |= {places[at][n]: why for n, why in said.left.items()}
         for i, advantages, weights in zip(places[at], said.advantages, said.weights, strict=True):
             found[i] = found[i] + advantages * weights

@@ -35,6 +35,7 @@ from verl.trainer.ppo.core_algos import register_adv_est
 from footfall.answers import grade
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.registry import create, declared, parts
+from footfall.rl.groups import FILTERED
 from footfall.rl.rewards import CARRIED, Reward, advantages_of, row_of
 from footfall.types import Judgement, Problem, Trajectory
 
@@ -95,10 +96,12 @@ def estimator(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
         rows, own = token_level_rewards.detach().cpu().numpy(), response_mask.detach().cpu().numpy()
         settings = settings_of(config)
         keep = _made("filter", settings.filter) if settings.filter else None
-        made, left = advantages_of(rows, own, list(index), create("credit", name, **settings.credit), keep)
-        if left:
-            reasons = Counter(why.reason.value for why in left.values())
-            _log.warning("%d of %d rollouts left their groups: %s", len(left), len(rows), dict(reasons))
+        made, out = advantages_of(rows, own, list(index), create("credit", name, **settings.credit), keep)
+        reasons = Counter(why.reason.value for why in out.values() if why != FILTERED)
+        if left := reasons.total():
+            _log.warning("%d of %d rollouts left their groups: %s", left, len(rows), dict(reasons))
+        if filtered := len(out) - left:
+            _log.info("the filter left out %d of %d rollouts", filtered, len(rows))
         found = torch.from_numpy(made).to(token_level_rewards.device, torch.float32)
         return found, found.clone()
 
