@@ -28,7 +28,7 @@ RECIPE = Recipe(
     year=2025,
     stage="train",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters on 240 traces, and a meta set of 360; a seed has 800 solutions of 100 held-out problems.",
+    scale="PRMs of 9.5M parameters on 1,800 traces, and a meta set of 600; 8,000 solutions of 1,000 held-out problems a seed.",
     claims=(
         Claim(
             "A weight for each training trace, by table, gives better best-of-N than no selection.",
@@ -53,8 +53,10 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-8 with a weight for each trace and without, and the weights of honest and of turned labels."""
-    turned = (np.random.default_rng(trial.seed).permutation(len(prms.arm_rows(trial))) % 5 < 2).tolist()
-    rows = [_turned(row) if wrong else row for row, wrong in zip(prms.arm_rows(trial), turned, strict=True)]
+    trial = prms.large(trial)
+    given = prms.arm_rows(trial)[: trial.size(1800, 8)]
+    turned = (np.random.default_rng(trial.seed).permutation(len(given)) % 5 < 2).tolist()
+    rows = [_turned(row) if wrong else row for row, wrong in zip(given, turned, strict=True)]
     own = list(range(len(rows)))
     plain, _ = prms.reweighted_arm(trial, rows, own, "table", 0.0)
     table, weights = prms.reweighted_arm(trial, rows, own, "table", 0.05)

@@ -35,8 +35,8 @@ RECIPE = Recipe(
     year=2025,
     stage="search",
     world="arithmetic",
-    scale="Scripted policy that gets a step wrong one time in three; a PRM of 1.1M parameters on 600 traces, or exact values; "
-    "the tokens of 8 solutions, written by the policy and read by the judge; 40 problems a seed.",
+    scale="Scripted policy that gets a step wrong one time in three; a PRM of 9.5M parameters on 2,400 traces, or exact "
+    "values; the tokens of 8 solutions, written by the policy and read by the judge; 200 problems a seed.",
     claims=(
         Claim(
             "With a trained PRM MCTS has no lead over best-of-N at equal tokens.",
@@ -76,7 +76,8 @@ VOTED = MCTS(4 * N, 4, aggregation="last", rule="weighted")
 
 def measure(trial: Trial) -> Outcome:
     """MCTS and its variants against votes and trees of the same tokens, with a trained PRM and exact values."""
-    given = problems(trial, trial.size(40, 3))
+    trial = prms.large(trial)
+    given = problems(trial, trial.size(200, 3))
     arms: dict[str, list[float]] = {}
     costs: list[Cost] = []
     memories: dict[str, dict[str, float | None]] = {}

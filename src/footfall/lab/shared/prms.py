@@ -248,7 +248,7 @@ def reweighted_arm(
     from footfall.train.reweight import train_reweighted
 
     model = PRM.from_backbone(backbone(trial), seed=trial.seed).to(trial.device)
-    meta = [Judged(t, outcome_label(t)) for t in training_traces(trial)[len(arm_traces(trial)) :]]
+    meta = [Judged(t, outcome_label(t)) for t in training_traces(trial)[len(rows) :]]
     found = train_reweighted(
         model, rows, domains, meta, by=by, updates=trial.size(300, 2), unroll=trial.size(3, 1), meta_lr=meta_lr,
         batch_size=trial.size(16, 4), seed=trial.seed,
