@@ -16,7 +16,18 @@ from typing import Any
 import pytest
 
 from footfall.cli import main
-from footfall.formats import Mapped, Spool, ids, iter_read, read_parquet, spool, spooled, write, write_parquet
+from footfall.formats import (
+    FormatError,
+    Mapped,
+    Spool,
+    ids,
+    iter_read,
+    read_parquet,
+    spool,
+    spooled,
+    write,
+    write_parquet,
+)
 from footfall.metrics import Interval
 from footfall.terminal import json_parts
 from footfall.types import Judged, Problem, Step, Trajectory, content_key, content_key_of
@@ -220,6 +231,44 @@ def test_four_times_the_problems_are_sampled_in_the_same_memory(
         told = json.loads(capsys.readouterr().out)
         assert told["traces"] == 2 * many and told["accuracy"]["value"] == many
     assert peaks[2] < 1.5 * peaks[1]
+
+
+def test_a_large_file_is_read_where_it_lies_and_refused_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "traces.parquet"
+    write_parquet(file, TRACES, "trajectory")
+    monkeypatch.setattr("footfall.formats.parquet._MAPPED_BYTES", 1000)
+    assert file.stat().st_size > 3000 and read_parquet(file, "trajectory") == TRACES
+    assert [row.trajectory for row in iter_read(file)] == TRACES
+    whole = file.read_bytes()
+    for place in (500, len(whole) // 2, len(whole) - 300):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(FormatError):
+            read_parquet(file, "trajectory")
+
+
+def test_memory_does_not_grow_with_the_bytes_of_a_file(tmp_path: Path) -> None:
+    code = """
+import resource, sys
+from footfall.formats import iter_parquet, parquet, write_parquet
+from footfall.types import Problem, Trajectory
+import random
+text, file = random.Random(0).randbytes, sys.argv[1]
+rows = (Trajectory(f"t{i}", Problem(f"p{i}", text(8000).hex(), "7")) for i in range(8000))
+parquet._GROUP_BYTES = parquet._MAPPED_BYTES = 1 << 20
+if sys.argv[2] == "write":
+    write_parquet(file, rows, "trajectory")
+else:
+    parquet._MAPPED_BYTES, parquet._AT_ONCE = int(sys.argv[2]), 64
+    assert sum(1 for _ in iter_parquet(file, "trajectory")) == 8000
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    file = str(tmp_path / "traces.parquet")
+    words = [sys.executable, "-c", code, file]
+    subprocess.run([*words, "write"], check=True)
+    held, mapped = (int(subprocess.check_output([*words, str(most)])) for most in (1 << 40, 1 << 20))
+    assert held - mapped > 0.5 * Path(file).stat().st_size / 1024
 
 
 def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import mmap
 import os
 import warnings
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ from typing import IO, Any
 
 from footfall.formats.files import atomic_write, refuse_lfs_pointer
 from footfall.formats.nouns import Shape
-from footfall.formats.parquet_pages import refuse_bomb
+from footfall.formats.parquet_pages import Bytes, let_go, refuse_bomb
 from footfall.formats.records import FormatError, naming_memory
 from footfall.types import Harvest, Judged, Judgement, Problem, SearchResult, Trajectory, Tree
 
@@ -42,6 +43,10 @@ _AT_ONCE, _GROUP, _GROUP_BYTES = 1024, 8192, 64 << 20
 """Rows that are made into columns at a time, and rows that lie together in a file, or fewer if they have so many bytes."""
 _LARGE, _LARGE_AT_ONCE = ("search-result", "tree", "harvest"), 64
 """Kinds of rows that hold many traces, and how many of those are made into columns at a time."""
+
+
+_MAPPED_BYTES = 64 << 20
+"""Files of more than so many bytes are not read into memory whole, but seen where they lie."""
 
 
 def write_parquet(path: str | os.PathLike[str], rows: Iterable[Any], kind: str, key: str = "") -> None:
@@ -148,16 +153,24 @@ def _place_of_sum(data: memoryview) -> int:
     return found if found < 0 else len(data) - tail + found
 
 
-def _intact(data: memoryview) -> bool:
+def _intact(data: Bytes) -> bool:
     """Whether the checksum in the file is that of the file."""
-    place = _place_of_sum(data)
+    seen = memoryview(data)
+    place = _place_of_sum(seen)
     after = place + len(_UNSUMMED)
-    if place < 0 or after > len(data):
+    if place < 0 or after > len(seen):
         return False
-    digest = hashlib.sha256(data[:place])
+    digest = hashlib.sha256()
+
+    def add(begin: int, end: int) -> None:
+        for at in range(begin, end, _MAPPED_BYTES):
+            digest.update(seen[at : min(at + _MAPPED_BYTES, end)])
+            let_go(data)
+
+    add(0, place)
     digest.update(_UNSUMMED)
-    digest.update(data[after:])
-    return bytes(data[place:after]) == _MARK + digest.hexdigest().encode()
+    add(after, len(seen))
+    return bytes(seen[place:after]) == _MARK + digest.hexdigest().encode()
 
 
 class DamagedError(FormatError):
@@ -177,7 +190,7 @@ def read_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> list
 
 
 def iter_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> Iterator[Any]:
-    """The same one by one: the file's bytes are in memory, and a thousand of its rows, or fewer large ones."""
+    """The same one by one: a thousand rows are in memory, or fewer large ones, and the bytes of a file that is not large."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -196,6 +209,7 @@ def iter_parquet(path: str | os.PathLike[str], kind: str, key: str = "") -> Iter
             for batch in file.iter_batches(_at_once(kind)):
                 table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
                 yield from from_array(shape, table.to_struct_array().combine_chunks())
+                let_go(data)
     except (pa.ArrowException, ValueError, TypeError, KeyError, RecursionError, OSError) as error:
         if isinstance(error, FormatError):
             raise
@@ -216,16 +230,24 @@ def read_ids(path: str | os.PathLike[str], kind: str) -> list[str]:
     return ids
 
 
-def _checked(path: str, kind: str, key: str = "") -> bytes:
+def _bytes_of(path: str) -> Bytes:
+    """What the file holds; of a large one, parts are read from the disk when they are looked at."""
+    with Path(path).open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size <= _MAPPED_BYTES:
+            return stream.read()
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _checked(path: str, kind: str, key: str = "") -> Bytes:
     """The bytes of a file, if they are whole and hold what is asked for."""
     _refuse_pipe(path)
     try:
         with naming_memory(path):
-            data = Path(path).read_bytes()
+            data = _bytes_of(path)
     except OSError as error:
         raise FormatError(path, "a Parquet file", got=str(error)) from error
     found, summed, made_from = _described(path, data)
-    if summed and not _intact(memoryview(data)):
+    if summed and not _intact(data):
         raise DamagedError(
             path, "a file as it was written", got="another checksum: it was damaged or rewritten", fix=_DAMAGED
         )
@@ -234,6 +256,7 @@ def _checked(path: str, kind: str, key: str = "") -> bytes:
     if key and made_from and made_from != key:
         raise DamagedError(path, f"the rows of {key}", got=f"those of {made_from}", fix=_DAMAGED)
     refuse_bomb(path, data)
+    let_go(data)
     return data
 
 
@@ -254,7 +277,7 @@ def _refuse_pipe(path: str) -> None:
         raise FormatError(path, "a Parquet file", got="a folder, pipe or device")  # whose end may never come
 
 
-def _described(path: str, data: bytes | None = None) -> tuple[str, bool, str]:
+def _described(path: str, data: Bytes | None = None) -> tuple[str, bool, str]:
     """A file's kind, whether it has a checksum, and the key of what it was made from."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -6,6 +6,7 @@ A dictionary repeats its entries without them; if they could be too many, the en
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -25,6 +26,16 @@ _DELTA_BYTE_ARRAY = 7
 """An encoding in which each text may repeat all of the last one; nobody can tell its length from the headers."""
 
 
+Bytes = bytes | mmap.mmap
+"""What a file holds, in memory or, if it is large, where it lies."""
+
+
+def let_go(data: Bytes) -> None:
+    """Parts of a large file that were looked at need not stay in memory: they are read from the disk when they are again."""
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED)
+
+
 class Page(NamedTuple):
     """What the header of a page says."""
 
@@ -35,7 +46,7 @@ class Page(NamedTuple):
     encoding: int
 
 
-def refuse_bomb(path: str, data: bytes) -> None:
+def refuse_bomb(path: str, data: Bytes) -> None:
     """Refuse a file whose rows would take more memory than its size allows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -60,7 +71,7 @@ def refuse_bomb(path: str, data: bytes) -> None:
         raise FormatError(path, "sound pages", got=str(error).partition("\n")[0]) from error
 
 
-def _counted(path: str, data: bytes, footer: Any) -> tuple[int, int, dict[str, int]]:
+def _counted(path: str, data: Bytes, footer: Any) -> tuple[int, int, dict[str, int]]:
     """The bytes that pages unpack to, the values in them, and the most that each column's dictionaries could repeat."""
     unpacked = values = 0
     repeated: dict[str, int] = {}
@@ -84,7 +95,7 @@ def _check(path: str, unpacked: int, most: int, size: int) -> None:
         )
 
 
-def _repeated(data: bytes, columns: list[str]) -> int:
+def _repeated(data: Bytes, columns: list[str]) -> int:
     """Bytes of text in these columns with every repetition; read as dictionaries, in which each entry stands once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -107,11 +118,15 @@ def _repeated(data: bytes, columns: list[str]) -> int:
 
     # Group by group: pyarrow cannot put the dictionaries of two groups together below a list or struct.
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=columns)
-    tables = (file.read_row_group(i, columns=columns) for i in range(file.num_row_groups))
-    return sum(size for table in tables for column in table.columns for size in lengths(column))
+    total = 0
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group, columns=columns)
+        total += sum(size for column in table.columns for size in lengths(column))
+        let_go(data)
+    return total
 
 
-def _pages(path: str, data: bytes, chunk: Any) -> Iterator[Page]:
+def _pages(path: str, data: Bytes, chunk: Any) -> Iterator[Page]:
     """The pages of a column's chunk, as a reader meets them: up to as many values as the footer says there are."""
     at = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
