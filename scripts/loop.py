@@ -28,12 +28,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -201,7 +201,16 @@ def as_text(row: Judged) -> Judged:
     return Judged(replace(trace, id=name, steps=steps, tokenizer=None), said)
 
 
-def train(args: argparse.Namespace) -> None:
+class Lessons(NamedTuple):
+    """Rows to train on and held-out ones, about other problems than are measured on, and the facts of both."""
+
+    rows: list[Judged]
+    held: list[Judged]
+    facts: dict[str, Any]
+
+
+def lessons_of(args: argparse.Namespace) -> Lessons:
+    """The rows of --rows that are about no held-out problem; an error if one is about a problem of --against."""
     texts = data.kept(args.out / "evaluation.json", **dict.fromkeys(data.EVALUATED, list))
     (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
     held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
@@ -213,6 +222,14 @@ def train(args: argparse.Namespace) -> None:
         name: data.seen_problems([*rows, *held], read_problems(args.out / "problems" / f"{name}.jsonl"))
         for name in data.EVALUATED if name not in data.STEPS and name not in args.against
     }  # fmt: skip
+    return Lessons(rows, held, {
+        "model": Path(args.model).name, "rows": args.rows, "labels": counted, "budget": args.budget,
+        "left out, about held-out problems": apart, "against": args.against, "seen": seen,
+    })  # fmt: skip
+
+
+def train(args: argparse.Namespace) -> None:
+    rows, held, given = lessons_of(args)
     config = TrainConfig(
         objective="bce" if args.hard else "soft-bce", objective_options={"threshold": args.hard_at} if args.hard else {},
         template=READ, lr=args.lr or (2e-5 if args.full else 1e-4), head_lr=args.head_lr, epochs=args.epochs, warmup=0.1,
@@ -240,9 +257,7 @@ def train(args: argparse.Namespace) -> None:
     # The canary is taken on the CPU, where float32 is the same everywhere.
     finish_export(folder, model.cpu(), {"threshold": chosen.threshold, "base": [*of_base], "base_name": named})
     keep(folder / "facts.json", {
-        "model": named, "rows": args.rows, "labels": counted, "budget": args.budget,
-        "left out, about held-out problems": apart, "against": args.against, "seen": seen,
-        "config": config.to_dict(), **trained_facts(result),
+        **given, "config": config.to_dict(), **trained_facts(result),
         "kept in the adapter": kept, "validation": chosen._asdict(),
         "thresholds of sanity judges": sanity_thresholds(held, args.seed),
         "seconds": round(time.monotonic() - started, 1),
@@ -260,7 +275,8 @@ def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
     return PRMJudge(model, too_long="partial", compile=args.compile, cache_tokens=cache_tokens)
 
 
-def score(args: argparse.Namespace) -> None:
+def score(args: argparse.Namespace, opened: Callable[[argparse.Namespace], Judge] = open_prm) -> None:
+    """By the judge that `opened` gives, once it is clear that it may be measured there."""
     source = args.out / f"prm-{args.name}" / "facts.json"
     facts = data.kept(source, against=list)
     with naming(source):
@@ -268,7 +284,7 @@ def score(args: argparse.Namespace) -> None:
     trained_on = [name for name in args.on if name not in facts["against"] and name not in seen]
     if trained_on:
         raise SystemExit(f"{args.name} may have seen problems of {trained_on[0]}: it is not measured there")
-    judge = open_prm(args)
+    judge = opened(args)
     for name in args.on:
         file = args.out / f"scores-{args.name}-{name}.jsonl.gz"
         known = data.scores_of(file) if file.is_file() else {}
@@ -289,9 +305,7 @@ def score(args: argparse.Namespace) -> None:
             said = judge.judge([trace for _, trace in new])
             for (split, trace), judgement in zip(new, said, strict=True):
                 known[split, trace.id] = [None if v is None else round(v, 6) for v in judgement.values]
-            lines = [{"id": id, "split": split, "scores": scores} for (split, id), scores in known.items()]
-            with atomic_write(file) as stream:
-                stream.write(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+            keep_lines(file, [{"id": id, "split": split, "scores": scores} for (split, id), scores in known.items()])
             tokens = sum(j.cost.scored_tokens for j in said)
             tell(f"{name}: {len(said)} traces, {tokens} tokens, {time.monotonic() - started:.0f} s")
 
@@ -362,6 +376,12 @@ def keep(file: Path, facts: Any) -> None:
         stream.write((json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def keep_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """JSON lines, compressed to the same bytes each time."""
+    with atomic_write(file) as stream:
+        stream.write(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+
+
 def tell(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
     sys.stderr.flush()
@@ -396,11 +416,12 @@ def source(text: str) -> str:
     return text
 
 
-def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+def options(stages: Iterable[str], told: str | None) -> argparse.ArgumentParser:
+    """What the stages of this script, or of one that goes on from it, are told by."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
+        description=told, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
     )
-    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("stage", choices=list(stages))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--data", type=Path, help="folder with gsm8k, math, prm800k, mr_ben, best_of_n and the benchmarks"
@@ -466,6 +487,11 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "--gsm8k", type=number(0), default=4000, help="rows from GSM8K, half of them with a wrong result"
     )
     parser.add_argument("--math", type=number(0), default=4000, help="rows from MATH, half of them with a wrong result")
+    return parser
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = options(STAGES, __doc__)
     args = parser.parse_args(given)
     with_data = args.stage in ("prepare", "evaluate") or (args.stage == "score" and {*args.on} & {*data.STEPS})
     with_model = args.stage in ("sample", "label", "train", "score", "search")
@@ -477,13 +503,18 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> None:
     args = arguments(given)
+    in_one_line(f"loop {args.stage}", lambda: STAGES[args.stage](args))
+
+
+def in_one_line(called: str, work: Callable[[], None]) -> None:
+    """Do a stage's work; what went wrong is told in one line."""
     torch.set_float32_matmul_precision("high")  # on CUDA: ten bits of mantissa in products, the rest in float32
     try:
-        STAGES[args.stage](args)
+        work()
     except (ValueError, OSError, KeyError, ImportError) as error:
         if os.environ.get("FOOTFALL_DEBUG"):
             raise
-        raise SystemExit(f"loop {args.stage}: {visible(' '.join(str(error).split())[:600])}") from error
+        raise SystemExit(f"{called}: {visible(' '.join(str(error).split())[:600])}") from error
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def measured_steps(on: str, data: Path, seed: int) -> Callable[[Scores, Facts], 
         difference, _ = paired_resamples(rows["PRM"][row][figure], rows["length only"][row][figure])
         return {
             "cases": len(cases), "threshold": own, "length threshold": chosen,
-            **{name: _percentages(given) for name, given in rows.items()},
+            **{name: percentages(given) for name, given in rows.items()},
             f"PRM − length only, {row} {figure}": percent(difference),
             "published": {
                 name: {**given, row: given.get(row, round(float(np.mean(list(given.values()))), 1))}
@@ -126,7 +126,7 @@ def measured_steps(on: str, data: Path, seed: int) -> Callable[[Scores, Facts], 
     return measure
 
 
-def _percentages(rows: Mapping[str, Mapping[str, Floats]]) -> dict[str, dict[str, Figure]]:
+def percentages(rows: Mapping[str, Mapping[str, Floats]]) -> dict[str, dict[str, Figure]]:
     return {
         row: {name: percent(from_resamples(values_R)) for name, values_R in given.items() if name in FIGURES}
         for row, given in rows.items()
@@ -292,20 +292,22 @@ def label_table(found: Mapping[str, Any]) -> str:
     """What labels are worth: how many a PRM learned from, what was generated for them, and what it reaches."""
     pools = [on for on in EVALUATED if on not in STEPS and any(on in facts for facts in found.values())]
     heads = [f"{on}: {rule} of {VOTES} − majority" for on in pools for rule in ("best", "weighted")]
-    lines = [_line(["PRM", "labels", "traces", "steps", "generated tokens", "ProcessBench F1", *heads])]
-    lines.append(_line(["---", "---", *["---:"] * (4 + len(heads))]))
+    lines = [table_line(["PRM", "labels", "traces", "steps", "generated tokens", "ProcessBench F1", *heads])]
+    lines.append(table_line(["---", "---", *["---:"] * (4 + len(heads))]))
     for name, facts in found.items():
         counts = facts["labels"].values()
         sums = [f"{sum(each[key] for each in counts):,}" for key in ("traces", "steps", "generated tokens")]
         steps = facts["processbench"]["PRM"]["mean"]["f1"] if "processbench" in facts else None
-        cells = [name, ", ".join(facts["labels"]), *sums, "" if steps is None else _shown(steps)]
+        cells = [name, ", ".join(facts["labels"]), *sums, "" if steps is None else with_interval(steps)]
         for on in pools:
             given = facts.get(on)
             for rule in ("best of N, last", "weighted vote, last"):
                 cells.append(
-                    "" if given is None else _shown(given["− majority"][rule][str(min(VOTES, max(given["n"])))], "+")
+                    ""
+                    if given is None
+                    else with_interval(given["− majority"][rule][str(min(VOTES, max(given["n"])))], "+")
                 )
-        lines.append(_line(cells))
+        lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -313,47 +315,49 @@ def _step_table(on: str, there: Mapping[str, Any]) -> str:
     figure = "f1" if on == "processbench" else "prm_score"
     first = next(iter(there.values()))
     columns = [row for row in first["PRM"] if row in COLUMNS]
-    lines = [_line(["judge", *columns]), _line(["---", *["---:"] * len(columns)])]
+    lines = [table_line(["judge", *columns]), table_line(["---", *["---:"] * len(columns)])]
     for name, given in there.items():
         for judge, title in (("PRM", name), ("length only", f"length only, threshold as {name}")):
-            lines.append(_line([title, *(_shown(given[judge][column][figure]) for column in columns)]))
+            lines.append(table_line([title, *(with_interval(given[judge][column][figure]) for column in columns)]))
         difference = next(value for key, value in given.items() if key.startswith("PRM − length only"))
-        lines.append(_line([f"{name} − length only", *[""] * (len(columns) - 1), _shown(difference, "+")]))
+        lines.append(table_line([f"{name} − length only", *[""] * (len(columns) - 1), with_interval(difference, "+")]))
     for model, given in first["published"].items():
-        lines.append(_line([f"{model} (published)", *(str(given.get(column, "")) for column in columns)]))
+        lines.append(table_line([f"{model} (published)", *(str(given.get(column, "")) for column in columns)]))
     return "\n".join(lines) + "\n"
 
 
 def _pool_table(there: Mapping[str, Any]) -> str:
     ns = [str(n) for n in next(iter(there.values()))["n"]]
-    lines = [_line(["", *(f"N = {n}" for n in ns)]), _line(["---", *["---:"] * len(ns)])]
+    lines = [table_line(["", *(f"N = {n}" for n in ns)]), table_line(["---", *["---:"] * len(ns)])]
     shared = ("majority", "any right")
     for k, (name, given) in enumerate(there.items()):
         for rule, by_n in given["accuracy"].items():
             if rule not in shared or k == 0:
                 title = rule if rule in shared else f"{name}: {rule}"
-                lines.append(_line([title, *(_shown(by_n[n]) for n in ns)]))
+                lines.append(table_line([title, *(with_interval(by_n[n]) for n in ns)]))
             if rule not in shared:
-                lines.append(_line(["− majority", *(_shown(given["− majority"][rule][n], "+") for n in ns)]))
+                lines.append(
+                    table_line(["− majority", *(with_interval(given["− majority"][rule][n], "+") for n in ns)])
+                )
     return "\n".join(lines) + "\n"
 
 
 def _search_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Each search at its tokens, and less the votes among as many samples as those tokens pay for."""
     beside = ("− majority", "− weighted vote")
-    lines = [_line(["search", "AUC", "accuracy", "tokens a problem", "samples for these", *beside])]
-    lines.append(_line(["---", *["---:"] * 6]))
+    lines = [table_line(["search", "AUC", "accuracy", "tokens a problem", "samples for these", *beside])]
+    lines.append(table_line(["---", *["---:"] * 6]))
     for row in rows:
-        told = [str(row.get("AUC") or ""), _shown(row["accuracy"]), f"{row['generated']:,}"]
-        differences = [_shown(row[key], "+") if key in row else "" for key in beside]
-        lines.append(_line([row["search"], *told, str(row.get("samples for its tokens", "")), *differences]))
+        told = [str(row.get("AUC") or ""), with_interval(row["accuracy"]), f"{row['generated']:,}"]
+        differences = [with_interval(row[key], "+") if key in row else "" for key in beside]
+        lines.append(table_line([row["search"], *told, str(row.get("samples for its tokens", "")), *differences]))
     return "\n".join(lines) + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
+def table_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _shown(figure: Figure, sign: str = "") -> str:
+def with_interval(figure: Figure, sign: str = "") -> str:
     value, low, high = figure
     return "–" if value is None or low is None or high is None else f"{value:{sign}.1f} [{low:.1f}, {high:.1f}]"

@@ -115,9 +115,12 @@ class ThinkPRM(Critic):
             for t, row in zip(trajectories, rows, strict=True)
         ]
 
-    def chains(self, trajectories: Sequence[Trajectory]) -> list[list[Chain]]:
-        """`n` verifications of each whole solution, in one batch, as data: every box is read, also behind a first error."""
-        asked = [_request(t, len(t.steps), TEACHER) for t in trajectories if t.steps]
+    def chains(self, trajectories: Sequence[Trajectory], more: str = TEACHER) -> list[list[Chain]]:
+        """`n` verifications of each whole solution, in one batch, as data: every box is read, also behind a first error.
+
+        `more` stands behind the question; a model that was trained to verify needs none.
+        """
+        asked = [_request(t, len(t.steps), more) for t in trajectories if t.steps]
         replies = iter(self.ask(asked))
         return [[self._chain(t, reply) for reply in next(replies)] if t.steps else [] for t in trajectories]
 

@@ -1,0 +1,281 @@
+"""Kinds of PRMs on a real model, in small: every kind is trained on the same rows, scored, and compared case by case."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from footfall.formats import read_parquet, write_parquet
+from footfall.gguf import gguf_tokenizer
+from footfall.loading import load_model
+from footfall.reward.generative.critic import Chain, Request
+from footfall.types import Cost, Judged, Step, Trajectory
+from scripts import kinds, kinds_data, kinds_measure, loop
+from scripts.smol_rows import make_row
+from tests.test_gguf import write_gguf
+from tests.train.test_loop import prepared, rows
+
+__all__ = ["prepared"]
+BOXES = ["\\boxed{correct}", "\\boxed{incorrect}"]
+SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
+
+
+def saved(folder: Path, tokenizer: Any, tied: bool, write: bool = False) -> Path:
+    """A tiny Qwen2; one that is to `write` says `correct` and `incorrect` in boxes and ends, by its last token alone."""
+    tokenizer.add_tokens(BOXES)
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=2048, tie_word_embeddings=tied,
+        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+    ))  # fmt: skip
+    if write:
+        right, wrong = tokenizer.convert_tokens_to_ids(BOXES)
+        chances = [{right: 0.8, wrong: 0.2}, {right: 0.3, wrong: 0.3, model.config.eos_token_id: 0.4}]
+        with torch.no_grad():
+            for layer in model.model.layers:
+                layer.self_attn.o_proj.weight.zero_()
+                layer.mlp.down_proj.weight.zero_()
+            model.model.embed_tokens.weight.zero_()[:, 0] = 1
+            model.lm_head.weight.zero_()
+            for channel, (token, after) in enumerate(
+                ((None, chances[0]), (right, chances[1]), (wrong, {model.config.eos_token_id: 1.0}))
+            ):
+                if token is not None:
+                    model.model.embed_tokens.weight[token] = torch.eye(64)[channel]
+                for word, chance in after.items():  # the norm makes a state of one 1 one of one 8
+                    model.lm_head.weight[word, channel] = (22 + math.log(chance)) / 8
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_matrix_that_a_file_holds_twice_is_one_again_and_two_stay_two(tmp_path: Path) -> None:
+    file = write_gguf(tmp_path / "tiny.gguf", "qwen2")
+    model, _ = load_model(file, "cpu", torch.float32)
+    kinds.tie_again(model)
+    assert not model.config.tie_word_embeddings
+    with torch.no_grad():
+        model.lm_head.weight.copy_(model.model.embed_tokens.weight * 1.001)
+    wanted = model.lm_head.weight.detach().clone()
+    kinds.tie_again(model)
+    assert model.config.tie_word_embeddings and model.lm_head.weight is model.model.embed_tokens.weight
+    assert torch.equal(model.lm_head.weight, wanted)
+    args = Namespace(model=str(file), out=tmp_path, device="cpu")
+    folder = kinds.unpacked(args)
+    assert kinds.unpacked(args) == folder and not list(tmp_path.glob("*.begun"))
+    ours, theirs = load_model(folder, "cpu", torch.float32)[0], load_model(file, "cpu", torch.float32)[0]
+    ids = torch.arange(5)[None]
+    assert torch.allclose(ours(ids).logits, theirs(ids).logits, atol=0.1)
+
+
+def test_a_false_equation_is_an_error_of_mathematics_and_any_other_of_consistency() -> None:
+    given = [
+        make_row("a", "How much is 2 + 3?", ["2 + 3 = 6"], [0.0], "x"),
+        make_row("b", "How much is 2 + 3?", ["2 + 3 = 5", "So we buy six."], [1.0, 0.0], "x"),
+    ]
+    found = [row.judgement for row in kinds_data.typed_rows(given)]
+    assert [said and (said.values, said.aspects["math"], said.aspects["consistency"]) for said in found] == [
+        ((0.0,), (0.0,), (1.0,)), ((1.0, 0.0), (1.0, 1.0), (1.0, 0.0)),
+    ]  # fmt: skip
+
+
+def test_chains_of_right_and_wrong_solutions_are_as_many_while_there_are_both() -> None:
+    given = rows("x", [f"What is {n}?" for n in range(4)])  # wrong and right in turn
+    names = [row.trajectory.id for row in kinds_data.chosen_chains(given, 4)]
+    assert names == ["x-0-0", "x-0-1", "x-1-0", "x-1-1"]
+    mostly_right = [row for row in given if row.trajectory.id.endswith("1") or row.trajectory.id == "x-3-0"]
+    chosen = [row.trajectory.id for row in kinds_data.chosen_chains(mostly_right, 4)]
+    assert len(chosen) == 4 and "x-3-0" in chosen
+    none = [Judged(row.trajectory, row.judgement and replace(row.judgement, values=(None, None))) for row in given]
+    assert kinds_data.chosen_chains(none, 4) == []
+
+
+def chain(verdicts: tuple[bool, ...]) -> Chain:
+    return Chain(Request(()), "", 0, 2, verdicts, None, Cost(generated_tokens=3))
+
+
+def test_a_chain_speaks_up_to_its_first_error_and_one_with_too_many_verdicts_not_at_all(tmp_path: Path) -> None:
+    said = kinds_data.verified([chain((True, False, True)), chain((True,) * 4), chain(()), chain((True, True))], 3)
+    assert said == ((( True, False), None, None, (True, True)), 12)  # fmt: skip
+    assert kinds_data.mean_verdicts(said.chains, 3) == [1.0, 0.5, None]
+    assert kinds_data.mean_verdicts((None,), 2) == [None, None]
+    loop.keep_lines(tmp_path / "c.gz", kinds_data.verified_lines({("math", "m"): said}))
+    assert kinds_data.verified_of(tmp_path / "c.gz") == {("math", "m"): said}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Forty cases a split, half of them with a wrong second step, and eight held-out rows."""
+    (tmp_path / "processbench").mkdir()
+    for split in SPLITS:
+        cases = [
+            {"id": f"{split}-{k}", "problem": f"What is {k} and {k}?", "steps": ["a", "b", "c"], "label": 1 if k % 2 else -1,
+             "generator": "g", "final_answer_correct": not k % 2} for k in range(40)
+        ]  # fmt: skip
+        (tmp_path / "processbench" / f"{split}.json.gz").write_bytes(gzip.compress(json.dumps(cases).encode()))
+    (tmp_path / "rows").mkdir()
+    write_parquet(
+        tmp_path / "rows" / "held-out.parquet", rows("held", [f"What is {n} plus 1?" for n in range(4)]), "judged"
+    )
+    return tmp_path
+
+
+def known(out: Path, name: str, values: dict[str, float], every: int = 1, **facts: Any) -> None:
+    """A PRM that gives the wrong steps of each split this value and all others 0.9, at a threshold of one half."""
+    given = {"kind": "ce", "model": "m", "labels": {"gold": {"traces": 7}}, "validation": {"threshold": 0.5}, **facts}
+    loop.keep(out / f"prm-{name}" / "facts.json", given)
+    loop.keep_lines(out / f"scores-{name}-processbench.jsonl.gz", [
+        {"id": f"{split}-{k}", "split": split, "scores": [0.9, values[split] if k % 2 else 0.9, 0.9]}
+        for split in SPLITS for k in range(0, 40, every)
+    ])  # fmt: skip
+
+
+def test_a_kind_is_held_against_the_one_beside_it_on_the_cases_that_both_have(out: Path) -> None:
+    known(out, "ce", dict.fromkeys(SPLITS, 0.1) | {"math": 0.8, "omnimath": 0.8})
+    known(out, "pqm", dict.fromkeys(SPLITS, 0.1) | {"gsm8k": 0.8}, every=3, beside="ce", kind="pqm")
+    found = kinds_measure.evaluate(out, out, seed=0)
+    ce, pqm = (found[name]["processbench"] for name in ("ce", "pqm"))
+    assert ce["cases"] == 160 and "difference" not in ce and ce["figures"]["mean"]["f1"][0] == 50.0
+    assert pqm["cases"] == pqm["common cases"] == 56 and pqm["figures"]["mean"]["f1"][0] == 75.0
+    assert {split: each[0] for split, each in pqm["difference"].items()} == {
+        "gsm8k": -100.0, "math": 100.0, "olympiadbench": 0.0, "omnimath": 100.0, "mean": 25.0,
+    }  # fmt: skip
+    assert pqm["difference"]["olympiadbench"] == [0.0, 0.0, 0.0], "resampled together"
+    table = kinds_measure.tables(found)
+    assert "| pqm | m | 7 |" in table and "| ce: +25.0 [25.0, 25.0] | 56 |" in table
+
+
+def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None:
+    """One chain in four is wrong about every step; of four, most are right, at a threshold above that of the majority."""
+    loop.keep(out / "prm-think" / "facts.json", {"kind": "thinkprm", "model": "m", "labels": {}})
+    held = read_parquet(out / "rows" / "held-out.parquet", "judged")
+    cases = [(split, f"{split}-{k}", k % 2 == 1, 3) for split in SPLITS for k in range(40)]
+    cases += [(kinds_measure.HELD, row.trajectory.id, row.trajectory.id.endswith("0"), 2) for row in held]
+    lines = []
+    for n, (split, id, wrong, steps) in enumerate(cases):
+        true = "10" if wrong else "1" * steps
+        chains = ["0" if n % 4 == j else true for j in range(4)]
+        lines.append({"id": id, "split": split, "chains": chains, "tokens": 40})
+    lines[5]["chains"][0] = None
+    loop.keep_lines(out / "chains-think-processbench.jsonl.gz", lines)
+    found = kinds_measure.evaluate(out, out, seed=0)
+    assert set(found) == {"think, 1", "think, 4"}, "nobody wrote sixteen"
+    one, four = (found[f"think, {k}"]["processbench"] for k in (1, 4))
+    assert four["figures"]["mean"]["f1"][0] == 100.0 > one["figures"]["mean"]["f1"][0]
+    assert 0.25 < four["threshold"] < 0.75 and four["tokens a trace"] == 40 and one["tokens a trace"] == 10
+    assert one["with a verdict"] == pytest.approx(1 - 1 / len(cases), abs=1e-4)
+
+
+def test_what_is_stored_gives_the_same_figures(out: Path) -> None:
+    known(out, "ce", dict.fromkeys(SPLITS, 0.1))
+    known(out, "pqm", dict.fromkeys(SPLITS, 0.8), beside="ce")
+    pool = [
+        Trajectory(f"{p}-{k}", make_row("p", f"What is {p}?", ["a", "b"], [1.0, 1.0], "x").trajectory.problem,
+                   (Step("a"), Step("b"), Step("c")), answer=str(k), correct=k == 1)
+        for p in range(5) for k in range(3)
+    ]  # fmt: skip
+    pool = [replace(t, problem=replace(t.problem, id=t.id.split("-")[0], answer="1")) for t in pool]
+    write_parquet(out / "sample-math-500.parquet", pool, "trajectory")
+    for name, right in (("ce", [0.8, 0.9, 0.7]), ("pqm", [0.8, 0.1, 0.2])):
+        lines = [
+            {"id": t.id, "split": "math-500", "scores": right if t.correct else [0.6, 0.4, 0.5 + 0.3 * (name == "pqm")]}
+            for t in pool
+        ]
+        loop.keep_lines(out / f"scores-{name}-math-500.jsonl.gz", lines)
+    found = kinds_measure.evaluate(out, out, seed=0)
+    assert found["ce"]["math-500"]["accuracy"]["best of N, min"][0] == 100.0
+    assert found["pqm"]["math-500"]["difference"]["best of N, last"][0] == -100.0
+    loop.main(["thin", "--out", str(out), "--sets", "math-500"])
+    kinds.main(["store", "--out", str(out), "--to", str(out / "kept")])
+    assert kinds_measure.evaluate(out / "kept", out, seed=0) == found
+    (scores,) = {tuple(v) for k, v in kinds.data.scores_of(out / "kept" / "scores-ce-math-500.jsonl.gz").items()
+                 if k[1] == "0-1"}  # fmt: skip
+    assert scores == (0.7, 0.7)
+    assert "**math-500**" in kinds_measure.tables(found)
+
+
+def test_a_stage_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for stage, needed in (("train", "--model and --kind"), ("verify", "--model and --data"), ("evaluate", "--data")):
+        with pytest.raises(SystemExit):
+            kinds.main([stage, "--out", str(tmp_path)])
+        assert f"the stage {stage} needs {needed}" in capsys.readouterr().err
+    loop.keep(tmp_path / "prm-prm" / "facts.json", {"kind": "thinkprm", "against": ["math-500"]})
+    with pytest.raises(SystemExit, match="may have seen problems of processbench"):
+        kinds.main(["verify", "--model", "m", "--data", "d", "--out", str(tmp_path)])
+
+
+@pytest.mark.long
+def test_every_kind_learns_from_the_same_rows_and_is_scored(
+    prepared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared, out = prepared
+    folder = saved(out / "tiny", gguf_tokenizer(shared[3]), tied=True)
+    shared[3] = str(folder)
+    traces = [
+        replace(row.trajectory, id=f"s{k}", correct=k % 2 == 1)
+        for k, row in enumerate(rows("x", [f"What is {n} less 1?" for n in range(6)]))
+    ]
+    write_parquet(out / "sample-gsm8k-train.parquet", traces, "trajectory")
+    small = ["--rank", "2", "--batch", "4", "--accumulation", "1", "--max-length", "512"]
+    for kind in (name for name in kinds.KINDS if name != "thinkprm"):
+        given = ["outcome"] if kind == "implicit" else ["gold"]
+        beside = [] if kind == "ce" else ["--beside", "ce"]
+        kinds.main(["train", *shared, *small, "--kind", kind, "--name", kind, "--rows", *given, *beside])
+        kinds.main(["score", *shared, "--name", kind, "--on", "processbench"])
+    facts = {kind: kinds.data.kept(out / f"prm-{kind}" / "facts.json") for kind in kinds.KINDS if kind != "thinkprm"}
+    assert {kind: (given["config"]["objective"], given["config"].get("head")) for kind, given in facts.items()} == {
+        "ce": ("soft-bce", None), "pqm": ("q-ranking", None), "tdrm": ("td", None), "biprm": ("soft-bce", "both-ways"),
+        "uhead": ("soft-bce", "uncertainty"), "probe": ("soft-bce", "frozen-linear"), "implicit": ("log-ratio", None),
+        "pathfinder": ("error-types", None),
+    }  # fmt: skip
+    capsys.readouterr()
+    kinds.main(["evaluate", *shared])
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == set(facts) and found["ce"]["processbench"]["cases"] == 8
+    assert all("difference" in given["processbench"] for name, given in found.items() if name != "ce")
+    said = {kind: tuple(map(tuple, kinds.data.scores_of(out / f"scores-{kind}-processbench.jsonl.gz").values()))
+            for kind in facts}  # fmt: skip
+    assert len(set(said.values())) == len(said), "no two kinds say the same"
+
+
+@pytest.mark.long
+def test_a_thinking_judge_learns_from_its_own_chains_and_verifies(
+    prepared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared, out = prepared
+    shared[3] = str(saved(out / "writer", gguf_tokenizer(shared[3]), tied=False, write=True))
+    drawn = ["--max-tokens", "12", "--chunk", "8"]
+    apart = [
+        make_row(f"r{n}", f"What is {n} plus 1?", ["a", f"b {n % 2}"], [1.0, float(n % 2)], "gold") for n in range(16)
+    ]
+    write_parquet(out / "rows" / "gold.parquet", apart, "judged")
+    kinds.main(["chains", *shared, *drawn, "--rows", "gold", "--n", "16", "--most", "8"])
+    kept = read_parquet(out / "rows" / "chains.parquet", "judged")
+    assert len(kept) == 8
+    for row in kept:
+        (text,) = [rationale for rationale in row.judgement.rationales if rationale]
+        wanted = BOXES if row.judgement.values[-1] == 0 else [BOXES[0]] * 2
+        assert text == "".join(wanted), "a chain says what the labels say"
+    small = ["--rank", "2", "--batch", "4", "--epochs", "1", "--max-length", "1024"]
+    kinds.main(["train", *shared, *small, "--kind", "thinkprm", "--name", "think", "--rows", "chains"])
+    for name, told in (("think", []), ("base", ["--told"])):
+        words = ["verify", *shared, *drawn, "--name", name, "--beside", "think", "--n", "4", *told]
+        kinds.main(words)
+        first = kinds_data.verified_of(out / f"chains-{name}-processbench.jsonl.gz")
+        kinds.main(words)
+        assert kinds_data.verified_of(out / f"chains-{name}-processbench.jsonl.gz") == first
+        assert len(first) == 8 + 16 and any(chain for said in first.values() for chain in said.chains)
+    capsys.readouterr()
+    kinds.main(["evaluate", *shared])
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["base, 1", "base, 4", "think, 1", "think, 4"]
