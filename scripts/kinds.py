@@ -40,10 +40,10 @@ from footfall.gguf.container import is_gguf
 from footfall.loading import load_model, quiet
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
-from footfall.reward.checkpoint import Options, evidence
-from footfall.reward.config import FOOTFALL
-from footfall.reward.family import recognise
+from footfall.reward.backbone import context_length
+from footfall.reward.checkpoint import Options, evidence, language_family
 from footfall.reward.generative.thinkprm import TEACHER, thinkprm
+from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
 from footfall.train.run import MODEL
 from footfall.types import Judge, Judged, Judgement, Trajectory
@@ -110,8 +110,8 @@ def unpacked(args: argparse.Namespace) -> str:
 def tie_again(model: Any) -> None:
     """A file may hold one matrix of words and outputs twice, rounded in two ways; it becomes one again, that of the outputs."""
     words_VH, outputs_VH = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    few = [matrix_VH.detach()[::64].float().flatten() for matrix_VH in (words_VH, outputs_VH)]
-    if words_VH is not outputs_VH and torch.cosine_similarity(*few, dim=0) > ROUNDED:
+    ours, theirs = (matrix_VH.detach()[::64].float().flatten() for matrix_VH in (words_VH, outputs_VH))
+    if words_VH is not outputs_VH and torch.cosine_similarity(ours, theirs, dim=0) > ROUNDED:
         words_VH.data = outputs_VH.data
         model.config.tie_word_embeddings = True
         model.tie_weights()
@@ -168,12 +168,16 @@ def opened(args: argparse.Namespace, kind: str | None = None) -> Judge:
     """The trained PRM as a judge."""
     folder = args.out / f"prm-{args.name}.run" / MODEL
     known = kind or str(data.kept(args.out / f"prm-{args.name}" / "facts.json", kind=str)["kind"])
-    seen = evidence(folder)
-    family = recognise(seen, FOOTFALL)
-    assert family.open is not None
     own: dict[str, Any] = {"compile": args.compile, **KINDS[known].scored}
     options = Options(args.device, getattr(torch, args.dtype), "partial", check=False, **own)
-    return InRange(family.open(seen, family, options))
+    family = language_family(folder, None)
+    if family is not None and family.open is not None:
+        return InRange(family.open(evidence(folder), family, options))
+    model = PRM.load(folder, device=options.device, dtype=options.dtype, check=False)
+    # Rows were short; what is scored may be as long as the decoder takes.
+    length = context_length(model.backbone) or model.max_length
+    model.prm_config = replace(model.prm_config, max_length=length)
+    return InRange(options.judge(model))
 
 
 def chains(args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
 from footfall.studies.search import SearchCosts
 from footfall.studies.search_report import SEARCH
-from scripts import loop_measure, pool_curves, rl_arms, word_problem_tables
+from scripts import kinds_measure, loop_measure, pool_curves, rl_arms, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
 RL_ARMS = "coder_0_5b_rl"
@@ -108,6 +108,11 @@ def coder_vote_tables() -> str:
     return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes.json").read_text(encoding="utf-8")))
 
 
+def kind_tables() -> str:
+    """What `python -m scripts.kinds evaluate` found of kinds of PRMs on a real model."""
+    return kinds_measure.tables(json.loads((DOCS / "real_kinds.json").read_text(encoding="utf-8")))
+
+
 def lab_model_table() -> str:
     """What `python -m scripts.measure_lab_model` found of the lab's model, one row a world and tier."""
     found = json.loads((DOCS / "lab_model.json").read_text(encoding="utf-8"))["measured"]
@@ -167,6 +172,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pools": pool_tables,
     "coder": coder_tables,
     "coder-votes": coder_vote_tables,
+    "real-kinds": kind_tables,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
     "rl-arms": lambda: rl_arms.block(rl_arms_found(), RL_ARMS),

@@ -19,7 +19,7 @@ from footfall.gguf import gguf_tokenizer
 from footfall.loading import load_model
 from footfall.reward.generative.critic import Chain, Request
 from footfall.types import Cost, Judged, Step, Trajectory
-from scripts import kinds, kinds_data, kinds_measure, loop
+from scripts import kinds, kinds_data, kinds_measure, loop, loop_data
 from scripts.smol_rows import make_row
 from tests.test_gguf import write_gguf
 from tests.train.test_loop import prepared, rows
@@ -33,7 +33,8 @@ def saved(folder: Path, tokenizer: Any, tied: bool, write: bool = False) -> Path
     """A tiny Qwen2; one that is to `write` says `correct` and `incorrect` in boxes and ends, by its last token alone."""
     tokenizer.add_tokens(BOXES)
     torch.manual_seed(0)
-    model = Qwen2ForCausalLM(Qwen2Config(
+    make: Any = Qwen2ForCausalLM
+    model = make(Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=2048, tie_word_embeddings=tied,
         eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
@@ -106,7 +107,7 @@ def chain(verdicts: tuple[bool, ...]) -> Chain:
 
 def test_a_chain_speaks_up_to_its_first_error_and_one_with_too_many_verdicts_not_at_all(tmp_path: Path) -> None:
     said = kinds_data.verified([chain((True, False, True)), chain((True,) * 4), chain(()), chain((True, True))], 3)
-    assert said == ((( True, False), None, None, (True, True)), 12)  # fmt: skip
+    assert said == kinds_data.Verified(((True, False), None, None, (True, True)), 12)
     assert kinds_data.mean_verdicts(said.chains, 3) == [1.0, 0.5, None]
     assert kinds_data.mean_verdicts((None,), 2) == [None, None]
     loop.keep_lines(tmp_path / "c.gz", kinds_data.verified_lines({("math", "m"): said}))
@@ -161,7 +162,7 @@ def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None
     held = read_parquet(out / "rows" / "held-out.parquet", "judged")
     cases = [(split, f"{split}-{k}", k % 2 == 1, 3) for split in SPLITS for k in range(40)]
     cases += [(kinds_measure.HELD, row.trajectory.id, row.trajectory.id.endswith("0"), 2) for row in held]
-    lines = []
+    lines: list[dict[str, Any]] = []
     for n, (split, id, wrong, steps) in enumerate(cases):
         true = "10" if wrong else "1" * steps
         chains = ["0" if n % 4 == j else true for j in range(4)]
@@ -198,7 +199,7 @@ def test_what_is_stored_gives_the_same_figures(out: Path) -> None:
     loop.main(["thin", "--out", str(out), "--sets", "math-500"])
     kinds.main(["store", "--out", str(out), "--to", str(out / "kept")])
     assert kinds_measure.evaluate(out / "kept", out, seed=0) == found
-    (scores,) = {tuple(v) for k, v in kinds.data.scores_of(out / "kept" / "scores-ce-math-500.jsonl.gz").items()
+    (scores,) = {tuple(v) for k, v in loop_data.scores_of(out / "kept" / "scores-ce-math-500.jsonl.gz").items()
                  if k[1] == "0-1"}  # fmt: skip
     assert scores == (0.7, 0.7)
     assert "**math-500**" in kinds_measure.tables(found)
@@ -227,12 +228,16 @@ def test_every_kind_learns_from_the_same_rows_and_is_scored(
     ]
     write_parquet(out / "sample-gsm8k-train.parquet", traces, "trajectory")
     small = ["--rank", "2", "--batch", "4", "--accumulation", "1", "--max-length", "512"]
+    file = out.parent / "data" / "processbench" / "math.json.gz"
+    cases = json.loads(gzip.decompress(file.read_bytes()))
+    cases[0]["steps"] = ["a" * 400, "b" * 400]  # longer than what is trained on
+    file.write_bytes(gzip.compress(json.dumps(cases).encode()))
     for kind in (name for name in kinds.KINDS if name != "thinkprm"):
         given = ["outcome"] if kind == "implicit" else ["gold"]
         beside = [] if kind == "ce" else ["--beside", "ce"]
         kinds.main(["train", *shared, *small, "--kind", kind, "--name", kind, "--rows", *given, *beside])
         kinds.main(["score", *shared, "--name", kind, "--on", "processbench"])
-    facts = {kind: kinds.data.kept(out / f"prm-{kind}" / "facts.json") for kind in kinds.KINDS if kind != "thinkprm"}
+    facts = {kind: loop_data.kept(out / f"prm-{kind}" / "facts.json") for kind in kinds.KINDS if kind != "thinkprm"}
     assert {kind: (given["config"]["objective"], given["config"].get("head")) for kind, given in facts.items()} == {
         "ce": ("soft-bce", None), "pqm": ("q-ranking", None), "tdrm": ("td", None), "biprm": ("soft-bce", "both-ways"),
         "uhead": ("soft-bce", "uncertainty"), "probe": ("soft-bce", "frozen-linear"), "implicit": ("log-ratio", None),
@@ -243,9 +248,10 @@ def test_every_kind_learns_from_the_same_rows_and_is_scored(
     found = json.loads(capsys.readouterr().out)
     assert set(found) == set(facts) and found["ce"]["processbench"]["cases"] == 8
     assert all("difference" in given["processbench"] for name, given in found.items() if name != "ce")
-    said = {kind: tuple(map(tuple, kinds.data.scores_of(out / f"scores-{kind}-processbench.jsonl.gz").values()))
+    said = {kind: tuple(map(tuple, loop_data.scores_of(out / f"scores-{kind}-processbench.jsonl.gz").values()))
             for kind in facts}  # fmt: skip
     assert len(set(said.values())) == len(said), "no two kinds say the same"
+    assert not [kind for kind, scores in said.items() if None in {value for row in scores for value in row}]
 
 
 @pytest.mark.long
