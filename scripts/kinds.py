@@ -262,18 +262,21 @@ STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "unpack": lambda args: loop.tell(unpacked(args)), "train": train, "score": partial(loop.score, opened=opened),
     "chains": chains, "verify": verify, "evaluate": evaluate, "store": store,
 }  # fmt: skip
-NEEDS = {"--model": ("unpack", "train", "score", "chains", "verify"), "--data": ("verify", "evaluate")}
+NEEDS = {
+    "--model": ("unpack", "train", "score", "chains", "verify"), "--data": ("verify", "evaluate"), "--kind": ("train",),
+    "--to": ("store",),
+}  # fmt: skip
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = loop.options(STAGES, __doc__)
+    parser.set_defaults(to=None)
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--beside", help="the PRM whose figures are taken from those of this one")
     parser.add_argument("--most", type=loop.COUNT, default=1000, help="chains to learn from")
     parser.add_argument("--told", action="store_true", help="the untrained model is told what a verification is")
     args = parser.parse_args(given)
     wanted = {option: args.stage in stages for option, stages in NEEDS.items()}
-    wanted |= {"--kind": args.stage == "train"}
     wanted["--data"] |= args.stage == "score" and bool({*args.on} & {*data.STEPS})
     if missing := [option for option, needed in wanted.items() if needed and not getattr(args, option[2:])]:
         parser.error(f"the stage {args.stage} needs {' and '.join(missing)}")

@@ -206,7 +206,8 @@ def test_what_is_stored_gives_the_same_figures(out: Path) -> None:
 
 
 def test_a_stage_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for stage, needed in (("train", "--model and --kind"), ("verify", "--model and --data"), ("evaluate", "--data")):
+    for stage, needed in (("train", "--model and --kind"), ("verify", "--model and --data"), ("evaluate", "--data"),
+                          ("store", "--to")):  # fmt: skip
         with pytest.raises(SystemExit):
             kinds.main([stage, "--out", str(tmp_path)])
         assert f"the stage {stage} needs {needed}" in capsys.readouterr().err
