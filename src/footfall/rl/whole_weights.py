@@ -74,5 +74,5 @@ def _whole(weight: Any, device: torch.device) -> Tensor:
 def _gathered(weight: Any) -> AbstractContextManager[Any]:
     if not hasattr(weight, "ds_id"):
         return nullcontext()
-    found: AbstractContextManager[Any] = import_module("deepspeed.zero").GatheredParameters([weight])
+    found: AbstractContextManager[Any] = import_module("deepspeed").zero.GatheredParameters([weight])
     return found
