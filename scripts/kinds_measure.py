@@ -8,7 +8,7 @@ has a threshold of its own, from chains about held-out rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -59,13 +59,14 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
     benchmark: Benchmark = create("benchmark", "processbench", data=data / "processbench")
     on_steps = scored_steps(out, facts, benchmark, seed)
     for name, own in on_steps.items():
-        other = beside(own.facts, on_steps)
-        found.setdefault(name, told(own.facts))["processbench"] = steps_figures(benchmark, own, other, seed)
+        rival = beside(name, own.facts, on_steps)
+        figures = steps_figures(benchmark, own, on_steps.get(rival), seed)
+        found.setdefault(name, told(own.facts))["processbench"] = {"beside": rival, **figures}
     for on in (each for each in EVALUATED if each not in STEPS):
         there = {name: scores_of(file) for name in facts if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
         for name, scores in there.items():
-            rival = there.get(str(facts[name].get("beside")))
-            found[name][on] = pool_figures(out / f"sample-{on}.parquet", scores, rival, seed)
+            other = there.get(str(facts[name].get("beside")))
+            found[name][on] = pool_figures(out / f"sample-{on}.parquet", scores, other, seed)
     return {name: given for name, given in found.items() if any(on in given for on in EVALUATED)}
 
 
@@ -119,10 +120,11 @@ def judged(cases: Sequence[Case], scores: Scores) -> list[Judgement]:
     return [Judgement(c.trajectory.id, tuple(scores[c.split, c.trajectory.id]), "scores") for c in cases]
 
 
-def beside(facts: Mapping[str, Any], known: Mapping[str, Scored]) -> Scored | None:
-    """The one that a kind is compared with, if it has scores; of a judge that writes, at as many chains as it can have."""
-    name = facts.get("beside")
-    return known.get(f"{name}, {max(CHAINS)}", known.get(str(name)))
+def beside(name: str, facts: Mapping[str, Any], known: Collection[str]) -> str:
+    """Who is compared with: of one that writes, at as many chains, or else at the most that it has; nobody: an empty name."""
+    rival, chains = facts.get("beside"), name.rpartition(", ")[2]
+    asked = (str(rival), f"{rival}, {chains}", *(f"{rival}, {k}" for k in reversed(CHAINS)))
+    return next((each for each in asked if each in known), "")
 
 
 def steps_figures(benchmark: Benchmark, own: Scored, other: Scored | None, seed: int) -> dict[str, Any]:
@@ -207,7 +209,7 @@ def tables(found: Mapping[str, Any]) -> str:
         own = given["processbench"]
         rows = sum(counts["traces"] for counts in given["labels"].values())
         figures = [with_interval(own["figures"][column]["f1"]) for column in COLUMNS]
-        less = f"{given['beside']}: {with_interval(own['difference']['mean'], '+')}" if "difference" in own else ""
+        less = f"{own['beside']}: {with_interval(own['difference']['mean'], '+')}" if "difference" in own else ""
         tokens = "" if given["tokens"] is None else f"{given['tokens']:,}"
         cells = [name, given["model"], f"{rows:,}", tokens, *figures, less, f"{own['cases']:,}"]
         parts.append(table_line(cells))

@@ -7,6 +7,7 @@ import json
 import math
 from argparse import Namespace
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,10 @@ def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None
     loop.keep_lines(out / "chains-think-processbench.jsonl.gz", lines)
     found = kinds_measure.evaluate(out, out, seed=0)
     assert set(found) == {"think, 1", "think, 4"}, "nobody wrote sixteen"
+    beside = partial(kinds_measure.beside, facts={"beside": "base"}, known=("base, 1", "base, 4", "ce"))
+    assert [beside(name) for name in ("think, 1", "think, 16", "ce")] == ["base, 1", "base, 4", "base, 4"]
+    assert kinds_measure.beside("pqm", {"beside": "ce"}, ["ce"]) == "ce"
+    assert kinds_measure.beside("ce", {}, ["ce"]) == ""
     one, four = (found[f"think, {k}"]["processbench"] for k in (1, 4))
     assert four["figures"]["mean"]["f1"][0] == 100.0 > one["figures"]["mean"]["f1"][0]
     assert 0.25 < four["threshold"] < 0.75 and four["tokens a trace"] == 40 and one["tokens a trace"] == 10
