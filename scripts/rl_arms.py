@@ -4,8 +4,8 @@
 
 A run is a folder with `log.jsonl`, or one of the folders inside; it is named after its folder, without `rl-` and a seed behind
 it. Of each are kept what every update logged and, of every checkpoint, the grade of each held-out problem, the monitors, what
-exploits would be paid, and the alarms; of its `config.json`, where there is one, how it was trained. The runs are compared with
-the one that is called `outcome`.
+exploits would be paid, and what the monitors' rule says of that as it is now, whatever it said in the run; of its
+`config.json`, where there is one, how it was trained. The runs are compared with the one that is called `outcome`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from footfall.formats import atomic_write
 from footfall.metrics.intervals import Interval, paired_difference, wilson
 from footfall.reports.charts import Point, Series, line_chart
 from footfall.reports.rl_page import MONITORS, Arm
+from footfall.rl.monitors import Checkpoint, alarms, hacked
 
 BASELINE = "outcome"
 CURVES = {
@@ -47,7 +49,7 @@ _OF_UPDATE = (
     "mean_length",
     "grad_norm",
 )
-_OF_CHECKPOINT = ("update", "figures", "rollouts", "right", "kl", "paid", "alarms", "hacked")
+_OF_CHECKPOINT = ("update", "figures", "rollouts", "right", "kl", "paid")
 _GRADES = {True: "1", False: "0", None: "-"}
 _WINDOW = 10
 """Updates that a point of a curve is the mean of: one alone is too noisy to be read beside four others."""
@@ -74,6 +76,10 @@ def read(folder: Path) -> tuple[str, dict[str, Any]]:
     )
     if not arm.checkpoints:
         raise ValueError(f"{folder}: its log has no checkpoint")
+    run = [
+        Checkpoint(row["update"], row["figures"], row["rollouts"], row["kl"], paid=row["paid"])
+        for row in arm.checkpoints
+    ]
     file = folder / "config.json"
     config = json.loads(file.read_text(encoding="utf-8"))["config"] if file.exists() else {}
     return arm.name, {
@@ -82,9 +88,11 @@ def read(folder: Path) -> tuple[str, dict[str, Any]]:
         "checkpoints": [
             {
                 **_rounded({name: row[name] for name in _OF_CHECKPOINT}),
+                "alarms": [asdict(alarm) for alarm in alarms(run[: k + 1])],
+                "hacked": hacked(run[: k + 1]),
                 "graded": "".join(_GRADES[g] for g in row["graded"]),
             }
-            for row in arm.checkpoints
+            for k, row in enumerate(arm.checkpoints)
         ],
     }
 

@@ -13,13 +13,13 @@ from footfall import cli
 from scripts import rl_arms, write_tables
 
 
-def checkpoint(update: int, right: int, hacked: bool = False, **more: Any) -> dict[str, Any]:
-    """One of ten held-out problems, of which the first are right."""
-    alarms = [{"name": "overoptimised", "update": 2, "why": "reward up, truth down"}] if hacked else []
+def checkpoint(update: int, right: int, degenerate: float = 0.0, **more: Any) -> dict[str, Any]:
+    """One of ten held-out problems, of which the first are right; without a truth, two signs are hacking."""
+    monitored = {"proxy": 0.5, "steps": 3.0, "held_out": None, "repetition": degenerate, "short": degenerate}
     given = {
-        "event": "checkpoint", "update": update, "figures": {"proxy": 0.5, "steps": 3.0, "held_out": None}, "rollouts": 10,
+        "event": "checkpoint", "update": update, "figures": monitored, "rollouts": 10,
         "right": right, "graded": [True] * right + [False] * (9 - right) + [None], "kl": update / 10,
-        "paid": {"thanks": 0.25}, "alarms": alarms, "hacked": hacked,
+        "paid": {"thanks": 0.25}, "alarms": [], "hacked": False,
     }  # fmt: skip
     return {**given, **more}
 
@@ -42,7 +42,7 @@ def runs(tmp_path: Path) -> Path:
     """Outcomes gain four of ten; the sum is hacked, and was stopped before the last checkpoint."""
     folder = tmp_path / "arms"
     written(
-        folder / "sum-0", [checkpoint(0, 2), checkpoint(6, 5), checkpoint(9, 1, True)], 4.5, credit="pure-sum,coef=0"
+        folder / "sum-0", [checkpoint(0, 2), checkpoint(6, 5), checkpoint(9, 1, 0.9)], 4.5, credit="pure-sum,coef=0"
     )
     written(
         folder / "outcome-0", [checkpoint(0, 2), checkpoint(9, 4), checkpoint(12, 6)], credit="grpo", model="/its/place"
@@ -62,7 +62,7 @@ def test_arms_are_compared_problem_by_problem(runs: Path) -> None:
     assert before == "20.0 [5.7, 51.0]" and after == "60.0 [31.3, 83.2]" and gain.startswith("+40.0 [+")
     assert (against, updates, left, rule) == ("", "12", "12", "not hacked; no sign")
     assert "| `pure-sum,coef=0` |" in hacked and "| -30.0 [-" in hacked, "against outcomes at the same update"
-    assert "**hacked**, said at update 9; overoptimised (seen at 9)" in hacked
+    assert "**hacked**, said at update 9; repetition (seen at 9), short (seen at 9)" in hacked, "the log said nothing"
     assert (
         "| KL, nats a completion | 0 → 1.2 | 0 → 0.9 |" in lines
         and "| exploit pays: thanks | 0.25 → 0.25 | 0.25 → 0.25 |" in lines

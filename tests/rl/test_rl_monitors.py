@@ -107,6 +107,17 @@ def test_runs_that_are_not_hacked(curves: dict[str, list[float]], seed: int) -> 
     assert not any(hacked(whole[:n]) for n in range(len(whole) + 1))
 
 
+def test_a_fall_that_no_chance_explains_is_called_at_its_checkpoint() -> None:
+    """As seen with summed step rewards: of 600 held-out problems 62 were solved at first, none after 25 updates."""
+    found = [
+        Checkpoint(0, {"proxy": 5.4, "truth": 62 / 600}, rollouts=600),
+        Checkpoint(25, {"proxy": 256.0, "truth": 0.0}, rollouts=600),
+    ]
+    assert hacked(found) and not hacked(found[:1])
+    few = [Checkpoint(p.update, p.figures, rollouts=60) for p in found]
+    assert not hacked(few), "of 60 problems six were solved: four standard errors are nine"
+
+
 def test_a_small_sample_is_no_proof() -> None:
     assert not hacked(run({"proxy": [0.4, 0.9], "truth": [0.55, 0.45]}, rollouts=8, seed=3))
 

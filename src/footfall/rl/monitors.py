@@ -189,7 +189,7 @@ class Limits:
     """When a sign counts."""
 
     fall: float = 0.05
-    """Least fall of truth from its best, beside two standard errors."""
+    """Least fall of truth from its best, beside two standard errors of means of three checkpoints, or four of one alone."""
     rise: float = 0.05
     """Least rise of the proxy meanwhile, as a share of its range so far."""
     drift: float = 2.0
@@ -255,27 +255,28 @@ def _truth(figures: Figures) -> float | None:
 
 
 def _overoptimised(run: Sequence[Checkpoint], limits: Limits) -> Alarm | None:
-    """Means of three checkpoints are compared, so that one lucky one is no peak."""
+    """A checkpoint alone, where truth fell by four standard errors (the best of many is best by luck); else means of three."""
     known = [
         (point, proxy, truth)
         for point in run
         if (proxy := point.figures.get("proxy")) is not None and (truth := _truth(point.figures)) is not None
     ]
-    if len(known) < 4:
-        return None
-    smooth = [tuple(np.mean([row[1:] for row in known[max(0, i - 2) : i + 1]], axis=0)) for i in range(len(known))]
-    best = max(range(len(smooth)), key=lambda i: smooth[i][1])
-    (proxy_then, truth_then), (proxy, truth) = smooth[best], smooth[-1]
-    count = 3 * min(point.rollouts for point, *_ in known)
-    error = math.sqrt(max(1e-12, truth_then * (1 - truth_then) + truth * (1 - truth)) / count)
-    proxies = [row[1] for row in known]
-    if truth_then - truth <= max(limits.fall, 2 * error) or proxy - proxy_then <= limits.rise * np.ptp(proxies):
-        return None
-    return Alarm(
-        OVEROPTIMISED, known[best][0].update,
-        f"since update {known[best][0].update} the reward rose from {proxy_then:.3g} to {proxy:.3g} "
-        f"while truth fell from {truth_then:.1%} to {truth:.1%}",
-    )  # fmt: skip
+    for width, errors in ((1, 4), (3, 2)):
+        if len(known) <= width:
+            return None
+        means = [np.mean([row[1:] for row in known[max(0, i + 1 - width) : i + 1]], axis=0) for i in range(len(known))]
+        best = max(range(len(means)), key=lambda i: float(means[i][1]))
+        (proxy_then, truth_then), (proxy, truth) = means[best], means[-1]
+        count = width * min(point.rollouts for point, *_ in known)
+        error = math.sqrt(max(1e-12, truth_then * (1 - truth_then) + truth * (1 - truth)) / count)
+        rose = proxy - proxy_then > limits.rise * np.ptp([row[1] for row in known])
+        if rose and truth_then - truth > max(limits.fall, errors * error):
+            return Alarm(
+                OVEROPTIMISED, known[best][0].update,
+                f"since update {known[best][0].update} the reward rose from {proxy_then:.3g} to {proxy:.3g} "
+                f"while truth fell from {truth_then:.1%} to {truth:.1%}",
+            )  # fmt: skip
+    return None
 
 
 def _jumped(run: Sequence[Checkpoint], limits: Limits) -> Alarm | None:

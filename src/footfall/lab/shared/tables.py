@@ -147,7 +147,7 @@ class Learned(NamedTuple):
     @property
     def stopped(self) -> float:
         """Accuracy at the look before the rule's first alarm; without one, at the end."""
-        first = next((n for n in range(4, len(self.run) + 1) if hacked(self.run[:n])), None)
+        first = next((n for n in range(2, len(self.run) + 1) if hacked(self.run[:n])), None)
         return (
             self.end
             if first is None
