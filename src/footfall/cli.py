@@ -47,6 +47,7 @@ COMMANDS = {
         "footfall.commands.calibrate", "CalibrateConfig", "a judge's values are made success rates of your policy"
     ),
     "score": Command("footfall.commands.score", "ScoreConfig", "a judge scores traces of yours, from a file or stdin"),
+    "serve": Command("footfall.commands.serve", "ServeConfig", "a judge behind HTTP, for commands on other machines"),
     "search": Command(
         "footfall.commands.search", "SearchConfig", "best-of-N and votes: policy and judge answer problems"
     ),

@@ -33,6 +33,7 @@ from footfall.scale import Remote
 from footfall.store import Run
 from footfall.types import Judgement, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
+from tests.reward.test_reward_served import serving
 from tests.rl.test_rl_trainer import small
 from tests.train import fsdp_on_cpu
 from tests.train.test_train_processes import FSDP2, MODULE, kill_main_at, launch
@@ -230,6 +231,18 @@ def test_a_prm_values_the_bare_problem_and_tokens_for_credits_that_read_them(
     assert json.loads(capsys.readouterr().out)["left"] == 0
     (update,) = events(tmp_path / "run", "update")
     assert update["grad_norm"] > 0, "something was learnt"
+
+
+def test_a_prm_behind_a_server_pays_what_it_pays_in_this_process(model: Path, tmp_path: Path) -> None:
+    PRM.from_backbone(EMBEDDED, seed=1).save(tmp_path / "prm")
+    how = ("--updates", "2", "--measured", "2", "--credit", "pure,coef=0", "--judge")
+    assert cli.main(words(model, tmp_path / "here", *how, str(tmp_path / "prm"))) == 0
+    with serving(create("reward", "step-head", path=str(tmp_path / "prm"), device="cpu")) as url:
+        assert cli.main(words(model, tmp_path / "served", *how, url)) == 0
+    paid = [[row["reward"] for row in events(tmp_path / name, "update")] for name in ("here", "served")]
+    assert paid[0] == pytest.approx(paid[1], abs=1e-5) and len({*paid[0]}) == 2
+    here, served = weights(tmp_path / "here"), weights(tmp_path / "served")
+    assert all(torch.allclose(here[name], served[name], atol=1e-4) for name in here)
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,13 @@ def make_judge(
     above: tuple[Path, ...] = (),
 ) -> Judge:
     """A judge from a PRM's folder (or the run that trained it, or one of `footfall calibrate`), a published PRM's folder or hub
-    id, a registered name, or a published system's.
+    id, a registered name, or a published system's; or the address of one that is served.
 
     What is asked for must fit the judge; what is offered is used if it does. `above` are the folders that it is within.
     """
+    if name.startswith(("http://", "https://")):
+        there: Judge = make_part("reward", serving("reward", "url"), {**asked, "url": name}, offered, opening)
+        return there
     kinds = {part: kind for kind in ("labeller", "reward") for part in parts(kind)}
     if name not in kinds and (why := no_file_part("labeller", name)):
         raise ValueError(why)

@@ -234,7 +234,8 @@ class JudgeOptions:
 
     judge: str | None = None
     """A folder that `footfall train` or `footfall calibrate` wrote, or a name of `footfall list labeller` or `footfall list
-    reward`, or a judge in a file of yours, mine.py:MyJudge. Settings may follow, mine.py:MyJudge,threshold=0.3."""
+    reward`, or the address of a `footfall serve`, or a judge in a file of yours, mine.py:MyJudge. Settings may follow,
+    mine.py:MyJudge,threshold=0.3."""
     set: tuple[str, ...] = ()
     """Further settings of the judge, e.g. --set rollouts=16 estimate=hard."""
     base: str | None = None

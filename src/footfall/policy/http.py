@@ -12,11 +12,7 @@ Logprobs are the server's: at temperature 1 on vLLM, on SGLang only with SGLANG_
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -25,7 +21,16 @@ from typing import NamedTuple, TypeVar, cast
 
 from footfall.damaged import check_tokenizer, naming
 from footfall.hashing import vocabulary_fingerprint
-from footfall.policy.http_client import Outcome, Question, Server, ServerRefusedError, Session, run_in_thread
+from footfall.policy.http_client import (
+    Outcome,
+    Question,
+    Server,
+    ServerRefusedError,
+    Session,
+    ask_all,
+    key_from,
+    run_in_thread,
+)
 from footfall.policy.http_wire import (
     TELL_STOP,
     Candidate,
@@ -41,7 +46,6 @@ from footfall.policy.http_wire import (
 from footfall.policy.protocol import Completion, Run, SamplingParams, sample_seed
 from footfall.registry import Declared, register
 from footfall.render import Observations, Template, Tokenizer, check_round_trip, encode, messages, solution_text
-from footfall.terminal import told
 from footfall.types import Cost, Json, Step, Trajectory, content_key
 
 T = TypeVar("T")
@@ -229,35 +233,8 @@ class HttpPolicy:
         return [_among((outcome.value or [[]])[0], options) for outcome in outcomes]
 
     def ask_all(self, asked: Sequence[tuple[Question, Callable[[object], T]]]) -> list[Outcome[T]]:
-        """The answers in order. Requests overlap: each gets its share of the wall clock, so that the seconds add up to it."""
-        if not asked:
-            return []
-        started = time.perf_counter()
-        outcomes = run_in_thread(lambda: self._run_all(asked))
-        share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
-        return [replace(outcome, seconds=outcome.seconds * share) for outcome in outcomes]
-
-    async def _run_all(self, asked: Sequence[tuple[Question, Callable[[object], T]]]) -> list[Outcome[T]]:
-        """As many workers as requests may be in flight; a worker that waits to retry asks nothing else meanwhile."""
-        outcomes: dict[int, Outcome[T]] = {}
-        queue = iter(enumerate(asked))
-        session = Session(self.server, self._accepted)
-        most = self.server.concurrency * len(self.server.urls)
-
-        async def work() -> None:
-            for i, (question, parse) in queue:
-                outcomes[i] = await session.ask(question, parse)
-                told(len(outcomes), len(asked), "answered")
-
-        async with session.client:
-            workers = [asyncio.ensure_future(work()) for _ in range(min(most, len(asked)))]
-            try:
-                await asyncio.gather(*workers)
-            finally:
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
-        return [outcomes[i] for i in range(len(asked))]
+        """The answers in order."""
+        return ask_all(self.server, self._accepted, asked)
 
     def _question(self, job: Job, params: SamplingParams) -> Question:
         """The request that asks for a job's samples."""
@@ -425,12 +402,7 @@ def http_policy(
     `tokenizer` is the model's local folder.
     """
     if api_key is None and api_key_env is not None:
-        api_key = os.environ.get(api_key_env)
-        if not api_key:
-            named = (
-                api_key_env if re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", api_key_env) else "a variable"
-            )  # not the key itself
-            raise ValueError(f"api_key_env names {named}, but that environment variable is not set")
+        api_key = key_from(api_key_env)
     timeouts = (connect_timeout, read_timeout, total_timeout)
     server = Server(url, api_key, concurrency, *timeouts, retries, first_wait, longest_wait)
     loaded = None if tokenizer is None else _load_tokenizer(tokenizer)

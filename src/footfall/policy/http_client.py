@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import random
 import re
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -32,6 +33,7 @@ from urllib.parse import quote
 import httpx
 
 from footfall.policy.http_pool import Pool
+from footfall.terminal import told
 from footfall.types import Json, content_key
 
 T = TypeVar("T")
@@ -278,6 +280,52 @@ class Session:
             return _replaced(value, key) if hidden else value
         except (ValueError, RecursionError) as error:
             raise AttemptError(f"the answer is not whole JSON: {error}") from error
+
+
+def ask_all(
+    server: Server, accepted: set[str], asked: Sequence[tuple[Question, Callable[[object], T]]]
+) -> list[Outcome[T]]:
+    """The answers in order. Requests overlap: each gets its share of the wall clock, so that the seconds add up to it."""
+    if not asked:
+        return []
+    started = time.perf_counter()
+    outcomes = run_in_thread(lambda: _ask_all(server, accepted, asked))
+    share = (time.perf_counter() - started) / (sum(outcome.seconds for outcome in outcomes) or 1.0)
+    return [replace(outcome, seconds=outcome.seconds * share) for outcome in outcomes]
+
+
+async def _ask_all(
+    server: Server, accepted: set[str], asked: Sequence[tuple[Question, Callable[[object], T]]]
+) -> list[Outcome[T]]:
+    """As many workers as requests may be in flight; a worker that waits to retry asks nothing else meanwhile."""
+    outcomes: dict[int, Outcome[T]] = {}
+    queue = iter(enumerate(asked))
+    session = Session(server, accepted)
+    most = server.concurrency * len(server.urls)
+
+    async def work() -> None:
+        for i, (question, parse) in queue:
+            outcomes[i] = await session.ask(question, parse)
+            told(len(outcomes), len(asked), "answered")
+
+    async with session.client:
+        workers = [asyncio.ensure_future(work()) for _ in range(min(most, len(asked)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+    return [outcomes[i] for i in range(len(asked))]
+
+
+def key_from(variable: str) -> str:
+    """The key in an environment variable; the error about a missing one never repeats what may be a key in the wrong place."""
+    key = os.environ.get(variable)
+    if not key:
+        named = variable if re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", variable) else "a variable"
+        raise ValueError(f"api_key_env names {named}, but that environment variable is not set")
+    return key
 
 
 _TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HTTP 413", re.IGNORECASE)

@@ -1,0 +1,136 @@
+"""The server of `footfall serve`: one judge behind HTTP, as `footfall.reward.served` asks it.
+
+One judge reads at a time, whoever asks; others wait. Requests are hostile: a body has a stated length of at most `max_bytes`
+and comes within `patience` seconds, holds JSON and says so (a page in a browser cannot send that unasked), has at most
+`max_traces` traces and no images, since their references may name files of this machine. With a key, who has not got it is
+told nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
+
+from footfall.formats import parse_json
+from footfall.judging import read_partial, traits
+from footfall.reward.served import PATH, About, answer_of, has_images, traces_of
+from footfall.terminal import one_line
+from footfall.types import Json, Judge
+
+ROUTE = f"/v1{PATH}"
+
+
+class RefusedError(Exception):
+    """An answer other than 200, with its words."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may be."""
+
+    max_bytes: int = 64 * 2**20
+    max_traces: int = 4096
+    patience: float = 60.0
+
+
+class JudgeServer(ThreadingHTTPServer):
+    """Listens from the moment it is made; `serve_forever` answers. Port 0 is any free one (`server_port`)."""
+
+    daemon_threads = True
+
+    def __init__(self, judge: Judge, host: str, port: int, key: str | None = None, limits: Limits = Limits()) -> None:
+        self.judge, self.key, self.limits, self.reading = judge, key, limits, Lock()
+        super().__init__((host, port), _Handler)
+
+    def about(self) -> dict[str, Json]:
+        known = traits(self.judge)
+        about = About(self.judge.name, known.threshold, known.separators, known.judge_partial is not None)
+        return {**about._asdict(), "separators": list(about.separators)}
+
+    def answer(self, body: object) -> dict[str, Json]:
+        """The judgements of a request's traces."""
+        traces = traces_of(body, "request")
+        if len(traces) > self.limits.max_traces:
+            raise RefusedError(413, f"{len(traces)} traces in one request; at most {self.limits.max_traces}")
+        if any(map(has_images, traces)):
+            raise RefusedError(400, "a trace has images; a served judge gets text")
+        unfinished = isinstance(body, dict) and body.get("partial") is True
+        with self.reading:
+            said = read_partial(self.judge, traces) if unfinished else self.judge.judge(traces)
+        return answer_of([judgement.check(trace) for judgement, trace in zip(said, traces, strict=True)])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: JudgeServer
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(self.server.limits.patience)
+
+    def do_GET(self) -> None:
+        self._answer(lambda: self.server.about())
+
+    def do_POST(self) -> None:
+        self._answer(lambda: self.server.answer(self._body()))
+
+    def _answer(self, work: Callable[[], dict[str, Json]]) -> None:
+        try:
+            self._admit()
+            status, told = 200, work()
+        except RefusedError as refused:
+            status, told = refused.status, _error(str(refused))
+        except (ValueError, RecursionError) as error:
+            status, told = 400, _error(str(error))
+        except TimeoutError:
+            self.close_connection = True
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a judge does, the next request is answered
+            status, told = 500, _error(f"{type(error).__name__}: {error}")
+        if status != 200:
+            self.close_connection = True  # what is left of the body is not read
+        body = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _admit(self) -> None:
+        key = self.server.key
+        given = self.headers.get("Authorization", "")
+        if key is not None and not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
+            raise RefusedError(401, "no valid key; send it as Authorization: Bearer KEY")
+        if self.path != ROUTE:
+            raise RefusedError(404, f"there is {ROUTE} alone")
+
+    def _body(self) -> object:
+        if self.headers.get_content_type() != "application/json":
+            raise RefusedError(415, "Content-Type must be application/json")
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            raise RefusedError(411, "Content-Length is missing")
+        most = self.server.limits.max_bytes
+        if len(length) > 12 or int(length) > most:
+            raise RefusedError(413, f"the body is longer than {most} bytes")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise RefusedError(400, "the body is shorter than its Content-Length")
+        return parse_json(body.decode("utf-8"))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: who asks sees what it was told."""
+
+
+def _error(words: str) -> dict[str, Json]:
+    return {"error": {"message": one_line(words, 500)}}

@@ -1,0 +1,214 @@
+"""A judge behind HTTP says what it says in this process; what fails is no zero, and hostile requests and answers do no harm."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall import cli
+from footfall.judging import Traits, traits
+from footfall.registry import create
+from footfall.reward.judge_server import JudgeServer, Limits
+from footfall.types import Cost, Judge, Judgement, Problem, Reason, Step, Trajectory, Unjudged
+
+
+@dataclass
+class Lengths:
+    """Values by the number of characters; of a step without any there is none."""
+
+    name: str = "lengths"
+    fails: int = 0
+    """Of every three calls."""
+    calls: int = 0
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(threshold=0.25, separators=("\n\n",), judge_partial=lambda given: self._values(given, 0.5))
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        self.calls += 1
+        if self.calls % 3 < self.fails:
+            raise RuntimeError("the model was not in the mood")
+        return self._values(trajectories, 1.0)
+
+    def _values(self, trajectories: Sequence[Trajectory], scale: float) -> list[Judgement]:
+        nothing = Unjudged(Reason.UNREADABLE, "nothing is there")
+        return [
+            Judgement(
+                t.id, tuple(scale / len(s.text) if s.text else None for s in t.steps), self.name, value=0.1,
+                aspects={"ids": tuple(float(len(s.token_ids or ())) for s in t.steps)}, cost=Cost(scored_tokens=7), initial=0.3,
+                failures=tuple(None if s.text else nothing for s in t.steps),
+            )
+            for t in trajectories
+        ]  # fmt: skip
+
+
+def traces(count: int = 5) -> list[Trajectory]:
+    problem = Problem("p", "What is 2 + 2?", "4")
+    steps = (Step("2 + 2 = 4", token_ids=(1, 2, 3), logprobs=(-0.1, -0.2, -0.3)), Step(""), Step("so \u2028 4"))
+    return [Trajectory(f"t{k}", problem, steps[: 1 + k % 3], "4", k % 2 == 0, tokenizer="abc") for k in range(count)]
+
+
+@contextmanager
+def serving(judge: Judge, **given: Any) -> Iterator[str]:
+    with JudgeServer(judge, "127.0.0.1", 0, **given) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_it_says_what_the_judge_says_and_all_of_it() -> None:
+    own = Lengths()
+    with serving(own) as url:
+        judge = create("reward", "served", url=url, batch=2)
+        said, known = judge.judge(traces()), traits(judge)
+        assert known.judge_partial is not None
+        unfinished = known.judge_partial(traces(1))
+    assert judge.name == "served(lengths)" and own.calls == 3, "five traces, two a request"
+    assert said == [replace(each, judge=judge.name) for each in own.judge(traces())]
+    assert (known.threshold, known.separators) == (0.25, ("\n\n",)) and unfinished[0].values == (0.5 / 9,)
+
+
+def test_a_judge_that_fails_now_and_then_costs_time() -> None:
+    with serving(Lengths(fails=1)) as url:
+        said = create("reward", "served", url=url, batch=1, first_wait=0.01).judge(traces(9))
+    assert [each.values for each in said] == [each.values for each in Lengths().judge(traces(9))]
+
+
+def test_one_that_always_fails_leaves_steps_without_values_and_says_why() -> None:
+    with serving(Lengths(fails=3)) as url:
+        (said,) = create("reward", "served", url=url, retries=1, first_wait=0.01).judge(traces(1))
+    why = said.failure(0)
+    assert said.values == (None,) and why is not None and why.reason is Reason.FAILED_CALL
+    assert "the model was not in the mood" in why and "attempt 2 of 2" in why
+
+
+def test_where_nothing_listens_the_error_says_what_to_start() -> None:
+    judge = create("reward", "served", url="http://127.0.0.1:1", retries=0)
+    with pytest.raises(ConnectionError, match="is `footfall serve` running there"):
+        judge.judge(traces(1))
+
+
+def test_the_key_is_asked_for_and_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "correct horse battery".replace(" ", "-"))
+    with serving(Lengths(), key="correct-horse-battery") as url:
+        assert create("reward", "served", url=url, api_key_env="JUDGE_KEY").judge(traces(1))[0].values
+        with pytest.raises(Exception, match="HTTP 401"):
+            create("reward", "served", url=url, retries=0).judge(traces(1))
+    with pytest.raises(ValueError, match="not set"):
+        create("reward", "served", url=url, api_key_env="NO_SUCH_KEY")
+
+
+def test_images_stay_here() -> None:
+    pictured = replace(traces(1)[0], problem=Problem("p", "What is it?", images=("/etc/passwd",)))
+    own = Lengths()
+    with serving(own) as url:
+        first, second = create("reward", "served", url=url).judge([pictured, traces(1)[0]])
+    assert first.values == (None,) and "images" in str(first.failure(0)) and second.values == (1 / 9,)
+
+
+def request(url: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
+    host, port = url.removeprefix("http://").split(":")
+    connection = HTTPConnection(host, int(port), timeout=10)
+    connection.request("POST", "/v1/judge", body, {"Content-Type": "application/json", **headers})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "words"),
+    [
+        (b"{", {}, 400, "Expecting"),
+        (b'{"traces": 3}', {}, 400, 'the field "traces"'),
+        (b'{"traces": [{"problem": "p"}]}', {}, 400, "trace 1"),
+        (b'{"traces": [' + b"[" * 100_000 + b"]}", {}, 400, ""),
+        (b'{"traces": [{"problem": {"prompt": "?", "images": ["/etc/passwd"]}, "steps": ["a"]}]}', {}, 400, "images"),
+        (b'{"traces": [' + b",".join([b'{"problem": "p", "steps": ["a"]}'] * 5) + b"]}", {}, 413, "at most 4"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "application/json"),
+        (b"{}", {"Content-Length": "99999999999"}, 413, "longer than"),
+        (b"{}", {"Content-Length": "-1"}, 411, "Content-Length"),
+        (b"\xff\xfe", {}, 400, "utf-8"),
+    ],
+)  # fmt: skip
+def test_a_bad_request_is_told_so_and_the_next_one_is_answered(
+    body: bytes, headers: dict[str, str], status: int, words: str
+) -> None:
+    with serving(Lengths(), limits=Limits(max_traces=4)) as url:
+        got, told = request(url, body, **headers)
+        assert got == status and words in told["error"]["message"]
+        got, told = request(url, b'{"traces": [{"problem": "p", "steps": ["abcd"]}]}')
+        assert got == 200 and told["judgements"][0]["values"] == [0.25]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"judgements": []},
+        {"judgements": [{"trajectory_id": "t0", "values": [2.0, 1.0], "judge": "x"}]},
+        {"judgements": [{"trajectory_id": "other", "values": [0.5], "judge": "x"}]},
+        {"judgements": [{"trajectory_id": "t0", "values": ["high"], "judge": "x"}]},
+        {"judgements": [{"trajectory_id": "t0", "values": [1e999], "judge": "x"}]},
+        {"judgements": "all fine"},
+        [],
+    ],
+)
+def test_an_answer_that_is_no_judgement_of_the_trace_is_none(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Lengths()) as url:
+        monkeypatch.setattr(JudgeServer, "answer", lambda self, body: answer)
+        (said,) = create("reward", "served", url=url, retries=0).judge(traces(1))
+    why = said.failure(0)
+    assert said.values == (None,) and why is not None and why.reason is Reason.FAILED_CALL
+
+
+def test_what_answers_otherwise_is_no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Lengths()) as url:
+        monkeypatch.setattr(JudgeServer, "about", lambda self: {"object": "list", "data": []})
+        with pytest.raises(ConnectionError, match="not as `footfall serve` does"):
+            create("reward", "served", url=url, retries=0).judge(traces(1))
+
+
+def test_commands_take_the_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "traces.jsonl"
+    data.write_text('{"problem": "p", "steps": ["ab", "abcd"]}\n', encoding="utf-8")
+    with serving(Lengths()) as url:
+        words = ["score", str(data), "--judge", url, "--set", "batch=1", "--json", "--out", str(tmp_path / "run")]
+        assert cli.main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (
+        found["rows"][0]["values"] == [0.5, 0.25] and found["threshold"] == 0.25 and found["judge"] == "served(lengths)"
+    )
+
+
+def test_serving_to_others_needs_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve", "--judge", "length", "--host", "0.0.0.0"]) == 2
+    assert "--key-env" in capsys.readouterr().err
+
+
+def test_the_command_serves_until_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked_once(server: JudgeServer, poll_interval: float) -> None:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        status, told = request(
+            f"http://127.0.0.1:{server.server_port}", b'{"traces": [{"problem": "p", "steps": ["a"]}]}'
+        )
+        thread.join()
+        assert status == 200 and len(told["judgements"][0]["values"]) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JudgeServer, "serve_forever", asked_once)
+    assert cli.main(["serve", "--judge", "length", "--port", "0"]) == 0
+    assert "is served at http://127.0.0.1:" in capsys.readouterr().err
