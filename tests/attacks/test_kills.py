@@ -36,7 +36,7 @@ DEAR = (
 )
 """Left to the program itself: `python -m tests.attacks.kills`."""
 FULL, READONLY = ["full", "--every", "40"], ["readonly", "--every", "1000000"]
-WRITE_NOTHING = {"list", "show", "completion", "info"}
+WRITE_NOTHING = {"list", "show", "completion", "info", "serve"}
 CHANGE_NO_FILE = {
     "config",
     "accelerate",

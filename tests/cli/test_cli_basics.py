@@ -64,7 +64,8 @@ def test_the_help_of_a_command_explains_it_and_shows_a_call(name: str, capsys: p
     assert calls and set(calls) <= {line.rstrip() for line in shown.splitlines()}, (
         "no call is run into the text after it"
     )
-    flags = ["--json"] if name in ("info", "show") else ["--seed", "--out", "--fresh", "--json"]
+    known = {"info": ["--json"], "show": ["--json"], "serve": ["--seed"]}
+    flags = known.get(name, ["--seed", "--out", "--fresh", "--json"])
     assert all(flag in shown for flag in flags)
 
 

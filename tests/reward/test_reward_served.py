@@ -209,6 +209,7 @@ def test_the_command_serves_until_it_is_interrupted(
         assert status == 200 and len(told["judgements"][0]["values"]) == 1
         raise KeyboardInterrupt
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(JudgeServer, "serve_forever", asked_once)
     assert cli.main(["serve", "--judge", "length", "--port", "0"]) == 0
-    assert "is served at http://127.0.0.1:" in capsys.readouterr().err
+    assert "is served at http://127.0.0.1:" in capsys.readouterr().err and not list(tmp_path.iterdir())

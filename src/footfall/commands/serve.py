@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from footfall.commands._judges import asks, judge_name, offers, open_judge
 from footfall.commands._options import JudgeOptions, PolicyOptions, SamplingOptions
@@ -30,6 +31,9 @@ class ServeConfig:
     key_env: str | None = None
     """The environment variable with a key that requests must have; who asks names it by --set api_key_env=VARIABLE."""
     seed: int = 0
+    """Of everything random in the judge."""
+    config: Path | None = None
+    """A file with options of this command, TOML or JSON; the command line wins over it."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
