@@ -99,7 +99,8 @@ def unpacked(args: argparse.Namespace) -> str:
     if not folder.is_dir():
         model, tokenizer = load_model(args.model, args.device, torch.bfloat16)
         tie_again(model)
-        begun = folder.with_suffix(".begun")
+        begun = folder.with_name(f"{folder.name}.begun")  # a suffix would begin at the last dot, that of 1.5B
+        shutil.rmtree(begun, ignore_errors=True)
         with quiet():
             model.save_pretrained(begun)
         tokenizer.save_pretrained(begun)
@@ -225,8 +226,8 @@ def verify(args: argparse.Namespace) -> None:
 
 def evaluate(args: argparse.Namespace) -> None:
     facts = kinds_measure.evaluate(args.out, args.data, args.seed)
-    loop.keep(args.out / "evaluate.json", facts)
-    (args.out / "evaluate.md").write_text(kinds_measure.tables(facts), encoding="utf-8")
+    loop.keep(args.out / "evaluate-kinds.json", facts)  # the folder's evaluate.json is that of `scripts/loop.py`
+    (args.out / "evaluate-kinds.md").write_text(kinds_measure.tables(facts), encoding="utf-8")
     sys.stdout.write(json.dumps(facts, indent=1) + "\n")
 
 

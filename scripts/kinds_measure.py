@@ -54,7 +54,8 @@ class Scored(NamedTuple):
 
 def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
     """PRM -> set -> figures, of all that is in the folder."""
-    facts = {f.parent.name.removeprefix("prm-"): kept(f, kind=str) for f in sorted(out.glob("prm-*/facts.json"))}
+    there = {f.parent.name.removeprefix("prm-"): kept(f) for f in sorted(out.glob("prm-*/facts.json"))}
+    facts = {name: given for name, given in there.items() if "kind" in given}  # others are PRMs of `scripts/loop.py`
     found = {name: told(given) for name, given in facts.items()}
     benchmark: Benchmark = create("benchmark", "processbench", data=data / "processbench")
     on_steps = scored_steps(out, facts, benchmark, seed)
@@ -63,9 +64,9 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
         figures = steps_figures(benchmark, own, on_steps.get(rival), seed)
         found.setdefault(name, told(own.facts))["processbench"] = {"beside": rival, **figures}
     for on in (each for each in EVALUATED if each not in STEPS):
-        there = {name: scores_of(file) for name in facts if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
-        for name, scores in there.items():
-            other = there.get(str(facts[name].get("beside")))
+        pools = {name: scores_of(file) for name in facts if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
+        for name, scores in pools.items():
+            other = pools.get(str(facts[name].get("beside")))
             found[name][on] = pool_figures(out / f"sample-{on}.parquet", scores, other, seed)
     return {name: given for name, given in found.items() if any(on in given for on in EVALUATED)}
 

@@ -196,6 +196,23 @@ def test_a_run_that_was_killed_after_its_last_update_makes_no_other(
     assert not [*out.rglob("README.md")], "a card of TRL has its tags in another order in every process"
 
 
+def test_a_checkpoint_whose_optimizer_deepspeed_parted_is_refused_without_deepspeed(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Trainer would go on from its weights with a new optimizer, without a word."""
+    out, log = tmp_path / "run", tmp_path / "run" / "log.jsonl"
+    assert cli.main(words(model, out, "--updates", "3")) == 0
+    (out / "result.json").unlink()
+    log.write_text("".join(line for line in log.read_text().splitlines(True) if '"finished"' not in line))
+    shutil.rmtree(out / "checkpoints" / "checkpoint-3")
+    parts = out / "checkpoints" / "checkpoint-2" / "global_step2"
+    parts.mkdir()
+    for rank in range(2):
+        (parts / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt").touch()
+    assert cli.main(words(model, out, "--updates", "3")) == 2
+    assert "was written by 2 processes with DeepSpeed: go on with as many" in capsys.readouterr().err
+
+
 def test_what_it_will_take_is_measured_and_nothing_is_left(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

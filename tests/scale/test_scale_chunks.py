@@ -183,9 +183,11 @@ def test_whoever_says_that_memory_ran_out_is_understood() -> None:
 
     with pytest.raises(RuntimeError) as no_room:
         torch.empty(1 << 50)
-    for error in (MemoryError(), torch.cuda.OutOfMemoryError("CUDA out of memory"), no_room.value):
+    library = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    driver = RuntimeError("CUDA error: out of memory")
+    for error in (MemoryError(), torch.cuda.OutOfMemoryError("CUDA out of memory"), no_room.value, library, driver):
         assert _no_memory(error)
-    assert not _no_memory(RuntimeError("shapes do not agree"))
+    assert not _no_memory(RuntimeError("shapes do not agree")) and not _no_memory(ValueError("out of memory"))
 
 
 def test_the_simulation_runs_the_scheduler_as_it_is(tmp_path: Path) -> None:

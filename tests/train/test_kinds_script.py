@@ -20,7 +20,7 @@ from footfall.gguf import gguf_tokenizer
 from footfall.loading import load_model
 from footfall.reward.generative.critic import Chain, Request
 from footfall.types import Cost, Judged, Step, Trajectory
-from scripts import kinds, kinds_data, kinds_measure, loop, loop_data
+from scripts import kinds, kinds_data, kinds_measure, loop, loop_data, loop_measure
 from scripts.smol_rows import make_row
 from tests.test_gguf import write_gguf
 from tests.train.test_loop import prepared, rows
@@ -75,6 +75,12 @@ def test_a_matrix_that_a_file_holds_twice_is_one_again_and_two_stay_two(tmp_path
     args = Namespace(model=str(file), out=tmp_path, device="cpu")
     folder = kinds.unpacked(args)
     assert kinds.unpacked(args) == folder and not list(tmp_path.glob("*.begun"))
+    begun = tmp_path / "model-tiny-1.5b.begun"  # what a killed process left
+    (begun / "old").mkdir(parents=True)
+    other = Namespace(**{**vars(args), "model": str(file.rename(tmp_path / "tiny-1.5b.gguf"))})
+    assert kinds.unpacked(other) == str(tmp_path / "model-tiny-1.5b") and not begun.exists()
+    assert not (tmp_path / "model-tiny-1.5b" / "old").exists()
+    file = Path(other.model)
     ours, theirs = load_model(folder, "cpu", torch.float32)[0], load_model(file, "cpu", torch.float32)[0]
     ids = torch.arange(5)[None]
     assert torch.allclose(ours(ids).logits, theirs(ids).logits, atol=0.1)
@@ -155,6 +161,18 @@ def test_a_kind_is_held_against_the_one_beside_it_on_the_cases_that_both_have(ou
     assert pqm["difference"]["olympiadbench"] == [0.0, 0.0, 0.0], "resampled together"
     table = kinds_measure.tables(found)
     assert "| pqm | m | 7 |" in table and "| ce: +25.0 [25.0, 25.0] | 56 |" in table
+
+
+def test_kinds_and_prms_of_the_loop_are_evaluated_in_one_folder_each_by_its_own_script(out: Path) -> None:
+    known(out, "ce", dict.fromkeys(SPLITS, 0.1), config={"seed": 0})
+    loop.keep(out / "prm-base" / "facts.json", {"kind": "untrained", "model": "m", "labels": {}})
+    loop.keep(out / "prm-own" / "facts.json", {"labels": {}, "validation": {"threshold": 0.5}, "config": {"seed": 0}})
+    loop.keep(out / "evaluate.json", {"own": 1})
+    kinds.main(["evaluate", "--data", str(out), "--out", str(out)])
+    assert set(loop_data.kept(out / "evaluate-kinds.json")) == {"ce"}
+    assert loop_data.kept(out / "evaluate.json") == {"own": 1}, "of the loop"
+    (out / "scores-ce-processbench.jsonl.gz").unlink()
+    assert set(loop_measure.evaluate(out, out, seed=0)) == {"ce", "own"}
 
 
 def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None:

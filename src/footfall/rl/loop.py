@@ -35,7 +35,15 @@ from footfall.rl.settings import RlSettings
 from footfall.rl.trainer import CreditTrainer, Rolled, Writer
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.search.votes import aggregate
-from footfall.train.checkpoints import Kept, Saves, full_disk_told, last_checkpoint, stopping_between_updates, update_of
+from footfall.train.checkpoints import (
+    Kept,
+    Saves,
+    full_disk_told,
+    last_checkpoint,
+    refuse_otherwise_parted,
+    stopping_between_updates,
+    update_of,
+)
 from footfall.types import Judge, Judgement, Problem, Trajectory
 
 Told = Callable[[str, Mapping[str, Any]], None]
@@ -115,6 +123,8 @@ def train_policy(
                 trainer.state.global_step = begun
                 watch.on_train_begin(trainer.args, trainer.state, trainer.control)
             else:
+                if last is not None:
+                    refuse_otherwise_parted(last, trainer.is_deepspeed_enabled)
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
         with trainer.whole():
             if is_main():

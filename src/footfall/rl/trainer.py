@@ -494,8 +494,9 @@ class CreditTrainer(GRPOTrainer):
         """The weights of a checkpoint after which nothing is trained, and so nothing is sharded."""
         if not self.is_fsdp_enabled:
             self._load_from_checkpoint(str(checkpoint))
-        elif (checkpoint / "model.safetensors").exists():
-            self.model.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"), strict=False)
+        elif files := sorted(checkpoint.glob("model*.safetensors")):  # of a large policy there are several
+            for file in files:
+                self.model.load_state_dict(safetensors.torch.load_file(file), strict=False)
             self.model.tie_weights()
         else:
             self.model.load_adapter(str(checkpoint), self.model.active_adapter, is_trainable=True)

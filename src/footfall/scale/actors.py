@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from footfall.damaged import says_no_memory
 from footfall.registry import name_files, named_files
 from footfall.store import Chunk, Done, RunError, Task
 
@@ -188,9 +189,8 @@ class _Actor:
 
 
 def _no_memory(error: BaseException) -> bool:
-    """Whether memory ran out, as Python says it, or as torch does of a GPU's and of its own allocator's."""
-    torchs = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
-    return isinstance(error, MemoryError) or torchs or "DefaultCPUAllocator" in str(error)
+    """Whether memory ran out, as Python says it, or as torch does: its allocators, its libraries, the driver."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and says_no_memory(str(error)))
 
 
 class RayWorkers:
