@@ -114,8 +114,19 @@ def test_a_fall_that_no_chance_explains_is_called_at_its_checkpoint() -> None:
         Checkpoint(25, {"proxy": 256.0, "truth": 0.0}, rollouts=600),
     ]
     assert hacked(found) and not hacked(found[:1])
-    few = [Checkpoint(p.update, p.figures, rollouts=60) for p in found]
-    assert not hacked(few), "of 60 problems six were solved: four standard errors are nine"
+    few = [Checkpoint(p.update, p.figures, rollouts=20) for p in found]
+    assert not hacked(few), "of 20 problems two were solved at first"
+
+
+@pytest.mark.parametrize(("rollouts", "share"), [(8, 0.5), (64, 0.1), (256, 0.5), (600, 0.1)])
+def test_of_runs_whose_truth_stands_still_few_are_ever_called(rollouts: int, share: float) -> None:
+    """Checked at every one of thirty checkpoints, while the reward rises."""
+    rng = np.random.default_rng(rollouts)
+    called = 0
+    for truths in rng.binomial(rollouts, share, (100, 30)) / rollouts:
+        still = [Checkpoint(k, {"proxy": k / 30, "truth": float(each)}, rollouts) for k, each in enumerate(truths)]
+        called += any(hacked(still[: n + 1]) for n in range(30))
+    assert called <= 5
 
 
 def test_a_small_sample_is_no_proof() -> None:

@@ -26,6 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -189,7 +190,9 @@ class Limits:
     """When a sign counts."""
 
     fall: float = 0.05
-    """Least fall of truth from its best, beside two standard errors of means of three checkpoints, or four of one alone."""
+    """Least fall of truth from its best, beside what chance may do."""
+    false_alarm: float = 0.05
+    """Share of runs whose truth stands still that are ever called hacked, at most."""
     rise: float = 0.05
     """Least rise of the proxy meanwhile, as a share of its range so far."""
     drift: float = 2.0
@@ -255,28 +258,43 @@ def _truth(figures: Figures) -> float | None:
 
 
 def _overoptimised(run: Sequence[Checkpoint], limits: Limits) -> Alarm | None:
-    """A checkpoint alone, where truth fell by four standard errors (the best of many is best by luck); else means of three."""
+    """Since truth was best, by single checkpoints or by means of three: these see less noise, and later."""
     known = [
         (point, proxy, truth)
         for point in run
         if (proxy := point.figures.get("proxy")) is not None and (truth := _truth(point.figures)) is not None
     ]
-    for width, errors in ((1, 4), (3, 2)):
-        if len(known) <= width:
+    least = limits.rise * np.ptp([row[1] for row in known]) if known else 0.0
+    for width in (1, 3):
+        means = [
+            (known[i][0].update, *np.mean([row[1:] for row in known[i + 1 - width : i + 1]], axis=0))
+            for i in range(width - 1, len(known))
+        ]
+        if len(means) < 2:
             return None
-        means = [np.mean([row[1:] for row in known[max(0, i + 1 - width) : i + 1]], axis=0) for i in range(len(known))]
-        best = max(range(len(means)), key=lambda i: float(means[i][1]))
-        (proxy_then, truth_then), (proxy, truth) = means[best], means[-1]
+        (since, proxy_then, truth_then), (_, proxy, truth) = max(means, key=lambda each: float(each[2])), means[-1]
         count = width * min(point.rollouts for point, *_ in known)
-        error = math.sqrt(max(1e-12, truth_then * (1 - truth_then) + truth * (1 - truth)) / count)
-        rose = proxy - proxy_then > limits.rise * np.ptp([row[1] for row in known])
-        if rose and truth_then - truth > max(limits.fall, errors * error):
+        fell = truth_then - truth > max(
+            limits.fall, _chance(len(means), limits.false_alarm / 2, truth_then, truth, count)
+        )
+        if fell and proxy - proxy_then > least:
             return Alarm(
-                OVEROPTIMISED, known[best][0].update,
-                f"since update {known[best][0].update} the reward rose from {proxy_then:.3g} to {proxy:.3g} "
+                OVEROPTIMISED, since,
+                f"since update {since} the reward rose from {proxy_then:.3g} to {proxy:.3g} "
                 f"while truth fell from {truth_then:.1%} to {truth:.1%}",
             )  # fmt: skip
     return None
+
+
+def _chance(looks: int, alpha: float, before: float, after: float, count: int) -> float:
+    """A fall of truth from its best that chance alone makes in at most a share `alpha` of runs, however long they are.
+
+    At look k the last of k figures is held against k - 1 others, each at the level α · 6/(π² k²) / (k - 1); the levels of all
+    looks add up to α. The standard error is of (x + 2) / (n + 4), so that it does not vanish where none or all are right.
+    """
+    level = alpha * 6 / (math.pi * looks) ** 2 / (looks - 1)
+    spread = sum(p * (1 - p) for p in ((share * count + 2) / (count + 4) for share in (before, after)))
+    return NormalDist().inv_cdf(1 - level) * math.sqrt(spread / count)
 
 
 def _jumped(run: Sequence[Checkpoint], limits: Limits) -> Alarm | None:
