@@ -62,7 +62,7 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
     files = sorted(out.glob("prm-*/facts.json"))
     fields = {"validation": dict, "labels": dict, "config": dict}
     # A judge that writes, of `scripts/kinds.py`, has no threshold of its own.
-    files = [f for f in files if "validation" in (given := kept(f)) or "kind" not in given]
+    files = [f for f in files if "validation" in (told := kept(f)) or "kind" not in told]
     prms: dict[str, Facts] = {f.parent.name.removeprefix("prm-"): kept(f, **fields) for f in files}
     found: dict[str, Any] = {}
     for name, facts in prms.items():
