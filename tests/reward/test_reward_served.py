@@ -87,12 +87,13 @@ def test_a_judge_that_fails_now_and_then_costs_time() -> None:
     assert [each.values for each in said] == [each.values for each in Lengths().judge(traces(9))]
 
 
-def test_one_that_always_fails_leaves_steps_without_values_and_says_why() -> None:
+def test_one_that_always_fails_leaves_steps_without_values_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     with serving(Lengths(fails=3)) as url:
         (said,) = create("reward", "served", url=url, retries=1, first_wait=0.01).judge(traces(1))
     why = said.failure(0)
     assert said.values == (None,) and why is not None and why.reason is Reason.FAILED_CALL
     assert "the model was not in the mood" in why and "attempt 2 of 2" in why
+    assert "in judge" in caplog.text, "the server's own log has where it happened"
 
 
 def test_where_nothing_listens_the_error_says_what_to_start() -> None:

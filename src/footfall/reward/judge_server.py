@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,7 @@ from footfall.terminal import one_line
 from footfall.types import Json, Judge
 
 ROUTE = f"/v1{PATH}"
+log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
@@ -93,7 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         except TimeoutError:
             self.close_connection = True
             return
-        except Exception as error:  # noqa: BLE001 - whatever a judge does, the next request is answered
+        except Exception as error:  # whatever a judge does, the next request is answered
+            log.exception("a request could not be answered")
             status, told = 500, _error(f"{type(error).__name__}: {error}")
         if status != 200:
             self.close_connection = True  # what is left of the body is not read
