@@ -150,7 +150,8 @@ class StepTrainer(Trainer):
         for group in list(optimizer.param_groups):
             if own := [p for p in group["params"] if id(p) in ids]:
                 group["params"] = [p for p in group["params"] if id(p) not in ids]
-                optimizer.add_param_group({**group, "params": own, "lr": self.head_lr or group["lr"]})
+                lr = group["lr"] if self.head_lr is None else self.head_lr
+                optimizer.add_param_group({**group, "params": own, "lr": lr})
             group["lr"] *= head.gradient
         return optimizer
 
