@@ -1,8 +1,9 @@
-"""Every credit and filter on the worked numbers of its paper or card, and the identities that make it what it is."""
+"""Every credit on the worked numbers of its paper or card, and the identities that make it what it is."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,8 @@ from hypothesis import strategies as st
 
 from footfall.registry import create, systems
 from footfall.rl.aggregates import code_shape, line_rewards, pspo_reward, shares, weibull
-from footfall.rl.bounded import deviations_kept, ladder, margin, renorm, short_bleu
+from footfall.rl.bounded import Extra, confidence_extra, deviations_kept, ladder, margin, renorm, short_bleu
 from footfall.rl.differences import clipped, delta, progress, redistributed
-from footfall.rl.filters import consistency, damped, refuse_empty, removed, task_values
 from footfall.rl.groups import Group, Rollout, to_go
 from footfall.rl.log_ratios import dense_leave_one_out
 from footfall.rl.min_form import min_form, step_baseline, token_baseline
@@ -434,14 +434,33 @@ def test_the_flow_penalty_never_outweighs_the_outcome(scores: list[float]) -> No
 
 
 def test_rlcm() -> None:
-    assert margin([0.3, 0.4, 0.8, 0.9], [0, 0.5, 1, 1]) == close(0.55)
-    assert margin([0.3, 0.4], [1, 1]) == 0 and margin([0.3, 0.4], [0, 0.5]) == 0 and margin([0.5, 0.5], [0, 1]) == 0
-    wide = steps(0.3, 0.9, outcome=1.0, aspects={"solved": np.array([0, 1])})
-    none = steps(0.3, 0.9, outcome=1.0, aspects={"solved": np.array([1, np.nan])})
+    confidence = [0.3, 0.4, 0.8, 0.9]
+    assert margin(confidence, [0, 0.5, 1, 1]) == close(0.55)
+    assert margin(confidence, [1, 0.5, 0, 0]) == close(-0.55), "the classes swapped"
+    assert margin(confidence, [1, 1, 1, 1]) == margin(confidence, [0, 0, 0.5, 0.5]) == margin([0.5, 0.5], [0, 1]) == 0
+    sure = np.array([0.3, 0.9])
+    plain, wide, none = (
+        steps(0.5, 0.5, outcome=1.0, confidence=sure, aspects={"solved": np.array(solved)})
+        for solved in ([np.nan, np.nan], [0, 1], [1, np.nan])
+    )
     rows = given_out("rlcm", wide, none)
     assert rows[0][0] > 0 > rows[1][0]
+    assert given_out("rlcm", plain, replace(wide, outcome=0.0))[0][0] > 0, "no margin turns right and wrong over"
+    judged = steps(0.3, 0.9, outcome=1.0, aspects={"solved": np.array([0, 1])})
+    assert given_out("rlcm", judged, plain, by="judge") == given_out("rlcm", wide, plain)
     with pytest.raises(ValueError, match="needs the aspect 'solved'"):
-        given_out("rlcm", steps(0.3, outcome=1.0))
+        given_out("rlcm", steps(0.3, outcome=1.0, confidence=np.array([0.3])))
+
+
+def test_the_ablations_of_rlcm() -> None:
+    confidence, solved = [0.3, 0.4, 0.8, 0.6], [0, 0.5, 1, np.nan]
+    assert confidence_extra(confidence, solved, "brier") == close(-(0.09 + 0.01 + 0.04) / 3)
+    assert confidence_extra(confidence, solved, "threshold") == close(((0.5 - 0.3) + (0.8 - 0.5)) / 2)
+    assert confidence_extra([0.3, 0.5], [1, 1], corners=True) == close(0.4)
+    assert confidence_extra([0.3, 0.5], [0, 0], corners=True) == close(0.6)
+    assert confidence_extra(confidence, solved, corners=True) == margin(confidence, solved)
+    extras: tuple[Extra, ...] = ("margin", "brier", "threshold")
+    assert [confidence_extra([0.3], [np.nan], extra) for extra in extras] == [0, 0, 0]
 
 
 def test_the_ladder_of_prs_puts_every_rung_above_those_below() -> None:
@@ -458,86 +477,3 @@ def test_the_ladder_of_prs_puts_every_rung_above_those_below() -> None:
 def test_an_answer_of_one_word_can_be_right() -> None:
     assert short_bleu(["Paris"], ["Paris"]) == 1 and short_bleu(["the", "city", "Paris"], ["Paris"]) == close(1 / 3)
     assert short_bleu(["Rome"], ["Paris"]) == 0 and short_bleu([], ["Paris"]) == 0
-
-
-# Filters
-
-
-def prof_group() -> Group:
-    right, wrong = (0.9, 0.4, 0.8, 0.55, 0.7), (0.2, 0.6, 0.35)
-    return Group(tuple(steps(v, v, outcome=y) for values, y in ((right, 1.0), (wrong, 0.0)) for v in values))
-
-
-def test_prof_balances_what_it_keeps() -> None:
-    c = [
-        consistency(np.array([v, v]), y, 0.5625)
-        for v, y in zip((0.9, 0.4, 0.8, 0.55, 0.7, 0.2, 0.6, 0.35), [1.0] * 5 + [0.0] * 3, strict=True)
-    ]
-    assert c == close([0.675, -0.325, 0.475, -0.025, 0.275, 0.725, -0.075, 0.425])
-    ((at, weights),) = create("filter", "prof")([prof_group()])
-    assert at == 0 and weights.tolist() == [1, 0, 1, 0, 0, 1, 0, 1]
-    assert consistency(np.array([0.9]), 1.0, 0.5, penalty=0.3) == close(0.5)
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "count", "lost"),
-    [(0, 8, 4, (0, 4)), (8, 0, 4, (4, 0)), (1, 7, 4, (0, 4)), (2, 2, 1, (0, 1)), (4, 3, 4, (2, 2)), (5, 3, 9, (5, 3))],
-)
-def test_how_many_prof_removes_of_each(right: int, wrong: int, count: int, lost: tuple[int, int]) -> None:
-    # (4 - 3 + 4) / 2 = 2.5 and (2 - 2 + 1) / 2 = 0.5 are rounded to the even number.
-    found = removed(list(range(right)), list(range(wrong)), count)
-    assert (len(found[0]), len(found[1])) == lost
-
-
-@pytest.mark.parametrize("name", ["prof", "band", "spread", "vspo"])
-def test_a_filter_must_leave_something_to_compare(name: str) -> None:
-    refuse_empty(create("filter", name), 8)
-    if name == "prof":
-        refuse_empty(create("filter", name, remove=2), 4)
-        with pytest.raises(ValueError, match="keeps 1 of a group's 5 rollouts"):
-            refuse_empty(create("filter", name, remove=4), 5)
-    else:
-        refuse_empty(create("filter", name), 2)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("prof", {"remove": -1}), ("band", {"low": 0.9}), ("band", {"high": 1.5}), ("vspo", {"most": 0})],
-)
-def test_settings_that_no_filter_can_mean_are_refused(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"want|or more|at least"):
-        create("filter", name, **options)
-
-
-def test_prof_may_draw_the_wrong_ones() -> None:
-    kept = {
-        create("filter", "prof", wrong_at_random=True, seed=seed)([prof_group()])[0].weights.tobytes()
-        for seed in range(8)
-    }
-    assert len(kept) == 3, "one of three wrong ones goes; the right ones are always the same"
-
-
-def test_groups_by_accuracy_and_by_spread() -> None:
-    groups = [Group(tuple(ends(*row))) for row in ((1, 1, 1, 1), (0, 0, 0, 0), (1, 0, 0, 0), (1, 1, 1, 0))]
-    assert [at for at, _ in create("filter", "band")(groups)] == [2, 3]
-    assert [at for at, _ in create("filter", "band", low=0.5)(groups)] == [3]
-    assert [at for at, _ in create("filter", "spread")(groups)] == [2, 3]
-
-
-def test_vspo_refills_the_batch_from_groups_that_teach() -> None:
-    rows = [[1.0] * 8, [0.0] * 8, [1.0] * 2 + [0.0] * 6, [1.0] * 4 + [0.0] * 4]
-    values = task_values([np.array(row) for row in rows])
-    assert values[:2].tolist() == [0, 0] and values[2] / values[3] == close(0.75 * math.sqrt(0.1875) / 0.5)
-    groups = [Group(tuple(ends(*row))) for row in rows]
-    chosen = create("filter", "vspo")(groups)
-    assert len(chosen) == 4 and {at for at, _ in chosen} == {2, 3}
-    assert create("filter", "vspo")(groups[2:]) != [] and all(
-        (w == 1).all() for _, w in create("filter", "vspo")(groups[2:])
-    )
-    assert create("filter", "vspo")(groups[:2]) == []
-
-
-@settings(deadline=None)
-@given(st.integers(1, 50))
-def test_a_group_that_is_used_often_has_a_bounded_influence(times: int) -> None:
-    assert times * damped(times) == close(math.sqrt(min(times, 4)))

@@ -16,14 +16,15 @@ pytestmark = pytest.mark.long
 _ = alone
 
 
-@pytest.mark.parametrize(("stage", "killed"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("stage", "begun", "ended"), [(2, 2, 2), (3, None, 2), (2, 2, 1), (3, 2, 1)])
 def test_two_processes_write_what_one_writes_and_learn_the_same(
-    stage: int, killed: bool, alone: Path, tmp_path: Path
+    stage: int, begun: int | None, ended: int, alone: Path, tmp_path: Path
 ) -> None:
+    """Whether they do the whole, or are killed and gone on with, by two or by one."""
     parted = tmp_path / "parted"
-    if killed:
-        kill_main_at(parted / "checkpoints" / "checkpoint-2", launch(tmp_path, stage, 2, *PARTED, parted))
-    job = launch(tmp_path, stage, 2, *PARTED, parted)
+    if begun is not None:
+        kill_main_at(parted / "checkpoints" / "checkpoint-2", launch(tmp_path, stage, begun, *PARTED, parted))
+    job = launch(tmp_path, stage, ended, *PARTED, parted)
     said = job.communicate(timeout=300)[1]
     assert job.returncode == 0, said
     one, other = ({row["update"]: row["loss"] for row in events(folder, "update")} for folder in (alone, parted))

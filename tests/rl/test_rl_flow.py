@@ -79,5 +79,5 @@ def test_a_run_scores_its_tokens_and_a_resumed_one_ends_with_the_same_weights(tm
     first.train()
     again = graded(trainer(tmp_path / "cut", reward, steps=4))
     again.train(resume_from_checkpoint=str(tmp_path / "cut" / "checkpoint-2"))
-    for own, other in zip(whole.flow.flow.parameters(), again.flow.flow.parameters(), strict=True):
+    for own, other in zip(whole.beside.flow.flow.parameters(), again.beside.flow.flow.parameters(), strict=True):
         torch.testing.assert_close(own, other)

@@ -47,7 +47,8 @@ def make(seed: int, outcome: float = 1.0, steps: int | None = None) -> Rollout:
     return Rollout(
         lengths, outcome, rng.uniform(0.05, 0.95, steps), float(rng.uniform()), ids=rng.integers(0, 3, tokens),
         old=-rng.exponential(size=tokens), reference=-rng.exponential(size=tokens), online=-rng.exponential(size=tokens),
-        token_scores=rng.uniform(size=tokens), flow=rng.uniform(size=tokens), aspects={"solved": solved},
+        token_scores=rng.uniform(size=tokens), flow=rng.uniform(size=tokens), confidence=rng.uniform(size=steps),
+        aspects={"solved": solved},
     )  # fmt: skip
 
 

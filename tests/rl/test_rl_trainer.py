@@ -260,9 +260,9 @@ def test_reward_models_that_learn_beside_the_policy(tmp_path: Path, name: str) -
     made = graded(trainer(tmp_path, Reward(create("credit", name)), online_lr=1e-3))
     made.train()
     assert not made.left and all(np.isfinite(each.advantages).all() for each in made.batch)
-    if made.online is not None:
+    if made.beside.online is not None:
         assert "online_loss" in made.state.log_history[-2]
-        first = next(made.online.model.parameters())
+        first = next(made.beside.online.model.parameters())
         assert not torch.equal(first, next(small().parameters())), "it has learned"
 
 
@@ -342,7 +342,7 @@ def test_what_is_not_finite_stops_the_run_and_names_update_and_trace(tmp_path: P
 @pytest.mark.parametrize(("name", "what"), [("prime", "online"), ("prl", "reference")])
 def test_log_probabilities_that_are_not_finite_name_update_and_trace(tmp_path: Path, name: str, what: str) -> None:
     made = graded(trainer(tmp_path, Reward(create("credit", name))))
-    broken = made.online.model if what == "online" else made.reference
+    broken = made.beside.online.model if what == "online" else made.beside.reference
     with torch.no_grad():
         next(broken.parameters()).fill_(float("nan"))
     with pytest.raises(ValueError, match=rf"update 0, trace '.*/step-0/0': {what} of a rollout is not finite"):
@@ -459,8 +459,8 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole.train()
     resumed = made("a")
     resumed.train(resume_from_checkpoint=str(tmp_path / "a" / "checkpoint-3"))
-    assert whole.online is not None and resumed.online is not None
-    for own, other in ((whole.model, resumed.model), (whole.online.model, resumed.online.model)):
+    assert whole.beside.online is not None and resumed.beside.online is not None
+    for own, other in ((whole.model, resumed.model), (whole.beside.online.model, resumed.beside.online.model)):
         for name, weight in own.state_dict().items():
             assert torch.equal(weight, other.state_dict()[name]), name
 

@@ -20,13 +20,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import constant, outcomes
-from footfall.rl.groups import Baseline, Credit, Floats, Rollout, dense, each_group, standardised, to_go
+from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group, standardised, to_go
+
+Extra: TypeAlias = Literal["margin", "brier", "threshold"]
 
 
 def renorm(
@@ -56,6 +59,31 @@ def margin(confidence: npt.ArrayLike, solved: npt.ArrayLike) -> float:
     confidence, solved = np.asarray(confidence, np.float64), np.asarray(solved, np.float64)
     reached, lost = confidence[solved == 1], confidence[solved == 0]
     return float(reached.mean() - lost.mean()) if len(reached) and len(lost) else 0.0
+
+
+def confidence_extra(
+    confidence: npt.ArrayLike,
+    solved: npt.ArrayLike,
+    extra: Extra = "margin",
+    corners: bool = False,
+    threshold: float = 0.5,
+) -> float:
+    """What RLCM adds to an outcome, before its weight; the paper's own is the margin, the others are its ablations.
+
+    `brier` is the mean of -(c - Y)²; `threshold` that of c - τ where Y = 1 and of τ - c where Y = 0. With `corners` a trace of
+    one kind of prefixes has mean c, or 1 - mean c, in place of a margin of 0.
+    """
+    confidence, solved = np.asarray(confidence, np.float64), np.asarray(solved, np.float64)
+    reached, lost = confidence[solved == 1], confidence[solved == 0]
+    if extra == "brier":
+        off = (confidence - solved)[np.isfinite(solved)] ** 2
+        return -float(off.mean()) if len(off) else 0.0
+    if extra == "threshold":
+        over = np.concatenate([reached - threshold, threshold - lost])
+        return float(over.mean()) if len(over) else 0.0
+    if corners and len(reached) + len(lost) and not (len(reached) and len(lost)):
+        return float(reached.mean()) if len(reached) else 1 - float(lost.mean())
+    return margin(confidence, solved)
 
 
 def ladder(parsed: bool, formed: bool, quality: float, rungs: tuple[float, float] = (0.1, 0.2)) -> float:
@@ -131,21 +159,32 @@ def rlfr(coef: float = 0.01, threshold: float = 0.6, top: int = 15, eps: float =
     "credit",
     "rlcm",
     Declared(
-        needs=("outcome", "rewards"),
+        needs=("outcome", "confidence"),
         paper=Paper("Process Supervision of Confidence Margin for Calibrated LLM Reasoning", 2026, "2604.23333"),
     ),
 )
-def rlcm(weight: float = 0.1, solved: str = "solved", eps: float = 1e-6) -> Credit:
-    """The outcome with the margin of confidence between steps from which it is reached and lost, standardised (RLCM).
+def rlcm(
+    weight: float = 0.1,
+    by: Literal["probe", "judge"] = "probe",
+    extra: Extra = "margin",
+    corners: bool = False,
+    threshold: float = 0.5,
+    solved: str = "solved",
+    eps: float = 1e-6,
+) -> Credit:
+    """The outcome with the margin of confidence between prefixes from which it is reached and lost, standardised (RLCM).
 
-    A step's reward is the confidence after it; the aspect `solved` is the share of forced answers that are right, NaN if
-    there were none.
+    Confidences are a probe's, which learns beside the policy how often answers that are forced from a prefix are right, or a
+    judge's step values. The aspect `solved` is the share of right ones, NaN where none was forced; a judge must give it.
     """
+    source: Needs = "confidence" if by == "probe" else "rewards"
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
         if any(solved not in each.aspects for each in group):
             raise ValueError(f"rlcm needs the aspect {solved!r} of each judgement: the share of right forced answers")
-        extra = np.array([margin(each.known("rewards"), each.aspects[solved]) for each in group])
-        return constant(standardised(outcomes(group) + weight * extra, eps), group)
+        added = [
+            confidence_extra(each.known(source), each.aspects[solved], extra, corners, threshold) for each in group
+        ]
+        return constant(standardised(outcomes(group) + weight * np.array(added), eps), group)
 
-    return Credit(("outcome", "rewards"), each_group(rule))
+    return Credit(("outcome", source), each_group(rule))

@@ -16,14 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from footfall.rl.online import Sequences
+from footfall.rl.online import Sequences, load_learned, save_learned
 
 TIME = 0.8
-_WEIGHTS, _OPTIMIZER = "flow.safetensors", "flow_optimizer.pt"
 _FRACTIONS = (0.25, 0.5, 0.75)
 
 
@@ -126,11 +124,8 @@ class FlowReward:
 
     def save(self, folder: Path) -> None:
         """Weights and optimizer, beside a checkpoint of the policy."""
-        folder.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_model(self.flow, str(folder / _WEIGHTS))
-        torch.save(self.optimizer.state_dict(), folder / _OPTIMIZER)
+        save_learned(folder, "flow", self.flow, self.optimizer)
 
     def load(self, folder: Path) -> None:
         """Go on from there."""
-        safetensors.torch.load_model(self.flow, str(folder / _WEIGHTS))
-        self.optimizer.load_state_dict(torch.load(folder / _OPTIMIZER, weights_only=True))
+        load_learned(folder, "flow", self.flow, self.optimizer)

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Needs: TypeAlias = Literal["outcome", "rewards", "start", "ids", "old", "reference", "online", "token_scores", "flow"]
+Needs: TypeAlias = Literal["outcome", "rewards", "start", "ids", "old", "reference", "online", "token_scores", "flow",
+                          "confidence"]  # fmt: skip
 _BY_TOKEN = ("ids", "old", "reference", "online", "token_scores", "flow")
 
 
@@ -53,6 +54,8 @@ class Rollout:
     """(T,) a score at every token: of the prefix that ends there, or of the token."""
     flow: Floats | None = None
     """(T,) how far the token's hidden state deviates from what a model of good text expects."""
+    confidence: Floats | None = None
+    """(S,) how sure the policy's own hidden states are of a right answer, at the end of each step."""
     aspects: Mapping[str, Floats] = field(default_factory=dict)
     """(S,) further numbers a step, NaN where there is none."""
     failure: Unjudged | None = None
@@ -63,7 +66,7 @@ class Rollout:
         if lengths.ndim != 1 or not len(lengths) or (lengths < 0).any() or not lengths.sum():
             raise ValueError(f"a rollout has one length a step, and at least one token; got {lengths.tolist()}")
         found: dict[str, Any] = {"lengths": lengths}
-        for name in (*_BY_TOKEN, "rewards"):
+        for name in (*_BY_TOKEN, "rewards", "confidence"):
             if (given := getattr(self, name)) is not None:
                 found[name] = np.asarray(given, np.int64 if name == "ids" else np.float64)
         found["mask"] = np.asarray(self.mask, bool) if len(self.mask) else np.ones(int(lengths.sum()), bool)

@@ -26,13 +26,15 @@ from footfall.loading import quiet
 from footfall.policy.protocol import SamplingParams
 from footfall.render import Template, prompt_ids
 from footfall.reward.backbone import check_rank
+from footfall.rl.confidence import Forcing
 from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
 from footfall.rl.online import Sequences, scored
 from footfall.rl.parts import Parts
 from footfall.rl.probes import pays
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
-from footfall.rl.trainer import CreditTrainer, Rolled, Writer
+from footfall.rl.trainer import CreditTrainer, Rolled
+from footfall.rl.writing import Writer
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.search.votes import aggregate
 from footfall.train.checkpoints import (
@@ -40,10 +42,10 @@ from footfall.train.checkpoints import (
     Saves,
     full_disk_told,
     last_checkpoint,
-    refuse_otherwise_parted,
     stopping_between_updates,
     update_of,
 )
+from footfall.train.parted import ready_to_go_on
 from footfall.types import Judge, Judgement, Problem, Trajectory
 
 Told = Callable[[str, Mapping[str, Any]], None]
@@ -51,8 +53,8 @@ Told = Callable[[str, Mapping[str, Any]], None]
 _PROBED, _COMPARED, _SHOWN, _LONGEST = 16, 64, 3, 400
 """Traces that exploits are made of, completions that the KL is estimated on, traces of a batch that are kept for people, and
 tokens of each."""
-_FIGURES = ("loss", "reward", "accuracy", "left", "filtered", "steps", "entropy", "kl", "online_loss", "flow_loss", "grad_norm",
-            "completions/mean_length")  # fmt: skip
+_FIGURES = ("loss", "reward", "accuracy", "left", "filtered", "steps", "entropy", "kl", "online_loss", "flow_loss",
+            "probe_loss", "calibration", "grad_norm", "completions/mean_length")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def train_policy(
                 watch.on_train_begin(trainer.args, trainer.state, trainer.control)
             else:
                 if last is not None:
-                    refuse_otherwise_parted(last, trainer.is_deepspeed_enabled)
+                    ready_to_go_on(last, trainer)
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
         with trainer.whole():
             if is_main():
@@ -203,7 +205,7 @@ def make_trainer(
     made = CreditTrainer(
         given.model, given.tokenizer, given.problems, given.reward, args, writer=given.writer, separator=given.separator,
         template=given.template, online_lr=settings.online_lr, callbacks=callbacks, peft_config=peft, keep_reference=True,
-        parts=given.parts,
+        parts=given.parts, forcing=Forcing(settings.forced),
     )  # fmt: skip
     if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not made.is_fsdp_enabled:
         raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
@@ -321,12 +323,12 @@ class Watch(TrainerCallback):
     def _kl(self, rolled: Sequence[Rolled]) -> float | None:
         """Σ_t log π - log π_0 of a completion, the mean: an estimate of the KL to the policy as it was at first."""
         assert self.trainer is not None
-        if self.trainer.reference is None:
+        if self.trainer.beside.reference is None:
             return None
         model = self.trainer.unwrapped
         batch, own = _batch(self.trainer, rolled)
         temperature = self.given.sampling.temperature  # of the policy that wrote them
-        ratios = (scored(model, batch, temperature) - scored(self.trainer.reference, batch, temperature)) * own
+        ratios = (scored(model, batch, temperature) - scored(self.trainer.beside.reference, batch, temperature)) * own
         return float(ratios.sum(dim=-1).mean())
 
 

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from footfall.train.online import implicit_outcome_loss, step_pair_loss
 
-_WEIGHTS, _OPTIMIZER = "online.safetensors", "online_optimizer.pt"
 _ROWS = 16
 """Completions in one pass."""
 
@@ -115,14 +114,24 @@ class OnlineReward:
 
     def save(self, folder: Path) -> None:
         """Weights and optimizer, beside a checkpoint of the policy."""
-        folder.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_model(self.model, str(folder / _WEIGHTS))
-        torch.save(self.optimizer.state_dict(), folder / _OPTIMIZER)
+        save_learned(folder, "online", self.model, self.optimizer)
 
     def load(self, folder: Path) -> None:
         """Go on from there."""
-        safetensors.torch.load_model(self.model, str(folder / _WEIGHTS))
-        self.optimizer.load_state_dict(torch.load(folder / _OPTIMIZER, weights_only=True))
+        load_learned(folder, "online", self.model, self.optimizer)
+
+
+def save_learned(folder: Path, name: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Of what learns beside the policy: two files of this name in a folder of its checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    safetensors.torch.save_model(model, str(folder / f"{name}.safetensors"))
+    torch.save(optimizer.state_dict(), folder / f"{name}_optimizer.pt")
+
+
+def load_learned(folder: Path, name: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """What `save_learned` kept, into these."""
+    safetensors.torch.load_model(model, str(folder / f"{name}.safetensors"))
+    optimizer.load_state_dict(torch.load(folder / f"{name}_optimizer.pt", weights_only=True))
 
 
 def _by_step(values_BT: Tensor, lengths: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,8 @@ class RlSettings:
     """Learning rate, constant."""
     online_lr: float = 1e-6
     """That of a reward model that learns beside the policy (credits prime and oprl)."""
+    forced: str = "The answer is"
+    """What is put behind completions that are cut, so that they answer at once (credit rlcm)."""
     beta: float = 0.0
     """Weight of the KL to the policy as it was at first."""
     loss: Literal["dapo", "grpo", "dr_grpo", "bnpo"] = "dapo"

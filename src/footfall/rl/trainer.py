@@ -17,7 +17,6 @@ ZeRO-3) are gathered for the time in which the engine writes.
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import time
@@ -27,12 +26,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import DistributedType, gather_object
 from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -42,36 +41,28 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from footfall.answers import grade
 from footfall.judging import forget
-from footfall.policy.decoding import Request
-from footfall.policy.protocol import Policy, Run, SamplingParams, sample_runs, sample_seed
+from footfall.policy.protocol import SamplingParams
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids, template_for
 from footfall.rl.batches import rows_of
-from footfall.rl.flow import FlowReward, neighbours
+from footfall.rl.beside import SOLVED, Beside
+from footfall.rl.confidence import Forcing, forced_shares
 from footfall.rl.groups import FILTERED, Floats, Group, Rollout
 from footfall.rl.monitors import Logged
-from footfall.rl.online import OnlineReward, Sequences, scored
+from footfall.rl.online import Sequences
 from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
 from footfall.rl.shared_prompts import completion_logprobs, shareable
 from footfall.rl.whole_weights import WholeWeights
+from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
 from footfall.train.trainer import part_of_mean
 from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
-
-Writer: TypeAlias = Literal["engine", "trl"] | Policy
 
 # TRL would print the completion of a failed judgement as it is; here such rollouts are counted.
 logging.getLogger(GRPOTrainer.__module__).addFilter(
     lambda record: "All reward functions returned None" not in str(record.msg)
 )
-
-
-class Written(NamedTuple):
-    """A completion: its ids, the end token included."""
-
-    ids: list[int]
-    failure: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +119,10 @@ class CreditTrainer(GRPOTrainer):
         peft_config: Any = None,
         keep_reference: bool = False,
         parts: Parts | None = None,
+        forcing: Forcing = Forcing(),
     ) -> None:
         """`keep_reference` holds a copy of the weights as they are now, also where the credit needs none; `parts` says how the
-        engine cuts a batch and who writes the parts."""
+        engine cuts a batch and who writes the parts; `forcing`, how answers are forced for a credit that reads confidences."""
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
         reward.unanswered(problems)
@@ -147,17 +139,13 @@ class CreditTrainer(GRPOTrainer):
         self._failed: dict[int, str] = {}
         self._policy: TorchPolicy | None = None
         self._writer, self._parts = writer, parts if writer == "engine" else None
-        needs = set(reward.credit.needs)
-        # Copies of the weights as they are before training, and before TRL changes how the model is called.
-        self.reference = (
-            copy.deepcopy(model).train(False).requires_grad_(False) if keep_reference or "reference" in needs else None
-        )
-        self.online = (
-            OnlineReward(copy.deepcopy(model).requires_grad_(True), online_lr, 0.05, "old" in needs, args.temperature)
-            if "online" in needs
-            else None
-        )
-        self.flow = FlowReward(int(model.config.hidden_size), model.device, seed=args.seed) if "flow" in needs else None
+        self._forcing = forcing
+        # Before TRL changes how the model is called.
+        self.beside = Beside(
+            reward.credit.needs, model, online_lr=online_lr, temperature=args.temperature, seed=args.seed,
+            keep_reference=keep_reference,
+        )  # fmt: skip
+        """What the credit reads of other models."""
         rows = [{"prompt": problem.text, "problem": i} for i, problem in enumerate(self.problems)]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
@@ -231,21 +219,10 @@ class CreditTrainer(GRPOTrainer):
 
     def write(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
         """One completion for each problem; one that occurs again gets its next sample. Nothing depends on earlier calls."""
-        indices = Counter[str]()
-        runs = []
-        for problem in problems:
-            runs.append(Run(Trajectory(problem.id, problem, (), separator=self.separator), 1, indices[problem.id]))
-            indices[problem.id] += 1
+        runs = runs_of(problems, self.separator)
         if not isinstance(self._writer, str):
-            return _by_policy(self._writer, runs, params, self.processing_class)
-        self.policy.forget()
-        prompts = {id(p): tuple(prompt_ids(self.processing_class, p, self.template)) for p in problems}
-        requests = [
-            Request(prompts[id(run.prefix.problem)], sample_seed(params, run.prefix, run.first), params.max_tokens)
-            for run in runs
-        ]
-        found = self.policy.engine.generate(requests, params)
-        return [Written(each.tokens + ([] if each.end is None else [each.end])) for each in found]
+            return by_policy(self._writer, runs, params, self.processing_class)
+        return by_engine(self.policy, runs, params, self.template)
 
     def _rollouts(self, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """TRL's `rollout_func`; the problems of the batch are known already."""
@@ -306,6 +283,8 @@ class CreditTrainer(GRPOTrainer):
                     forget(self.paid.judge)
                 first = self.accelerator.process_index * len(completion_ids)
                 self.batch = self.judged(self._asked, completion_ids, self._own, first)
+                if self.beside.probe is not None:
+                    self._force_answers()
             for i, why in self._failed.items():
                 gone = Unjudged(Reason.FAILED_CALL, why)
                 bare = replace(self.batch[i].rollout, outcome=None, rewards=None, failure=gone)
@@ -313,6 +292,20 @@ class CreditTrainer(GRPOTrainer):
             return [each.reward for each in self.batch]
 
         return proxy
+
+    def _force_answers(self) -> None:
+        """The share of right answers among those that the policy gives at once where its completions are cut."""
+        problems = [each.trajectory.problem for each in self.batch]
+        prompts = [prompt_ids(self.processing_class, problem, self.template) for problem in problems]
+        lengths = [each.rollout.lengths for each in self.batch]
+        with self.whole():
+            self.policy.forget()
+            shares = forced_shares(
+                self.policy.engine, self.processing_class, problems, prompts, [each.ids for each in self.batch], lengths,
+                self._forcing, self.sampling.seed,
+            )  # fmt: skip
+        for i, (each, own) in enumerate(zip(self.batch, shares, strict=True)):
+            self.batch[i] = replace(each, rollout=replace(each.rollout, aspects={**each.rollout.aspects, SOLVED: own}))
 
     # Credited.
 
@@ -329,12 +322,11 @@ class CreditTrainer(GRPOTrainer):
         size = int((self.num_generations if training else self.num_generations_eval) or 1)
         own_rows = len(output["completion_ids"])
         # A reward model that learns beside the policy takes the same step in every process, on the batch of all.
-        learns = self.online is not None or self.flow is not None
-        if learns:
+        if self.beside.learning:
             output = self._of_all(output)
-            self._learn_scores(output)
+            self._read_beside(output)
         else:
-            self._learn_scores(output)
+            self._read_beside(output)
             output = self._of_all(output)
         groups = [
             Group(tuple(each.rollout for each in self.batch[at : at + size]), self.batch[at].trajectory.problem.id)
@@ -379,57 +371,24 @@ class CreditTrainer(GRPOTrainer):
                 found[name] = self.accelerator.gather(wide)
         return found
 
-    def _learn_scores(self, output: dict[str, Any]) -> None:
-        """Log-probabilities that the credit needs; a reward model that learns beside the policy takes its step."""
-        needs, batch = set(self.paid.credit.needs), _sequences(output)
-        by_token: dict[str, Tensor] = {}
-        if "old" in needs:
-            old = output.get("old_per_token_logps")
-            by_token["old"] = (
-                scored(self.accelerator.unwrap_model(self.model), batch, self.temperature) if old is None else old
-            )
-        if self.reference is not None and "reference" in needs:
-            by_token["reference"] = scored(self.reference, batch, self.temperature)
-        if self.online is not None:
-            by_token["online"] = self.online.scores(batch)
-        if self.flow is not None:
-            by_token["flow"] = self._flow_scores(batch)
-        for i, each in enumerate(self.batch if by_token else ()):
-            known: dict[str, Any] = {
-                name: values[i, : len(each.ids)].double().cpu().numpy() for name, values in by_token.items()
-            }
+    def _read_beside(self, output: dict[str, Any]) -> None:
+        """Rollouts get what the credit reads of other models, and those that learn take their step."""
+        batch, training = _sequences(output), bool(self.model.training)
+        with self._naming_update():
+            known, figures = self.beside.scores(
+                self.accelerator.unwrap_model(self.model), batch, [each.rollout for each in self.batch],
+                output.get("old_per_token_logps"), self.sampling.seed, training,
+            )  # fmt: skip
+        for i, (each, more) in enumerate(zip(self.batch, known, strict=True)):
             with self._naming_update(each.trajectory):
-                self.batch[i] = replace(each, rollout=replace(each.rollout, **known))
-        if self.online is not None and self.model.training:
-            own = self._own_tokens(batch)
+                made: dict[str, Any] = dict(more)
+                self.batch[i] = replace(each, rollout=replace(each.rollout, **made)) if made else each
+        if training:
+            tasks = [each.trajectory.problem.id for each in self.batch]
             with self._naming_update():
-                loss = self.online.update(
-                    batch, by_token["online"], by_token["old" if self.online.pairs else "reference"], own,
-                    [each.rollout.lengths.tolist() for each in self.batch], [each.rollout.outcome for each in self.batch],
-                    [each.trajectory.problem.id for each in self.batch],
-                )  # fmt: skip
-            self._metrics["train"]["online_loss"].append(loss)
-
-    def _own_tokens(self, batch: Sequences) -> Tensor:
-        """(B, T) 1 at tokens of the completions that the policy wrote."""
-        own = torch.zeros(len(self.batch), batch.kept, device=batch.ids_BL.device)
-        for i, each in enumerate(self.batch):
-            own[i, : len(each.ids)] = torch.from_numpy(each.rollout.mask).to(own)
-        return own
-
-    def _flow_scores(self, batch: Sequences) -> Tensor:
-        """How far each token deviates from right completions; after that the flow learns from this batch's."""
-        assert self.flow is not None
-        seed, own = self.sampling.seed, self._own_tokens(batch)
-        states = neighbours(self.accelerator.unwrap_model(self.model), batch)
-        found = self.flow.scores(states, own, seed)
-        if self.model.training:
-            right = [bool(each.rollout.outcome) for each in self.batch]
-            with self._naming_update():
-                loss = self.flow.learn(states, own, right, seed + 1)
-            if loss is not None:
-                self._metrics["train"]["flow_loss"].append(loss)
-        return found
+                figures |= self.beside.learn(batch, [each.rollout for each in self.batch], tasks)
+        for name, value in figures.items():
+            self._metrics["train"][name].append(value)
 
     def _tell(self, left: dict[int, Unjudged], filtered: int, mode: str) -> None:
         """Figures of the batch, in TRL's log."""
@@ -449,7 +408,7 @@ class CreditTrainer(GRPOTrainer):
         """TRL's, or the same numbers with each prompt read once for its group and no padding: half the tokens."""
         more = {name for name, value in named.items() if value is not None and value is not False}
         if (
-            self.accelerator.num_processes > 1
+            self.accelerator.distributed_type != DistributedType.NO  # which wraps the model, in one process too
             or more - {"batch_size", "compute_entropy"}
             or not shareable(model, input_ids.shape[1])
         ):
@@ -502,18 +461,16 @@ class CreditTrainer(GRPOTrainer):
             self.model.load_adapter(str(checkpoint), self.model.active_adapter, is_trainable=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        for beside in (self.online, self.flow):  # before the rest: TRL's state is a checkpoint's last file
-            if beside is not None and self.args.should_save:
-                beside.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+        if self.args.should_save:  # before the rest: TRL's state is a checkpoint's last file
+            self.beside.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
         base: Any = super()
         base._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         base: Any = super()
         base._load_optimizer_and_scheduler(checkpoint)
-        for beside in (self.online, self.flow):
-            if beside is not None and checkpoint is not None:
-                beside.load(Path(checkpoint))
+        if checkpoint is not None:
+            self.beside.load(Path(checkpoint))
 
     @contextmanager
     def _naming_update(self, trace: Trajectory | None = None) -> Iterator[None]:
@@ -539,19 +496,3 @@ def _sequences(output: dict[str, Any]) -> Sequences:
         torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1),
         output["completion_ids"].shape[1],
     )
-
-
-def _by_policy(policy: Policy, runs: Sequence[Run], params: SamplingParams, tokenizer: Any) -> list[Written]:
-    """What any other policy writes, in the trained model's ids: those it was sampled with, or its text tokenised."""
-    found = []
-    for run, (completion,) in zip(runs, sample_runs(policy, runs, params), strict=True):
-        steps = completion.steps
-        if steps and all(step.token_ids is not None for step in steps):
-            ids = [token for step in steps for token in step.token_ids or ()]
-        else:
-            ids = tokenizer.encode(run.prefix.separator.join(step.written for step in steps), add_special_tokens=False)
-        ended = completion.finish == "end" or not ids
-        found.append(
-            Written(ids + [tokenizer.eos_token_id] * ended, completion.error if completion.finish == "error" else None)
-        )
-    return found

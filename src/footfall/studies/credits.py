@@ -218,7 +218,7 @@ class CreditSite(Site):
             found.append(Rollout(
                 np.ones(n, np.int64), float(right), values, said.start, ids=trace.actions, old=log_p[at],
                 reference=log_ref[at], online=base + np.diff(values, prepend=said.start) / SCALE, token_scores=values,
-                aspects={"solved": np.where(exact > 0.95, 1.0, np.where(exact < 0.05, 0.0, 0.5))},
+                confidence=values, aspects={"solved": np.where(exact > 0.95, 1.0, np.where(exact < 0.05, 0.0, 0.5))},
             ))  # fmt: skip
         return found
 

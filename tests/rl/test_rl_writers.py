@@ -1,0 +1,105 @@
+"""Who else writes rollouts: an OpenAI server, some of whose calls fail, and TRL's vLLM, as far as can be told without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="could not import 'trl'")
+
+from footfall import cli
+from footfall.loading import load_tokenizer
+from footfall.policy.embedded import EMBEDDED
+from footfall.policy.protocol import SamplingParams
+from footfall.registry import create
+from footfall.rl import loop
+from footfall.rl.rewards import Reward
+from footfall.rl.settings import RlSettings
+from footfall.worlds import ArithmeticWorld
+from tests.rl.test_rl_command import events, words
+from tests.rl.test_rl_trainer import small
+
+
+class Solver(BaseHTTPRequestHandler):
+    """Solves nothing; every fourth call fails."""
+
+    calls, asked = 0, list[dict[str, Any]]()
+
+    def do_POST(self) -> None:
+        Solver.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        Solver.calls += 1
+        message = {"content": f"Then 2 + 2 = 4.\n\nThe answer is {Solver.calls}."}
+        reply = {"choices": [{"index": 0, "message": message, "text": message["content"], "finish_reason": "stop"}]}
+        failed = Solver.calls % 4 == 0
+        body = json.dumps({"error": "boom"} if failed else reply).encode()
+        self.send_response(500 if failed else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def solver() -> Iterator[str]:
+    """The address of one."""
+    Solver.calls, Solver.asked = 0, []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Solver)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_writes_and_a_call_that_fails_costs_its_rollout(
+    tmp_path: Path, solver: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "model"
+    small().save_pretrained(folder)
+    load_tokenizer(str(EMBEDDED)).save_pretrained(folder)
+    how = ("--updates", "2", "--max-tokens", "64", "--writer", f"http,url={solver},mode=chat,model=m,retries=0")
+    assert cli.main(words(folder, tmp_path / "run", *how)) == 0
+    updates = events(tmp_path / "run", "update")
+    assert json.loads(capsys.readouterr().out)["left"] == sum(each["left"] for each in updates) > 0
+    assert sum(each["left"] for each in updates) < 16 and all(each["steps"] > 1 for each in updates)
+    assert {each["max_tokens"] for each in Solver.asked} == {64}
+
+
+def test_vllm_is_trls_own_and_is_told_how_to_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+
+    class Stopped(Exception):
+        """Before TRL looks for vLLM."""
+
+    def made(*given: Any, **named: Any) -> None:
+        told.update(named, args=given[4])
+        raise Stopped
+
+    monkeypatch.setattr(loop, "CreditTrainer", made)
+    problems, tokenizer = ArithmeticWorld().problems(4), load_tokenizer(str(EMBEDDED))
+    sampling = SamplingParams(0.7, 0.9, 5, 33)
+    setting = loop.Setting(
+        small(),
+        tokenizer,
+        problems,
+        problems,
+        Reward(create("credit", "grpo")),
+        sampling,
+        "\n",
+        writer="trl",
+        vllm=True,
+    )
+    with pytest.raises(Stopped):
+        loop.make_trainer(setting, RlSettings(prompts=2, group=2), tmp_path)
+    args = told["args"]
+    assert args.use_vllm and told["writer"] == "trl", (
+        "TRL calls vLLM in `_generate`, which our own rollouts would replace"
+    )
+    assert (args.temperature, args.top_p, args.top_k, args.max_completion_length) == (0.7, 0.9, 5, 33)
