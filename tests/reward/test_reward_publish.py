@@ -11,8 +11,10 @@ import torch
 
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.eurus import ImplicitJudge
+from footfall.reward.generative.critic import Critique
+from footfall.reward.generative.genprm import GenPRM, verdicts
 from footfall.train import TrainConfig, train_prm
-from footfall.types import Judged, Judgement
+from footfall.types import Cost, Judge, Judged, Judgement
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import trace
 
@@ -65,9 +67,10 @@ def test_an_implicit_prm_is_published_as_a_plain_language_model(tmp_path: Path) 
     theirs = checkpoint(published, family="eurus-prm", base=str(base), device="cpu")
     ours = checkpoint(result.folder, device="cpu")
     assert isinstance(theirs, ImplicitJudge) and isinstance(ours, ImplicitJudge)
-    assert (theirs.beta, ours.beta) == (0.001, 0.05), "the authors train with one and read with the other"
+    assert theirs.beta == ours.beta == 0.001, "the authors train with 0.05, and read with this"
     for own, read in zip(ours.judge(TRACES), theirs.judge(TRACES), strict=True):
-        assert [q and 50 * q for q in read.aspects["q"]] == pytest.approx(own.aspects["q"], abs=1e-6)
+        assert read.values == pytest.approx(own.values, abs=1e-9)
+        assert read.aspects["q"] == pytest.approx(own.aspects["q"], abs=1e-9) and any(read.aspects["q"])
 
 
 def test_a_critic_is_published_as_a_plain_language_model(tmp_path: Path) -> None:
@@ -76,7 +79,17 @@ def test_a_critic_is_published_as_a_plain_language_model(tmp_path: Path) -> None
     published = tmp_path / "run" / "published"
     stored = [(folder / "model.safetensors").read_bytes() for folder in (result.folder, published)]
     assert stored[0] == stored[1] and not (published / "step_head.json").exists()
-    assert checkpoint(published, family="genprm", device="cpu").name.startswith("genprm")
+    ours, theirs = checkpoint(result.folder, device="cpu"), checkpoint(published, family="genprm", device="cpu")
+    values = [_verdict_values(judge) for judge in (ours, theirs)]
+    assert values[0] == pytest.approx(values[1], abs=1e-9) and len(set(values[0])) > 1, "p(Yes) where a verdict stands"
+
+
+def _verdict_values(judge: Judge) -> list[float | None]:
+    """What the family's own reader says of every step, each with an empty analysis before it."""
+    assert isinstance(judge, GenPRM)
+    labels = [Judged(t, Judgement(t.id, (1.0,) * len(t.steps), "toy")) for t in TRACES]
+    asked = [[Critique("", Cost(), verdict.request)] for row in labels for verdict in verdicts(row)]
+    return [opinion.value for (opinion,) in judge.decide(asked, ("Yes", "No"))]
 
 
 def test_wrong_use_is_told_in_one_line(tmp_path: Path) -> None:

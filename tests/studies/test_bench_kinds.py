@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from footfall.cli import main
 from footfall.metrics.intervals import Interval
+from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.registry import parts
 from footfall.studies.kind_report import KINDS, advice, as_markdown, cells
 from footfall.studies.kinds import FIGURES, KindPlan, KindRow, Kinds, KindSite, formed, kinds, pairs, taken, turned
@@ -70,6 +72,19 @@ def test_a_kind_of_outcomes_learns_from_outcomes_and_noise_turns_some_over(tmp_p
     assert 0 < sum(differ) < 12
 
 
+def test_a_pair_whose_outcomes_are_noised_says_so_in_its_traces_too(tmp_path: Path) -> None:
+    """An implicit PRM learns from the outcome of a trace: with the true one there, a pair had two right sides."""
+    site = KindSite(KindPlan(sizes=("24",)), tmp_path, "arithmetic", 0)
+    problem = ArithmeticWorld().problems(1)[0]
+    (drawn,) = draw_traces(ArithmeticPolicy(), [ArithmeticWorld().prefix(problem)], 24, SamplingParams())
+    site.traces = [replace(trace, correct=k % 2 == 0) for k, trace in enumerate(drawn)]
+    noisy = site.data(("noised", "24"), kinds().known["implicit-dpo"])
+    assert len(noisy) > 8 and {r.trajectory.correct for r in noisy} == {True, False}
+    assert all(r.judgement and r.judgement.values[-1] == float(bool(r.trajectory.correct)) for r in noisy)
+    true = {trace.id: trace.correct for trace in site.traces}
+    assert any(r.trajectory.correct != true[r.trajectory.id] for r in noisy), "some are turned over"
+
+
 def made(*values: tuple[str, float, float]) -> Kinds:
     def figures(f1: float, other: float) -> dict[str, Interval]:
         each = {name: f1 if name == "f1" else other for name in FIGURES}
@@ -87,6 +102,8 @@ def test_advice_names_the_best_and_who_is_not_clearly_behind() -> None:
     assert Kinds.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert cells(found.rows[0])[:2] == ["a", "90.0 [80.0, 100.0]"]
     assert "| a | 90.0" in as_markdown(found) and "not measured: verdict" in KINDS.left_out(found)
+    _, _, *rows = KINDS.blocks["kinds-overview"](found).splitlines()
+    assert rows[0] == "| `a` | 90.0 | 0 | 500.0 |" and [row.split("`")[1] for row in rows] == ["a", "b", "c"]
 
 
 def test_advice_prefers_none_of_equals_and_counts_many() -> None:
@@ -97,6 +114,24 @@ def test_advice_prefers_none_of_equals_and_counts_many() -> None:
     assert "first errors `a` and `b` (90.0), best of 8 `a` and `b` (50.0)" in advice(both)
     many = made(("a", 0.9, 0.5), *((f"k{i}", 0.8, 0.1) for i in range(5)), ("z", 0.1, 0.1))
     assert "first errors `a` (90.0; not clearly behind: 5 of 6 others)" in advice(many)
+
+
+def test_advice_begins_with_who_is_best_over_all_settings_and_says_who_is_not_fragile() -> None:
+    each = {name: Interval(0.9, 0.8, 1.0) for name in FIGURES}
+
+    def row(size: int, kind: str, f1: float, order: float = 0.5) -> KindRow:
+        return KindRow("exact", size, kind, {**each, "f1": Interval(f1, 0.0, 1.0), "order": Interval(order, 0.0, 1.0)})
+
+    rows = (row(24, "a", 0.5), row(48, "a", 0.9), row(24, "b", 0.6), row(48, "b", 0.7), row(24, "c", 0.1),
+            row(48, "c", 0.2, 0.9), row(24, "d", 0.95, 0.9))  # fmt: skip
+    found = Kinds(KindPlan(labels=("exact",), sizes=("24", "48")), Interval(0.7, 0.6, 0.8), rows)
+    assert advice(found).startswith(
+        "Over all labels and sizes first errors are found best by `a` (F1 70.0 on average, best in 1 of 2 settings), then by "
+        "`b` (65.0) and `c` (15.0). On 24 traces"
+    ), "of `d` one setting is missing"
+    assert "Where steps are changed (order), more than 0.05 of AUC is lost by all kinds but `d`." in advice(found)
+    some = replace(found, rows=(row(24, "a", 0.5), row(48, "b", 0.7)))
+    assert advice(some).startswith("No kind was measured with all labels and sizes. On 24 traces")
 
 
 @pytest.mark.long

@@ -175,6 +175,12 @@ def test_a_full_disk_is_one_error_and_the_same_call_ends_with_the_same_weights(
     assert difference(whole, train_prm(toy_rows(), base, config, out)) == 0
 
 
+FILES = (
+    "model.safetensors",
+    "optimizer.pt",
+    "trainer_state.json",
+    "global_step/zero_pp_rank_1_mp_rank_00_optim_states.pt",
+)
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "flipped": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
     "cut": lambda data: data[: len(data) // 2],
@@ -198,11 +204,11 @@ def test_a_full_disk_is_told_whatever_torch_calls_it(error: Exception, tmp_path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", CHECKSUMS])
+@pytest.mark.parametrize("name", [*FILES, CHECKSUMS])
 def test_a_checkpoint_that_was_damaged_is_named_and_not_gone_on_from(name: str, damage: str, tmp_path: Path) -> None:
     for update in (2, 4):
-        (tmp_path / f"checkpoint-{update}").mkdir()
-        for file in ("model.safetensors", "optimizer.pt", "trainer_state.json"):
+        (tmp_path / f"checkpoint-{update}" / "global_step").mkdir(parents=True)
+        for file in FILES:
             (tmp_path / f"checkpoint-{update}" / file).write_bytes(bytes(range(100)))
         seal(tmp_path / f"checkpoint-{update}")
     damaged = tmp_path / "checkpoint-4"
@@ -211,6 +217,19 @@ def test_a_checkpoint_that_was_damaged_is_named_and_not_gone_on_from(name: str, 
     with pytest.warns(UserWarning, match="checkpoint-4 was damaged; it is removed"):
         assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
     assert not damaged.exists()
+
+
+def test_a_checkpoint_is_whole_without_what_no_object_store_is_given(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint-2"
+    for name in (*FILES, "rng_state_1.pth", ".universal/zero/optimizer_state.pt"):
+        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint / name).write_bytes(b"some")
+    seal(checkpoint)
+    (checkpoint / "rng_state_1.pth").unlink()
+    (checkpoint / ".universal/zero/optimizer_state.pt").unlink()
+    assert last_checkpoint(tmp_path) == checkpoint
+    seal(checkpoint)
+    assert last_checkpoint(tmp_path) == checkpoint, "sealed again, without a checksum of the checksums"
 
 
 def test_a_damaged_checkpoint_leaves_no_trace_in_the_weights(base: Path, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from footfall.registry import parts
 from footfall.scale.processes import is_first_to_fail
 from footfall.store import Run
 from footfall.train import TrainConfig, train_prm
-from footfall.train.checkpoints import refuse_otherwise_parted
 from footfall.train.objectives import Objective, make_objective
+from footfall.train.parted import check_stage
 from footfall.train.trainer import LengthGrouped, Shares, part_of_mean, share
 from footfall.types import Judged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
@@ -35,6 +35,7 @@ torch.set_num_threads(1)
 FIT = ("--epochs", "1", "--batch-size", "8", "--device", "cpu", "--save-steps", "2", "--json")
 
 MODULE = ("-m", "footfall")
+ZERO = [f"zero_pp_rank_{process}_mp_rank_00_optim_states.pt" for process in range(2)]
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
          "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}  # fmt: skip
 
@@ -222,16 +223,34 @@ def test_fsdp2_with_one_process_is_plain_training(
     assert max(float((one[name] - other[name]).abs().max()) for name in one) < 10 * close
 
 
-def test_a_checkpoint_that_deepspeed_parted_is_refused_by_who_would_not_read_its_optimizer(tmp_path: Path) -> None:
-    """The Trainer would go on from its weights with a new optimizer, without a word."""
-    refuse_otherwise_parted(tmp_path, deepspeed=False)
-    with pytest.raises(ValueError, match="without DeepSpeed: go on without it"):
-        refuse_otherwise_parted(tmp_path, deepspeed=True)
-    (tmp_path / "global_step2").mkdir()
-    (tmp_path / "global_step2" / "zero_pp_rank_0_mp_rank_00_optim_states.pt").touch()
-    refuse_otherwise_parted(tmp_path, deepspeed=True)
-    with pytest.raises(ValueError, match="by 1 processes with DeepSpeed"):
-        refuse_otherwise_parted(tmp_path, deepspeed=False)
+@pytest.mark.parametrize(
+    ("files", "stage", "said"),
+    [
+        ([], None, 0),
+        ([], 2, "without DeepSpeed: go on without it"),
+        (["mp_rank_00_model_states.pt"], None, "with DeepSpeed: go on with it"),
+        (["mp_rank_00_model_states.pt"], 0, 0),
+        (["mp_rank_00_model_states.pt"], 1, "ZeRO stage 0: go on with that, not 1"),
+        (["mp_rank_00_model_states.pt", *ZERO], 1, 2),
+        (["mp_rank_00_model_states.pt", *ZERO], 2, 2),
+        (["mp_rank_00_model_states.pt", *ZERO], 0, "ZeRO stage 1 or 2: go on with that, not 0"),
+        (["zero_pp_rank_0_mp_rank_00_model_states.pt", *ZERO], 3, 2),
+        (["zero_pp_rank_0_mp_rank_00_model_states.pt", *ZERO], 2, "ZeRO stage 3: go on with that, not 2"),
+        (["zero_pp_rank_0_mp_rank_00_model_states.pt", *ZERO], None, "with DeepSpeed: go on with it"),
+    ],
+)
+def test_a_checkpoint_is_refused_by_who_would_not_read_its_optimizer(
+    files: list[str], stage: int | None, said: int | str, tmp_path: Path
+) -> None:
+    """The Trainer would go on from its weights with a new optimizer, without a word, or DeepSpeed fail at length."""
+    for name in files:
+        (tmp_path / "global_step2").mkdir(exist_ok=True)
+        (tmp_path / "global_step2" / name).touch()
+    if isinstance(said, int):
+        assert check_stage(tmp_path, stage) == said, "parts of the optimizer"
+    else:
+        with pytest.raises(ValueError, match=said):
+            check_stage(tmp_path, stage)
 
 
 def test_sharding_that_accelerate_would_leave_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

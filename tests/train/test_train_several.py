@@ -158,7 +158,7 @@ def test_a_reward_label_that_is_missing_is_masked_and_one_that_is_nowhere_is_an_
     assert first is not None
     rows[0] = Judged(rows[0].trajectory, replace(first, aspects={"reward": (None,) * len(first.values)}))
     assert math.isfinite(train_prm(rows, base, config, tmp_path / "some").metrics["loss"])
-    with pytest.raises(ValueError, match="the labeller `beside` writes one"):
+    with pytest.raises(ValueError, match="the labeller `beside` writes the word of a second judge there"):
         train_prm(toy_rows(), base, config, tmp_path / "none")
     assert data_key(rows, ("reward",)) != data_key(toy_rows(reward=True), ("reward",)), (
         "reward labels name the data too"

@@ -46,6 +46,31 @@ def test_labels_of_all_steps_where_pairs_are_compared(lm: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("objective", "family", "aspect", "by"),
+    [
+        ("value-and-reward", "footfall", "reward", "the labeller `beside`"),
+        ("step-and-trajectory", "footfall", "trajectory", "the labeller `reasonflux`"),
+        ("error-types", "pathfinder-prm", "math", "footfall.label.error_types:ErrorTypes"),
+    ],
+)
+def test_labels_without_the_aspect_that_is_learned_too_and_who_writes_it(
+    objective: str, family: str, aspect: str, by: str, lm: Path, tmp_path: Path
+) -> None:
+    said = (
+        rf"trajectory 't0': {objective}.* learns from the aspect '{aspect}' too, and the labels of toy have none; {by}"
+    )
+    with pytest.raises(ValueError, match=said):
+        train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective=objective, family=family), tmp_path)
+
+
+def test_labels_without_critiques_where_a_judge_learns_to_write_them(lm: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"learns to write the critiques that labels bring, and none of 4 rows has one"
+    ):
+        train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective="critique", family="thinkprm"), tmp_path)
+
+
+@pytest.mark.parametrize(
     ("form", "label", "why"), [("kto", 0.5, "is no outcome"), ("dpo", 0.5, "names no side of a pair")]
 )
 def test_a_label_that_an_implicit_prm_cannot_take_is_named(

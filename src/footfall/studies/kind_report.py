@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
 from markupsafe import Markup
 
@@ -13,7 +14,7 @@ from footfall.reports.charts import Bar, BarGroup, bar_chart
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
 from footfall.store import Run
 from footfall.studies.kinds import FIGURES, QUALITY, ROBUST, KindPlan, KindRow, Kinds, KindSite, kinds, together
-from footfall.studies.report import in_words, markdown, shown
+from footfall.studies.report import folded, in_words, markdown, shown
 from footfall.studies.study import measure_plan
 
 HEAD = (
@@ -42,7 +43,7 @@ def cells(row: KindRow, full: bool = False) -> list[str]:
 
 def advice(found: Kinds) -> str:
     """What to train, by rule: the best by each use, whether its lead is more than the seeds' spread, and what is fragile."""
-    said = []
+    said = [_overall(found)] if len(found.plan.labels) * len(found.plan.sizes) > 1 else []
     for labels in found.plan.labels:
         for size in map(int, found.plan.sizes):
             rows = found.of(labels, size)
@@ -54,13 +55,47 @@ def advice(found: Kinds) -> str:
     }
     for form, names in fragile.items():
         if names:
-            said.append(f"Where steps are changed ({form}), more than {FRAGILE:g} of AUC is lost by {in_words(names)}.")
+            who = _counted(names, sorted({row.kind for row in found.rows}))
+            said.append(f"Where steps are changed ({form}), more than {FRAGILE:g} of AUC is lost by {who}.")
     measured = [row for row in found.rows if "score_tokens" in row.figures]
     cheap, dear = (pick(measured, key=lambda row: row.value("score_tokens")) for pick in (min, max))
     if dear.value("score_tokens") > 1.05 * cheap.value("score_tokens"):
         times = dear.value("score_tokens") / cheap.value("score_tokens")
         said.append(f"A trace costs `{dear.kind}` {times:.1f} times the tokens of `{cheap.kind}`.")
     return " ".join(said)
+
+
+def _overall(found: Kinds) -> str:
+    """Who finds first errors best on average over all sorts and sizes of labels, with the next two."""
+    means = _means(found)
+    if not means:
+        return "No kind was measured with all labels and sizes."
+    first, *rest = sorted(means, key=lambda kind: -means[kind])
+    settings = [found.of(labels, int(size)) for labels in found.plan.labels for size in found.plan.sizes]
+    led = sum(rows[0].kind == first for rows in settings)
+    nexts = " and ".join(f"`{kind}` ({100 * means[kind]:.1f})" for kind in rest[:2])
+    return (
+        f"Over all labels and sizes first errors are found best by `{first}` (F1 {100 * means[first]:.1f} on average, best in "
+        f"{led} of {len(settings)} settings){f', then by {nexts}' if nexts else ''}."
+    )
+
+
+def _means(found: Kinds) -> dict[str, float]:
+    """F1 of the first error on average over all settings, of the kinds that were measured in all of them."""
+    settings = len(found.plan.labels) * len(found.plan.sizes)
+    known: dict[str, list[float]] = {}
+    for row in found.rows:
+        if "f1" in row.figures:
+            known.setdefault(row.kind, []).append(row.value("f1"))
+    return {kind: fmean(values) for kind, values in known.items() if len(values) == settings}
+
+
+def _counted(names: Sequence[str], everyone: Sequence[str]) -> str:
+    """The names, or where they are more than half, who is not among them."""
+    others = [name for name in everyone if name not in names]
+    if len(names) <= len(others):
+        return in_words(names)
+    return f"all kinds but {in_words(others)}" if others else "all kinds"
 
 
 def _leaders(rows: Sequence[KindRow], use: str) -> str:
@@ -129,6 +164,18 @@ class KindStudy:
                 told += [f"{size} traces, {labels} labels", [HEAD[: len(QUALITY) + 1], *rows]]
         return [*told, advice(found)]
 
+    @property
+    def blocks(self) -> dict[str, Callable[[Kinds], str]]:
+        """What the documentation shows between its marks, from the figures alone."""
+        return {
+            "kinds-advice": lambda found: advice(found) + "\n",
+            "kinds-overview": overview,
+            "kinds-charts": lambda _: "\n".join(
+                f"![{words}]({self.docs}-{name}.svg)\n" for name, words in _CHARTS.items()
+            ),
+            "kinds-tables": as_markdown,
+        }
+
     def left_out(self, found: Kinds) -> dict[str, str]:
         """Kinds that are not measured, with the reason."""
         return {f"not measured: {name}": why for name, why in kinds().unmeasured.items()}
@@ -137,9 +184,29 @@ class KindStudy:
 def as_markdown(found: Kinds) -> str:
     """All tables, for the documentation."""
     return "\n".join(
-        f"{size} traces, {labels} labels:\n\n" + markdown(HEAD, [cells(row) for row in found.of(labels, size)], 1)
+        folded(f"{size} traces, {labels} labels", markdown(HEAD, [cells(row) for row in found.of(labels, size)], 1))
         for labels in found.plan.labels for size in map(int, found.plan.sizes)
     )  # fmt: skip
+
+
+def overview(found: Kinds) -> str:
+    """F1 of the first error with every sort and size of labels, best on average first, and what training and scoring take.
+
+    Costs are those of the largest size with the first sort of labels.
+    """
+    settings = [(labels, size) for labels in found.plan.labels for size in map(int, found.plan.sizes)]
+    rows = {(row.kind, (row.labels, row.size)): row for row in found.rows}
+    dear = settings[len(found.plan.sizes) - 1]
+
+    def told(kind: str) -> list[str]:
+        f1, cost = [rows[kind, each].figures.get("f1") for each in settings], rows[kind, dear].figures
+        seconds, score = shown(cost.get("train_seconds"), 1, 0), shown(cost.get("score_seconds"), 1000, 1)
+        return [f"`{kind}`", *(shown(each, 100, 1) for each in f1), seconds, score]
+
+    means = _means(found)
+    best_first = sorted({row.kind for row in found.rows}, key=lambda kind: (-means.get(kind, -1.0), kind))
+    head = ["kind", *(f"{labels}, {size}" for labels, size in settings), "s to train", "ms a trace"]
+    return markdown(head, [told(kind) for kind in best_first], 1)
 
 
 _CHARTS = {

@@ -236,14 +236,16 @@ class KindSite(Site):
         rng = np.random.default_rng([self.seed, size, LABELS.index(labels)])
         share = NOISE if labels == "noised" else 0.0
         outcomes = turned([float(bool(t.correct)) for t in traces], share, rng)
+        # A language model learns from the trace's own outcome, which is therefore turned over with the label.
+        ended = [replace(t, correct=outcome == 1) for t, outcome in zip(traces, outcomes, strict=True)]
         if objective.together > 1:
-            return pairs(traces, [outcome == 1 for outcome in outcomes])
+            return pairs(ended, [bool(t.correct) for t in ended])
         if "outcomes" in declared("objective", config.objective).needs:
             told = [
                 Judgement(t.id, (outcome,) * len(t.steps), "outcome")
                 for t, outcome in zip(traces, outcomes, strict=True)
             ]
-            traces = [replace(t, correct=outcome == 1) for t, outcome in zip(traces, outcomes, strict=True)]
+            traces = ended
         else:
             said = self.rolled_out[:size] if labels == "rollouts" else TruthJudge().judge(traces)
             told = [replace(j, values=taken(turned(j.values, share, rng), objective.target)) for j in said]

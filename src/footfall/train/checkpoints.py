@@ -104,9 +104,13 @@ def stopping_between_updates(saves: Saves) -> Iterator[None]:
 
 
 def seal(checkpoint: Path) -> None:
-    """Write the checksums of a checkpoint's files, but for those that other processes may still write."""
-    sums = {file.name: checksum(file) for file in sorted(checkpoint.iterdir())
-            if file.is_file() and not file.name.startswith("rng_state_")}  # fmt: skip
+    """Write the checksums of a checkpoint's files, those of DeepSpeed's folder too, but for those that other processes may
+    still write (DeepSpeed's parts are not among these, for its processes meet when they have written) and what begins with a
+    dot, which no object store is given: a copy from there would be taken for damaged."""
+    found = ((file, file.relative_to(checkpoint)) for file in sorted(checkpoint.rglob("*")) if file.is_file())
+    sums = {name.as_posix(): checksum(file) for file, name in found if not (
+        name.name == CHECKSUMS or name.name.startswith("rng_state_") or any(part.startswith(".") for part in name.parts)
+    )}  # fmt: skip
     with atomic_write(checkpoint / CHECKSUMS) as stream:
         stream.write(json.dumps(sums, indent=1).encode())
 
@@ -128,16 +132,6 @@ def last_checkpoint(folder: Path) -> Path | None:
             return path
         remove_folder(path)
     return None
-
-
-def refuse_otherwise_parted(checkpoint: Path, deepspeed: bool) -> None:
-    """DeepSpeed keeps the optimizer in a part a process, and as many processes read it; without DeepSpeed nobody does."""
-    parts = len(list(checkpoint.glob("global_step*/*_optim_states.pt")))
-    again = "or pass --fresh to train anew"
-    if parts and (not deepspeed or parts != count()):
-        raise ValueError(f"{checkpoint} was written by {parts} processes with DeepSpeed: go on with as many, {again}")
-    if deepspeed and not parts:
-        raise ValueError(f"{checkpoint} was written without DeepSpeed: go on without it, {again}")
 
 
 def update_of(checkpoint: Path) -> int:

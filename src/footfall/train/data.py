@@ -197,7 +197,7 @@ def _further(trajectory: Trajectory, judgement: Judgement, name: str, objective:
     if name not in judgement.aspects:
         raise ValueError(
             f"trajectory {trajectory.id!r}: {objective.name} learns from the aspect {name!r} too, and the labels of "
-            f"{judgement.judge} have {', '.join(judgement.aspects) or 'none'}; the labeller `beside` writes one"
+            f"{judgement.judge} have {', '.join(judgement.aspects) or 'none'}; {objective.labels_by}"
         )
     try:
         return tuple(None if label is None else objective.target(label) for label in judgement.aspects[name])

@@ -90,10 +90,7 @@ def train_language_prm(
     items_of = _outcomes(seen, family) if family.spans is not None else _verdicts(seen, family, tokenizer, objective)
     train, train_report = _items(train_rows, items_of, limit, config, objective)
     held, held_report = _items(held_rows, items_of, limit, config, objective)
-    if len({objective.is_good(item.label) for item in train}) < 2:
-        raise ValueError(
-            f"nothing to learn for {objective.name}: the {len(train)} usable rows have one label value at most"
-        )
+    _refuse_nothing(train, train_rows, objective)
     # What was trained here goes on against the reference that it began with.
     begun = read_json(seen.folder)["training"] if (seen.folder / CONFIG_FILE).is_file() else {}
     base = objective.settings.get("base") or begun.get("base")
@@ -105,30 +102,10 @@ def train_language_prm(
     if config.lora_rank is not None:
         lm = add_lora(lm, config.lora_rank, config.lora_alpha or 2 * config.lora_rank, config.seed)
 
-    size = objective.together
-
-    def loss_of(units: Sequence[int]) -> Tensor:
-        batch = members(units, size)
-        said_N = written_log_probs(_whole(lm), [train[i] for i in batch])
-        if family.spans is None:  # the mean over what is scored: a verdict, or a critique with it
-            return -said_N.mean() * (len(batch) / sum(len(train[i].ids) - train[i].first for i in batch))
-        ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
-        targets_N1 = torch.tensor([[objective.target(train[i].label)] for i in batch], device=said_N.device)
-        logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
-        return objective.loss(logits_N11, targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
-
-    lengths = [len(item.ids) for item in train]
-    lr = config.lr or usual_lr(sum(p.numel() for p in lm.parameters()), config.lora_rank is not None)
-    settings = ImitationConfig(
-        lr=lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
-        weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
-    )  # fmt: skip
-    # Traces that are compared stand in one batch, as one unit of their padded length.
-    longest = [size * max(lengths[i : i + size]) for i in range(0, len(lengths), size)]
-    losses, updates = fit(lm, longest, loss_of, settings, progress)
+    losses, updates = _fit(lm, train, behind, family, objective, config, progress)
     lm = lm.merge_and_unload() if config.lora_rank is not None else lm
     odds = _log_odds(lm, held, behind[len(train) :], objective, family)
-    tokens = sum(lengths) * config.epochs
+    tokens = sum(len(item.ids) for item in train) * config.epochs
     facts = {"base": base or source, "beta": objective.settings["beta"]} if family.spans is not None else {}
 
     def save(folder: Path, training: Mapping[str, Any]) -> None:
@@ -147,6 +124,47 @@ def train_language_prm(
         train_report, held_report, _told(held, torch.sigmoid(odds).tolist(), objective), updates, tokens,
         6.0 * sum(p.numel() for p in lm.parameters()) * tokens,
     )  # fmt: skip
+
+
+def _fit(
+    lm: Any, items: Sequence[Item], behind: Sequence[float], family: Family, objective: Objective, config: TrainConfig,
+    progress: Progress | None,
+) -> tuple[tuple[float, ...], int]:  # fmt: skip
+    """The losses of each epoch and the number of updates; `behind` is what the reference says of each item."""
+    size = objective.together
+
+    def loss_of(units: Sequence[int]) -> Tensor:
+        batch = members(units, size)
+        said_N = written_log_probs(_whole(lm), [items[i] for i in batch])
+        if family.spans is None:  # the mean over what is scored: a verdict, or a critique with it
+            return -said_N.mean() * (len(batch) / sum(len(items[i].ids) - items[i].first for i in batch))
+        ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
+        targets_N1 = torch.tensor([[objective.target(items[i].label)] for i in batch], device=said_N.device)
+        logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
+        return objective.loss(logits_N11, targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
+
+    lengths = [len(item.ids) for item in items]
+    lr = config.lr or usual_lr(sum(p.numel() for p in lm.parameters()), config.lora_rank is not None)
+    settings = ImitationConfig(
+        lr=lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
+        weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
+    )  # fmt: skip
+    # Traces that are compared stand in one batch, as one unit of their padded length.
+    longest = [size * max(lengths[i : i + size]) for i in range(0, len(lengths), size)]
+    return fit(lm, longest, loss_of, settings, progress)
+
+
+def _refuse_nothing(items: Sequence[Item], rows: Sequence[Judged], objective: Objective) -> None:
+    """Labels from which this objective cannot learn."""
+    if objective.settings.get("whole") and not items:
+        raise ValueError(
+            f"{objective.name} learns to write the critiques that labels bring, and none of {len(rows)} rows has one that "
+            "can be used; `footfall label --method agreeing` writes them"
+        )
+    if len({objective.is_good(item.label) for item in items}) < 2:
+        raise ValueError(
+            f"nothing to learn for {objective.name}: the {len(items)} usable rows have one label value at most"
+        )
 
 
 def _refuse_settings(config: TrainConfig, family: Family) -> None:

@@ -247,6 +247,8 @@ class Objective:
     """Names of outputs that each mean something by itself; the first is the value."""
     beside: tuple[str, ...] = ()
     """Aspects of a judgement that are labels too: targets and mask are then (..., 1 + aspects), the label first."""
+    labels_by: str = "a labeller of your own can add it"
+    """Who writes these aspects, for a user whose labels lack one."""
     items: Callable[[Tensor], Tensor] = labelled_steps
     """What the loss is a mean over, counted in a batch's mask; the mean of several batches weighs each by this."""
     whole: bool = False
@@ -393,7 +395,8 @@ def error_types() -> Objective:
 
     The label of a step is 1 if all is well with it; the aspects `math` and `consistency` say which mark is bad.
     """
-    return replace(ce(), name="error-types", beside=("math", "consistency"))
+    by = "footfall.label.error_types:ErrorTypes writes it"
+    return replace(ce(), name="error-types", beside=("math", "consistency"), labels_by=by)
 
 
 @register("objective", "bradley-terry")
@@ -433,7 +436,10 @@ def quantile(quantiles: tuple[float, ...] | list[float] = (0.1, 0.5, 0.9)) -> Ob
 def value_and_reward(aspect: str = "reward") -> Objective:
     """Two outputs (BiRM): a value fitted to the labels, a reward fitted to this aspect of the same judgements."""
     columns = ("value", "reward")
-    return Objective(f"value-and-reward(aspect={aspect})", value_and_reward_loss, columns=columns, beside=(aspect,))
+    return Objective(
+        f"value-and-reward(aspect={aspect})", value_and_reward_loss, columns=columns, beside=(aspect,),
+        labels_by="the labeller `beside` writes the word of a second judge there",
+    )  # fmt: skip
 
 
 @register("objective", "buffer", Declared(needs=("outcomes",)))

@@ -37,7 +37,6 @@ from footfall.train.checkpoints import (
     Saves,
     full_disk_told,
     last_checkpoint,
-    refuse_otherwise_parted,
     stopping_between_updates,
     update_of,
 )
@@ -47,6 +46,7 @@ from footfall.train.decontaminate import find_overlaps, normalise
 from footfall.train.first_error import held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
+from footfall.train.parted import ready_to_go_on
 from footfall.train.run import (
     CHECKPOINTS,
     HELD_OUT,
@@ -396,7 +396,7 @@ def _fit(
         if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not trainer.is_fsdp_enabled:
             raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
         if checkpoint is not None:
-            refuse_otherwise_parted(checkpoint, trainer.is_deepspeed_enabled)
+            ready_to_go_on(checkpoint, trainer)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # accelerate leaves half precision around the forward pass, in which the canary would be written down.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)

@@ -99,6 +99,7 @@ def step_and_trajectory(step: float = 1.0, final: float = 1.0) -> Objective:
         f"step-and-trajectory(step={step:g}, final={final:g})",
         lambda logits, targets, mask: step_and_trajectory_loss(logits, targets, mask, step, final),
         columns=("step", "trajectory"), beside=("trajectory",), items=traces,
+        labels_by="the labeller `reasonflux` writes it",
     )  # fmt: skip
 
 

@@ -329,8 +329,13 @@ class _Logger(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
         if logs and "loss" in logs:
-            facts = {"loss": logs["loss"], "lr": logs["learning_rate"], "grad_norm": logs["grad_norm"]}
-            self.logged({"update": state.global_step, **{name: float(value) for name, value in facts.items()}})
+            names = {
+                "loss": "loss",
+                "learning_rate": "lr",
+                "grad_norm": "grad_norm",
+            }  # DeepSpeed without ZeRO has no norm
+            facts = {own: float(logs[name]) for name, own in names.items() if name in logs}
+            self.logged({"update": state.global_step, **facts})
 
 
 class Measurer(TrainerCallback):

@@ -50,8 +50,12 @@ class TestFirstError:
     def test_the_last_box_without_inner_braces_counts(self, text: str, index: int) -> None:
         assert read_index(text, steps=3) == index
 
+    @pytest.mark.parametrize(("text", "index"), [(" -1\n", -1), ("2.", 2), ("0", 0)])
+    def test_a_number_and_nothing_else_needs_no_box(self, text: str, index: int) -> None:
+        assert read_index(text, steps=3) == index
+
     @pytest.mark.parametrize(
-        "text", ["paragraph 1", "\\boxed{one}", "\\boxed{3}", "\\boxed{-2}", "\\boxed{}", "\\boxed{1.0}"]
+        "text", ["paragraph 1", "1\n2", "3", "\\boxed{one}", "\\boxed{3}", "\\boxed{-2}", "\\boxed{}", "\\boxed{1.0}"]
     )
     def test_anything_else_is_a_reason(self, text: str) -> None:
         assert str(read_index(text, steps=3)).startswith("unparsable")

@@ -267,7 +267,8 @@ def implicit_judge(
 def _open_eurus(seen: Evidence, family: Family, options: Options) -> ImplicitJudge:
     trained = _training(seen)
     base = options.base or trained.get("base") or REFERENCE
-    return _open(seen, family, options, base, published_spans, trained.get("beta", BETA))
+    # Whatever β it was trained with: what is published as this family is read at the authors' own, here and elsewhere.
+    return _open(seen, family, options, base, published_spans, BETA)
 
 
 def _open_implicit(seen: Evidence, family: Family, options: Options) -> ImplicitJudge:

@@ -50,8 +50,11 @@ _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
 
 def read_index(text: str, steps: int) -> int | Unjudged:
-    """The index in the last box without inner braces; a reason if there is none or it names no paragraph."""
-    boxes = _BOX.findall(text)
+    """The index in the last box without inner braces; a reason if there is none or it names no paragraph.
+
+    A reply that is a number and nothing else is that index: small models leave the box out and mean no other thing.
+    """
+    boxes = _BOX.findall(text) or re.findall(r"\A\s*(-?\d{1,6})[.\s]*\Z", text)
     if not boxes:
         return unreadable("unparsable: no \\boxed{} in the critique")
     if not re.fullmatch(r"\s*-?\d{1,6}\s*", boxes[-1]):
