@@ -3,6 +3,7 @@
     python benchmarks/scale.py --workers 1 2 4 8 16          # the embedded model labels, one thread a worker
     python benchmarks/scale.py --apart 1 8                   # so many plain runs at once, without Ray: the machine's own limit
     python benchmarks/scale.py --memory 10000 1000000        # the driver's memory without Ray and with it
+    python benchmarks/scale.py --memory 10000 10000000 --tiny   # traces of one short step, judged by a constant
     python benchmarks/scale.py --memory-of score 10000 100000   # that of `footfall score`, label, label --trees, sample, search
     python benchmarks/scale.py --simulate [LOG]              # the scheduler over a clock of its own
 
@@ -45,7 +46,7 @@ from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
 from footfall.scale import RayWorkers, Resources
 from footfall.store import Chunk, Run, Task
-from footfall.types import Judged, Trajectory
+from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 
 TRACES_A_CHUNK, ROLLOUTS = 4, 8
@@ -162,21 +163,33 @@ def truth() -> Task:
     return judging(create("labeller", "truth-arithmetic"))
 
 
-def many(n: int) -> Iterator[Trajectory]:
-    """Traces of the scripted policy, each of which comes back under other ids."""
-    known = list(traces(min(n, 1024), seed=0))
+class Constant:
+    """A judge that says the same of every step, so that ten million traces take minutes."""
+
+    name = "constant"
+
+    def judge(self, given: Sequence[Trajectory]) -> list[Judgement]:
+        """A half for each step."""
+        return [Judgement(trace.id, (0.5,) * len(trace.steps), self.name) for trace in given]
+
+
+def many(n: int, tiny: bool = False) -> Iterator[Trajectory]:
+    """Traces of the scripted policy, each of which comes back under other ids; `tiny` ones have one short step."""
+    short = Trajectory("tiny", Problem("sum", "1 + 1?", "2"), (Step("2"),))
+    known = [short] if tiny else list(traces(min(n, 1024), seed=0))
     return (replace(known[i % len(known)], id=f"trace-{i}") for i in range(n))
 
 
-def memory(sizes: Sequence[int], workers: int) -> None:
+def memory(sizes: Sequence[int], tiny: bool, workers: int) -> None:
     """The driver's largest memory after so many traces, smallest first: it never shrinks again. 0 workers: no Ray."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as held:
-        crew = held.enter_context(RayWorkers("local", truth, Resources(workers))) if workers else None
-        work = Task(unused, "judgement") if workers else truth()
+        make = partial(judging, Constant()) if tiny else truth
+        crew = held.enter_context(RayWorkers("local", make, Resources(workers))) if workers else None
+        work = Task(unused, "judgement") if workers else make()
         for n in sorted(sizes):
             with Run(Path(folder) / str(n), "scale", {}, workers=crew) as run:
                 begun, busy = time.monotonic(), time.process_time()
-                found = run.each("judgements", many(n), n, work, key=lambda t: t.id, chunk=256)
+                found = run.each("judgements", many(n, tiny), n, work, key=lambda t: t.id, chunk=256)
                 steps = sum(value is not None for done in found for said in done for value in said.values)
                 spent = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - busy}
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -184,21 +197,22 @@ def memory(sizes: Sequence[int], workers: int) -> None:
             say({"workers": workers, "traces": n, "steps": steps, **spent, "driver_peak_mb": round(peak, 1)})
 
 
-def memory_of(command: str, n: int) -> None:
+def memory_of(command: str, tiny: bool, n: int) -> None:
     """The largest memory of `footfall label`, `label --trees`, `score`, `sample` or `search` over so many traces."""
     with tempfile.TemporaryDirectory() as name, Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         folder = Path(name)
         file = folder / "traces.jsonl"
         drawing = ["--policy", "scripted-arithmetic"]
+        judge = f"{__file__}:Constant" if tiny else "truth-arithmetic"
         words = {
-            "label": ["--data", str(file), "--method", "truth-arithmetic"],
+            "label": ["--data", str(file), "--method", judge],
             "trees": ["--data", str(file), "--method", "omegaprm", "--trees", "1", *drawing],
-            "score": [str(file), "--judge", "truth-arithmetic", "--to", str(folder / "scored.jsonl")],
+            "score": [str(file), "--judge", judge, "--to", str(folder / "scored.jsonl")],
             "sample": ["--problems", f"world:arithmetic:{n // 10}", "--n", "10", *drawing],
             "search": ["--problems", f"world:arithmetic:{n}", "--method", "majority", "--n", "2", *drawing],
         }[command]
         if str(file) in words:
-            alone(written, file, n, command == "trees")
+            alone(written, file, n, command == "trees", tiny)
         begun, busy = time.monotonic(), time.process_time()
         own = ["label", "--store", "none"] if command == "trees" else [command]
         footfall.cli.main([*own, *words, "--chunk", "256", "--out", str(folder / "run"), "--json"])
@@ -208,9 +222,9 @@ def memory_of(command: str, n: int) -> None:
     say({"command": command, "traces": n, **spent, "peak_mb": round(peak, 1)})
 
 
-def written(file: Path, n: int, different: bool) -> None:
+def written(file: Path, n: int, different: bool, tiny: bool) -> None:
     """So many traces in a file, of `different` problems each."""
-    named = (replace(t, problem=replace(t.problem, id=t.id)) if different else t for t in many(n))
+    named = (replace(t, problem=replace(t.problem, id=t.id)) if different else t for t in many(n, tiny))
     write(file, (Judged(trace, None) for trace in named), "jsonl")
 
 
@@ -358,6 +372,8 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=6, help="chunks a worker")
     parser.add_argument("--policy", default="embedded")
     parser.add_argument("--memory", type=int, nargs="+", help="numbers of traces")
+    parser.add_argument("--memory-workers", type=int, nargs="+", default=[0, 2], help="of Ray, for --memory")
+    parser.add_argument("--tiny", action="store_true", help="traces of one short step for --memory and --memory-of")
     parser.add_argument(
         "--memory-of", nargs="+", default=[], help="label, trees, score, sample or search, and how many"
     )
@@ -378,8 +394,10 @@ def main() -> None:
     if asked.apart:
         jobs.append(partial(apart, asked.apart, asked.chunks, asked.policy))
     if asked.memory:
-        jobs += [partial(alone, memory, asked.memory, 0), partial(memory, asked.memory, 2)]
-    jobs += [partial(alone, memory_of, asked.memory_of[0], int(n)) for n in asked.memory_of[1:]]
+        # Ray's driver is this process itself.
+        measure = partial(memory, asked.memory, asked.tiny)
+        jobs += [partial(measure, n) if n else partial(alone, measure, n) for n in sorted(asked.memory_workers)]
+    jobs += [partial(alone, memory_of, asked.memory_of[0], asked.tiny, int(n)) for n in asked.memory_of[1:]]
     if asked.simulate is not None:
         times = times_of(None if asked.simulate == Path() else asked.simulate)
         draw = random.Random(0)

@@ -21,12 +21,13 @@ import platform
 import re
 import threading
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -252,11 +253,11 @@ class Run:
     ) -> Sequence[Any]:
         """What `each` gives, as one sequence: results of many stay in their shards, and are read as they are wanted. `listed`
         is up to how many they are a list, of those that are large."""
-        shards: list[Path] = []
+        shards = spool.Shards(self.folder / stage)
         found = self.each(stage, items, total, task, per_item=per_item, shards=shards, **how)
         if total * per_item <= (spool.IN_MEMORY if listed is None else listed):
             return [result for done in found for result in done]
-        sizes = [len(done) for done in found]
+        sizes = array("q", (len(done) for done in found))
         return spool.Spool(task.kind, shards, sizes)
 
     def each(
@@ -271,10 +272,10 @@ class Run:
         per_item: int | None = 1,
         made_by: str = "",
         shared: Callable[[A], str] | None = None,
-        shards: list[Path] | None = None,
+        shards: spool.Shards | None = None,
     ) -> Iterator[list[Any]]:
         """The results of each chunk, in order, as `map` gives them all at once: neither all items nor all results need be in
-        memory. `total` is how many items there are; the files of the chunks are put into `shards`. `per_item` is `None` where
+        memory. `total` is how many items there are; the files of the chunks are added to `shards`. `per_item` is `None` where
         a chunk has one result for all its items."""
         if chunk < 1:
             raise ValueError(f"a chunk of {chunk} items: at least 1 is needed")
@@ -292,7 +293,7 @@ class Run:
                 name = content_key(stage, made_by, [key(item) for item in part])[:16]
                 made = Chunk(stage, index, name, part, frozenset(map(shared, part)) if shared else frozenset())
                 if shards is not None:
-                    shards.append(self._shard(made))
+                    shards.add(made.name)
                 yield made
 
         with Progress(stage, total) as progress:
@@ -329,6 +330,15 @@ class Run:
         """The same by workers. Chunks end in any order; their rows wait on the disk for their turn, not in memory."""
         waiting: deque[tuple[int, Path, str, int]] = deque()
         ended: set[int] = set()
+        # Of a run that is gone on with these may be nearly all, and need wait for nobody.
+        for first in chunks:
+            done_before = self._found(self._shard(first), kind, first.name, expected(first))
+            if done_before is None:
+                chunks = chain([first], chunks)
+                break
+            yield done_before
+            progress.at_start += len(first.items)
+            progress.advance(len(first.items))
 
         def missing() -> Iterator[Chunk]:
             for chunk in chunks:
@@ -362,7 +372,7 @@ class Run:
         yield from in_turn()
 
     def _shard(self, chunk: Chunk) -> Path:
-        return self.folder / chunk.stage / f"{chunk.index:05d}-{chunk.name}.parquet"
+        return self.folder / chunk.stage / spool.shard_name(chunk.index, chunk.name)
 
     def _found(self, shard: Path, kind: str, name: str, rows: int) -> list[Any] | None:
         """The rows of a finished chunk, fetched from where the run lies if it is there only."""

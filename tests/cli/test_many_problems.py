@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from footfall.cli import main
-from footfall.commands import _trees
+from footfall.commands import _search_report, _trees
 from footfall.formats import iter_problems, spool
 from footfall.metrics import Interval
-from footfall.types import Trajectory
+from footfall.terminal import json_parts
+from footfall.types import Problem, SearchResult, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.cli.telling import told
 from tests.formats.test_formats_spool import SEVEN
@@ -123,3 +124,17 @@ def test_each_problem_has_one_tree_in_the_order_of_first_traces_as_the_last_one_
         return list({t.prefix(0).key: _trees._Top(t.problem, t.separator) for t in traces}.values())
 
     assert list(_trees._tops(other)) == tops(other) and len(tops(other)) == 9
+
+
+def test_problems_of_one_id_are_told_apart_where_they_have_no_answer() -> None:
+    """A JSON object has each name once: of two, readers keep the last."""
+    why = {"a": "first", "b": "other", "a~2": "its own", "a~3": "second"}
+    results = [
+        SearchResult(Problem(name, "1 + 1?"), None, None, failure=said)
+        for name, said in zip(("a", "b", "a~2", "a"), why.values(), strict=True)
+    ]
+    found = _search_report.summary(results, 0, True)["unanswered"]
+    assert dict(found) == why and len(found) == 4 and found["a~3"] == "second"
+    pairs: list[list[tuple[str, Any]]] = []
+    json.loads("".join(json_parts({"unanswered": found})), object_pairs_hook=pairs.append)
+    assert pairs[0] == list(why.items())

@@ -322,6 +322,20 @@ def test_rows_of_another_machine_and_of_a_link_stay_and_a_rest_without_a_lock_go
     assert (made.path / ".lock").read_text() == socket.gethostname()
 
 
+def test_files_of_a_run_are_held_by_some_bytes_each(tmp_path: Path) -> None:
+    keys = [content_key(number)[:16] for number in range(20_000)]
+    shards = spool.Shards(tmp_path)
+    tracemalloc.start()
+    for key in keys:
+        shards.add(key)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 12 * len(keys), "where a path takes hundreds"
+    names = [path.name for path in shards]
+    assert names == [f"{number:05d}-{key}.parquet" for number, key in enumerate(keys)]
+    assert shards[-1] == tmp_path / names[-1] and shards[3:5] == [tmp_path / name for name in names[3:5]]
+
+
 def test_a_full_disk_under_many_ids_is_told_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = sqlite3.connect
 

@@ -16,6 +16,8 @@ A `lead` comes before its text, unless the prompt ends with it.
 
 With a `vocabulary`, a list of texts by id, it reads prompts of ids, writes in those tokens, tells their ids and, if asked for
 more than one, the two likeliest tokens in each place: `doubts` maps texts of tokens to those that it nearly wrote instead.
+
+With `torn`, chances by word, a chat reply lists these as the likeliest tokens in its first place.
 """
 
 from __future__ import annotations
@@ -267,7 +269,11 @@ class Loopback:
             choice["token_ids"] = [vocabulary.index(token) if vocabulary else len(token) for token in tokens]
         if chat:
             choice["message"] = {"role": "assistant", "content": text}
-            rows = [{"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)]
+            rows: list[dict[str, Any]] = [
+                {"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)
+            ]
+            if torn := self.settings.get("torn"):
+                rows[0]["top_logprobs"] = [{"token": word, "logprob": value} for word, value in torn.items()]
             choice["logprobs"] = {"content": rows} if request.get("logprobs") else None
         else:
             choice["text"] = text

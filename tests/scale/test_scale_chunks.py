@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import random
@@ -71,6 +72,22 @@ def test_what_is_there_is_not_handed_out_and_the_log_says_who_did_the_rest(tmp_p
         done = [event for event in run.logged("chunk") if "worker" in event]
     assert sorted(event["index"] for event in done) == [0, 7]
     assert done[0]["worker"] == {"node": "n", "pid": 1, "log": "x.err"}
+
+
+def test_what_an_earlier_start_finished_first_waits_for_no_worker_and_is_not_held_until_one_ends(
+    tmp_path: Path,
+) -> None:
+    """Of ten million traces nearly all chunks may be there: those before the first that is missing go on at once."""
+    before = labelled(tmp_path)
+    sorted((tmp_path / "labels").iterdir())[7].unlink()
+    workers = AnyOrder(0)
+    with Run(tmp_path, "label", {}, workers=workers) as run:
+        found = run.each("labels", TRACES, 20, Task(work, "judgement"), key=lambda t: t.key, chunk=2)
+        first = [next(found) for _ in range(7)]
+        assert not run.logged("workers"), "nobody was asked yet"
+        rest = list(found)
+        assert len(run.logged("workers")) == 1
+    assert [each for done in (*first, *rest) for each in done] == before[0]
 
 
 def test_workers_that_return_too_little_are_an_error_and_leave_no_shard(tmp_path: Path) -> None:
@@ -211,6 +228,24 @@ def test_without_ray_one_line_says_what_to_install(
     words = ["sample", "--problems", "world:arithmetic:2", "--policy", "scripted-arithmetic", "--ray"]
     assert main(words) == 2
     assert 'pip install "footfall[ray]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["ConnectionError", "RuntimeError", "AuthenticationError"])
+def test_a_cluster_that_does_not_take_the_driver_is_one_line_that_names_the_token(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = pytest.importorskip("ray")
+
+    def init(**how: object) -> None:
+        place = builtins if hasattr(builtins, kind) else ray.exceptions
+        raise getattr(place, kind)("not this one\nat length")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.chdir(tmp_path)
+    words = ["sample", "--problems", "world:arithmetic:2", "--policy", "scripted-arithmetic", "--ray", "auto"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "not this one" in said and "RAY_AUTH_MODE=token" in said and "at length" not in said
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,10 @@ def kept(folder: Path) -> dict[str, bytes]:
 
 
 COMMANDS = {
+    "sample": [
+        "sample", "--problems", "world:arithmetic:12", "--n", "4", "--policy", "policy.py:Meeting", "--chunk", "3",
+    ],
+    "score": ["score", "../traces.parquet", "--judge", "truth-arithmetic", "--chunk", "5"],
     "trees": [
         "label", "--data", "../traces.parquet", "--method", "omegaprm", "--trees", "3", "--policy", "policy.py:Meeting",
         "--chunk", "2",
@@ -246,6 +250,17 @@ def test_a_cluster_of_three_nodes_gives_the_bytes_of_one_process(
     assert len(one) > 4 and many == one
     if "policy.py:Meeting" in words:
         assert len(workers_of(tmp_path / "many")) > 1, "several workers took part"
+
+
+def test_on_one_machine_with_nothing_set_up_the_word_ray_is_all_there_is_to_say(tmp_path: Path) -> None:
+    sampled(tmp_path, 6, 2)
+    words = ["label", "--data", "../traces.parquet", "--policy", "scripted-arithmetic", "--out", "run"]
+    for name, more in {"one": [], "many": ["--ray"]}.items():
+        (tmp_path / name).mkdir()
+        run(tmp_path / name, *words, *more)
+    one, many = kept(tmp_path / "one"), kept(tmp_path / "many")
+    assert one and many == one
+    assert workers_of(tmp_path / "many")
 
 
 def test_seeds_of_the_lab_are_measured_by_workers_with_the_figures_of_one_process(

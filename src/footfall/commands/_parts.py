@@ -26,6 +26,7 @@ _NAMED_BY = {
     "url": "--url, the address of the server",
     "data": "--data, the file or folder to measure on",
     "path": "its folder: give that to --judge",
+    "base": "--base, the model that it is put on or held against",
 }
 """How a user supplies what a part cannot do without."""
 _FLAGS = (

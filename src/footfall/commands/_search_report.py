@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -21,6 +21,7 @@ from rich.console import Console
 from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
 from footfall.formats import Mapped, atomic_write, iter_parquet
+from footfall.formats.ids import apart
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.reports.search_page import ACCURACIES, tree_page
 from footfall.types import Cost, SearchResult, Trajectory, content_key
@@ -87,15 +88,17 @@ def summary(results: Sequence[SearchResult], seed: int, independent: bool) -> di
 
 @dataclass(frozen=True)
 class _Reasons(Mapping[str, str]):
-    """Problems by their ids with why they have no answer, read from the results each time."""
+    """Problems by their ids with why they have no answer, read from the results each time. An id that occurs again gets "~2",
+    "~3", …: what is written of it has each name once."""
 
     results: Sequence[SearchResult]
     of: Callable[[SearchResult], bool]
     many: int
 
     def _read(self) -> Iterator[tuple[str, str]]:
-        found = ((r.problem.id, r.failure or "") for r in self.results if self.of(r))
-        return islice(found, self.many)  # none where there are none, and not beyond the last
+        found = (r for r in self.results if self.of(r))
+        own, names = tee(islice(found, self.many))  # none where there are none, and not beyond the last
+        return zip(apart(r.problem.id for r in names), (r.failure or "" for r in own), strict=True)
 
     def __getitem__(self, name: str) -> str:
         return dict(self._read())[name]

@@ -6,7 +6,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from footfall.drive.rollouts import ungradable
 from footfall.drive.trees import TreeLabeller
 from footfall.formats import Mapped, Spool
 from footfall.formats.nouns import to_plain
-from footfall.formats.spool import IN_MEMORY
+from footfall.formats.spool import IN_MEMORY, Shards
 from footfall.policy.protocol import Policy
 from footfall.registry import System, declared, parts, systems
 from footfall.store import Run, Task
@@ -82,8 +81,7 @@ def growing(method: TreeLabeller) -> Task:
 def harvested(run: Run, method: TreeLabeller, traces: Sequence[Trajectory], chunk: int) -> Found:
     """What the trees of these traces' problems gave; rows stay in the run's shards."""
     tops = _tops(traces)
-    shards: list[Path] = []
-    sizes: list[int] = []
+    shards, sizes = Shards(run.folder / "trees"), array("q")
     barren: Counter[str] = Counter()
     rollouts = unfinished = 0
     for (found,) in run.each(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sqlite3
 import tempfile
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ class Once:
         self._last: dict[bytes, bytes] = {}
         self._file: Any = None
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: Any) -> bool:
         return self.get(name) is not None
 
     def get(self, name: str) -> int | None:
@@ -125,11 +125,20 @@ class Ids:
         return name
 
 
+def apart(names: Iterable[str]) -> Iterator[str]:
+    """The names in their order, one that occurred before as `name~2` and so on."""
+    taken, last = Once(), dict[str, int]()
+    for wanted in names:
+        name = _free(wanted, taken, last)
+        taken.put(name, 0)
+        yield name
+
+
 def _free(wanted: str, taken: Container[str], last: dict[str, int]) -> str:
     """The first of `wanted`, `wanted~2`, … that is not taken."""
     name, number = wanted, last.get(wanted, 1)
     while name in taken:
         number += 1
+        last[wanted] = number
         name = f"{wanted}~{number}"
-    last[wanted] = number
     return name

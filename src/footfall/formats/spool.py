@@ -12,6 +12,7 @@ import socket
 import stat
 import tempfile
 import time
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -65,6 +66,36 @@ def _sweep(folder: Path) -> None:
         os.close(lock)
 
 
+def shard_name(number: int, key: str) -> str:
+    """The file of a run's chunk, by its place and the 16 hex digits that its content gives."""
+    return f"{number:05d}-{key}.parquet"
+
+
+class Shards(Sequence[Path]):
+    """Files of these names in one folder, in the order of their numbers: eight bytes of each are held, for they may be many."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._keys = array("Q")
+
+    def add(self, key: str) -> None:
+        """The next one."""
+        self._keys.append(int(key, 16))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, at: int) -> Path: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Path]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        number = range(len(self))[at]
+        return self.folder / shard_name(number, f"{self._keys[number]:016x}")
+
+
 class Spool(Sequence[T]):
     """The rows of these files, which have so many each. `folder` goes with it. With `inside`, what the files hold is no row,
     but has rows in the field of that name."""
@@ -77,7 +108,8 @@ class Spool(Sequence[T]):
         folder: _Folder | None = None,
         inside: str | None = None,
     ) -> None:
-        self._kind, self._files, self._ends, self._folder = kind, files, list(accumulate(sizes)), folder
+        self._kind, self._files, self._folder = kind, files, folder
+        self._ends = array("q", accumulate(sizes))
         self._inside = inside
         self._read: tuple[int, list[T]] = -1, []
 

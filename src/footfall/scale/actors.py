@@ -32,6 +32,8 @@ from footfall.store import Chunk, Done, RunError, Task
 LOCAL = "local"
 """The address of a cluster that is started on this machine, for this run alone."""
 _MISSING = 'no Ray here: --ray needs it; pip install "footfall[ray]"'
+_TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token here, where Ray finds the same token"
+"""Ray has a token for clusters from the first one it starts, and shows it to an address that was named only if told to."""
 _TRIES = 5
 """How often a chunk is begun before it is taken to be what ends its workers."""
 _A_WORKER = 2
@@ -231,8 +233,9 @@ class RayWorkers:
         check_answers(self.address)
         try:
             ray.init(address=self.address, **how)
-        except (ConnectionError, ValueError) as error:
-            raise RunError(f"--ray {self.address}: no cluster answers there: {str(error).splitlines()[0]}") from error
+        except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            why = str(error).partition("\n")[0]
+            raise RunError(f"--ray {self.address}: no cluster answers there: {why}; {_TOKEN}") from error
         own = self.resources
         limits = {} if own.memory_gib is None else {"memory": int(own.memory_gib * 2**30)}
         self._class = ray.remote(num_cpus=own.cpus, num_gpus=own.gpus, max_restarts=0, max_task_retries=0, **limits)(

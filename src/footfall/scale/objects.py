@@ -202,7 +202,7 @@ class Remote:
             path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # somebody has removed it just now
                 self._download(name, path)
-                self._stamps[name] = _stamp(path)
+                self._note(name, _stamp(path))
 
     def data(self, name: str) -> Path:
         """A data file that lies at the address itself, fetched anew into a folder for such."""
@@ -217,7 +217,12 @@ class Remote:
         name, stamp = self._name(path), _stamp(path)
         self._tried(lambda: self._upload(path, self._place(name)))
         self._there.add(name)
-        self._stamps[name] = stamp
+        self._note(name, stamp)
+
+    def _note(self, name: str, stamp: tuple[int, int]) -> None:
+        """Remember what the store has, but of shards, of which there may be many and which never change."""
+        if not is_shard(name):
+            self._stamps[name] = stamp
 
     def put_missing(self, path: Path) -> None:
         """As `put`, if the store does not have it: a process that was killed had finished it here."""
