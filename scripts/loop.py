@@ -128,14 +128,15 @@ def label(args: argparse.Namespace) -> None:
         traces: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
         distinct = {trace.key: trace for trace in traces if "finish" not in trace.meta}
         chosen = data.spread(list(distinct.values()))[: args.traces]
-        given, run = args.out / f"to-label-{name}.parquet", args.out / f"label-{args.method}-{name}.run"
+        called = f"{args.method}-{name}"
+        given, run = args.out / f"to-label-{called}.parquet", args.out / f"label-{called}.run"
         write_parquet(given, chosen, "trajectory")
         own = ["--method", args.method, "--data", str(given), "--store", "none", "--chunk", str(args.chunk)]
         rollouts = [] if args.rollouts is None else ["--rollouts", str(args.rollouts)]
         command("label", *own, *rollouts, "--out", str(run), *drawing(args))
         rows: list[Judged] = read_parquet(run / "judged.parquet", "judged")
         small = [row._replace(trajectory=without_logprobs(row.trajectory)) for row in rows]
-        write_parquet(args.out / f"label-{args.method}-{name}.parquet", small, "judged")
+        write_parquet(args.out / f"label-{called}.parquet", small, "judged")
 
 
 def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:

@@ -246,28 +246,27 @@ def first_errors(out: Path, data: Path, arms: Mapping[str, str]) -> Arms | None:
 
 
 def searched(out: Path, on: str, method: str) -> Arms | None:
-    """The largest search of a method on a set, and the weighted vote of as many samples as its tokens pay for, rounded up."""
+    """The largest search of a method on a set whose tokens the pool can match, and the weighted vote of as many samples,
+    rounded up."""
     for file in sorted(out.glob(f"search-*-{on}.json")):
         prm = file.name.removeprefix("search-").removesuffix(f"-{on}.json")
-        found = {
-            k: v for k, v in json.loads(file.read_text("utf-8")).items() if k.split()[0] == method and "truth" not in k
-        }
+        every: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        found = {k: v for k, v in every.items() if k.split()[0] == method and "truth" not in k}
         if not found or not (out / f"scores-{prm}-{on}.jsonl.gz").is_file():
             continue
-        facts = max(found.values(), key=lambda each: len(each["right"]))
-        lines_ = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()[: len(facts["right"])]
         scores = scores_of(out, prm, on)
-        pools = Pools(out / f"sample-{on}.parquet", 0, [json.loads(line)["id"] for line in lines_])
-        n = int(np.ceil(facts["generated"] / pools.tokens))
-        if n > pools.size or any((on, trace.id) not in scores for pool in pools.traces for trace in pool):
-            continue
-        values = {
-            "search": np.asarray([float(mark) for mark in facts["right"]]),
-            "weighted vote of its tokens": pools.voted(pools.folded(scores, "last"), n),
-        }
-        called = next(name for name, each in found.items() if each is facts)
-        scale = f"{POLICY}; {called}, PRM {prm}: {facts['generated']:,.0f} tokens a problem, those of {n} samples."
-        return Arms(values, 1, scale)
+        for called, facts in sorted(found.items(), key=lambda e: (-len(e[1]["right"]), -e[1]["generated"])):
+            lines_ = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()[: len(facts["right"])]
+            pools = Pools(out / f"sample-{on}.parquet", 0, [json.loads(line)["id"] for line in lines_])
+            n = int(np.ceil(facts["generated"] / pools.tokens))
+            if n > pools.size or any((on, trace.id) not in scores for pool in pools.traces for trace in pool):
+                continue
+            values = {
+                "search": np.asarray([float(mark) for mark in facts["right"]]),
+                "weighted vote of its tokens": pools.voted(pools.folded(scores, "last"), n),
+            }
+            scale = f"{POLICY}; {called}, PRM {prm}: {facts['generated']:,.0f} tokens a problem, those of {n} samples."
+            return Arms(values, 1, scale)
     return None
 
 

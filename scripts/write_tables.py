@@ -1,6 +1,6 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
-the charts of `label_costs.json`, `search_costs.json`, `credit_gradients.json` and `coder_0_5b_rl.json`, and the intervals in
-the second.
+the charts of `label_costs.json`, `search_costs.json`, `credit_gradients.json`, `kinds.json` and `coder_0_5b_rl.json`, and the
+intervals in the second.
 
     python -m scripts.write_tables            # write them
     python -m scripts.write_tables --check    # 1 if a page is not up to date
@@ -20,6 +20,8 @@ from footfall.registry import parts
 from footfall.reward.family import Family, families
 from footfall.studies.credit_report import CREDIT
 from footfall.studies.credits import CreditGradients
+from footfall.studies.kind_report import KINDS
+from footfall.studies.kinds import Kinds
 from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
 from footfall.studies.search import SearchCosts
@@ -75,6 +77,12 @@ def credit_gradients() -> CreditGradients:
     return CreditGradients.from_dict(json.loads((DOCS / "credit_gradients.json").read_text(encoding="utf-8")))
 
 
+@cache
+def bench_kinds() -> Kinds:
+    """What `footfall bench kinds --option docs=docs` measured."""
+    return Kinds.from_dict(json.loads((DOCS / "kinds.json").read_text(encoding="utf-8")))
+
+
 def _label_block(name: str) -> Callable[[], str]:
     return lambda: LABELS.blocks[name](label_costs())
 
@@ -85,6 +93,10 @@ def _search_block(name: str) -> Callable[[], str]:
 
 def _credit_block(name: str) -> Callable[[], str]:
     return lambda: CREDIT.blocks[name](credit_gradients())
+
+
+def _kinds_block(name: str) -> Callable[[], str]:
+    return lambda: KINDS.blocks[name](bench_kinds())
 
 
 def _words_block(name: str) -> Callable[[], str]:
@@ -106,6 +118,11 @@ def coder_tables() -> str:
 def coder_vote_tables() -> str:
     """The same of a PRM that was trained to vote, on later and larger pools."""
     return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes.json").read_text(encoding="utf-8")))
+
+
+def coder_label_table() -> str:
+    """What labels that cost as much are worth: PRMs of one kind of label each, all on the same pools."""
+    return loop_measure.label_table(json.loads((DOCS / "coder_1_5b_labels.json").read_text(encoding="utf-8")))
 
 
 def kind_tables() -> str:
@@ -172,6 +189,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pools": pool_tables,
     "coder": coder_tables,
     "coder-votes": coder_vote_tables,
+    "coder-labels": coder_label_table,
     "real-kinds": kind_tables,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
@@ -179,6 +197,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _credit_block(name) for name in CREDIT.blocks},
+    **{name: _kinds_block(name) for name in KINDS.blocks},
     **{name: _words_block(name) for name in word_problem_tables.BLOCKS},
 }
 
@@ -193,6 +212,7 @@ def made() -> dict[Path, str]:
     pages = {path: written(path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md"))}
     searched = search_costs()
     drawn = {**LABELS.charts(label_costs()), **SEARCH.charts(searched), **CREDIT.charts(credit_gradients())}
+    drawn |= KINDS.charts(bench_kinds())
     if found := rl_arms_found():
         drawn |= rl_arms.charts(found, RL_ARMS)
     charts = {DOCS / file: chart + "\n" for file, chart in drawn.items()}

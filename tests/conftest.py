@@ -27,7 +27,7 @@ REMEDIES = (
     (r"figures are not compared", "figures recorded on other versions or processors", "footfall lab ledger --update"),
     (r"data|pools|ProcessBench|scores", "no public data", "put the datasets into ../shared/data"),
     (r"no verl", "no verl", "pip install --no-deps verl && pip install ray tensordict hydra-core torchdata codetiming "
-     "cachetools dill fastapi uvicorn opentelemetry-sdk aiohttp TransferQueue, in an environment of its own"),
+     "cachetools dill fastapi uvicorn opentelemetry-sdk aiohttp TransferQueue pillow, in an environment of its own"),
     (r"no fish", "no fish shell", "apt-get install fish"),
 )  # fmt: skip
 """A reason as tests give it, its name here, and what to do about it."""

@@ -37,6 +37,8 @@ LIGHT = (
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 HEAVY = (
     "footfall.lab.shared.table_pairs",
+    "footfall.rl.beside",
+    "footfall.rl.confidence",
     "footfall.rl.flow",
     "footfall.rl.loop",
     "footfall.rl.online",
@@ -45,6 +47,7 @@ HEAVY = (
     "footfall.rl.whole_weights",
     "footfall.rl.trainer",
     "footfall.rl.verl",
+    "footfall.rl.writing",
 )
 """What trains, in a room whose rules are light: only a run that has begun imports it."""
 

@@ -96,10 +96,14 @@ def test_votes_and_a_calibration_on_the_other_half(tmp_path: Path) -> None:
 
 def test_a_search_stands_beside_the_vote_that_its_tokens_pay_for(tmp_path: Path) -> None:
     out = _stored(tmp_path, {"best-0": KNOWS})
-    facts = {"beam-search 8, 4 problems": {"right": "1101", "generated": 25}, "dvts 8, truth 1": {"right": "1111"}}
+    wide = {"right": "1111", "generated": 900}
+    facts = {"beam-search 64, 4 problems": wide, "beam-search 8, 4 problems": {"right": "1101", "generated": 25}}
+    facts |= {"dvts 8, truth 1": {"right": "1111"}}
     (out / f"search-best-0-{ON}.json").write_text(json.dumps(facts))
     arms = searched(out, ON, "beam-search")
-    assert arms is not None and "those of 3 samples" in arms.scale, "25 tokens, 10 a sample, rounded up"
+    assert arms is not None and "those of 3 samples" in arms.scale, (
+        "25 tokens, 10 a sample, rounded up; 90 samples are not there"
+    )
     assert arms.values["search"].tolist() == [1.0, 1.0, 0.0, 1.0]
     assert searched(out, ON, "dvts") is None, "one that was told the truth is no search with a PRM"
 

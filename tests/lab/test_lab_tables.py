@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from footfall.lab.recipe import Trial
 from footfall.lab.shared import table_pairs
 from footfall.lab.shared.readers import FlowReader, Probe
 from footfall.lab.shared.tables import (
@@ -18,12 +20,15 @@ from footfall.lab.shared.tables import (
     beginner,
     judge_table,
     learn,
+    outcome_of,
     outcome_pulls,
     pair_pulls,
+    train_all,
     way,
 )
 from footfall.rl.exact import FILLER, RIGHT, STOP, WRONG, Chain, expected, sample, solve
 from footfall.rl.groups import Group, Rollout
+from footfall.rl.monitors import Checkpoint
 from footfall.train.online import implicit_outcome_loss, step_pair_loss
 
 FEW = Sizes(updates=12, every=4, held_out=6)
@@ -102,13 +107,13 @@ def test_rlcms_probe_learns_how_often_forced_completions_are_right_and_says_so_b
     for _ in range(9):
         probe.read(policy, problems, traces, groups)
     rollouts = [each for group in probe.read(policy, problems, traces, groups) for each in group.rollouts]
-    sure = np.concatenate([each.known("rewards")[:-1] for each in rollouts])
+    sure = np.concatenate([each.known("confidence")[:-1] for each in rollouts])
     shares = np.concatenate([each.aspects["solved"][:-1] for each in rollouts])
     assert np.corrcoef(sure, shares)[0, 1] > 0.2 and sure.mean() == pytest.approx(shares.mean(), abs=0.02)
     assert all(np.isnan(each.aspects["solved"][-1]) for each in rollouts), "nothing is forced after the answer"
     assert all(each.outcome == 1 for each in rollouts), "the outcome stays what it was"
     brier = Probe(chain, problems, 0, brier=True).read(policy, problems, traces, groups)[0].rollouts[0]
-    off = np.nanmean((brier.known("rewards") - brier.aspects["solved"]) ** 2)
+    off = np.nanmean((brier.known("confidence") - brier.aspects["solved"]) ** 2)
     assert brier.outcome == pytest.approx(1 - off)
 
 
@@ -130,3 +135,34 @@ def test_pairs_of_one_objective_leave_the_head_of_the_other_alone() -> None:
     good, bad = sample(chain, first[kinds].reshape(-1, 4), 2, rng)
     _, (own, other) = table_pairs.dpo(first, [table_pairs.Compared(0, kinds, good, bad)], 2, 3, 0)
     assert not np.allclose(own.detach(), np.eye(4)) and np.allclose(other.detach(), np.eye(4), atol=0.01)
+
+
+def test_more_policies_are_others_and_their_cost_counts() -> None:
+    trial, ways = Trial(3, False, Path()), {"GRPO": way("grpo")}
+    sizes = Sizes(updates=4)
+    few, more = (train_all(trial, ways, sizes, count, first)["GRPO"] for count, first in ((2, 0), (3, 100)))
+    assert len(few) == 2 and len(more) == 3 and not {each.before for each in few} & {each.before for each in more}
+    assert all(each is again for each, again in zip(more, train_all(trial, ways, sizes, 2, 100)["GRPO"], strict=False))
+    alone, beside = outcome_of({"GRPO": few}), outcome_of({"GRPO": few}, more)
+    assert beside.cost.generated_tokens == alone.cost.generated_tokens + sum(
+        each.cost.generated_tokens for each in more
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "proxies", "hacked"),
+    [
+        ([0.4, 0.6, 0.3], [1, 2, 3, 4], True),
+        ([0.4, 0.6, 0.55], [1, 2, 3, 4], False),  # five points are no fall
+        ([0.4, 0.6, 0.3], [1, 4, 3, 2], False),  # the reward fell too
+        ([0.6, 0.4, 0.3], [1, 2, 3, 4], True),
+    ],
+)
+def test_a_run_is_truly_hacked_if_accuracy_fell_while_the_reward_rose(
+    accuracy: list[float], proxies: list[float], hacked: bool
+) -> None:
+    run = tuple(Checkpoint(i, {"proxy": proxy}, 8) for i, proxy in enumerate(proxies))
+    learned = learn(way("grpo"), Sizes(updates=4, kinds=4, problems=8), 0)._replace(
+        accuracy=np.array(accuracy)[:, None], run=run
+    )
+    assert learned.truly_hacked == hacked

@@ -1,7 +1,8 @@
 """Reward hacking as proxy compression (survey).
 
 A learned reward is a lossy stand-in of the truth, and a policy that is trained on it finds where they part. The rule of
-`footfall.rl.monitors`: reward up and truth down since truth was best, by more than 5 points and two standard errors.
+`footfall.rl.monitors`: reward up and truth down since truth was best, by more than 5 points and more than chance does in one
+run of twenty.
 
 What differs: The policy is a table over kinds of operations, the judge a table too (`footfall.lab.shared.tables`), the
 optimizer Adam at one learning rate for all ways. Truth is logged on the training batches (32 rollouts). A run that is truly

@@ -28,7 +28,7 @@ WIDTH, LAYERS, TAUGHT = 16, 3, 100
 
 
 class Probe:
-    """RLCM's: rollouts get confidences as rewards and the aspect `solved`; with `brier`, -(c - Y)² is added to the outcome."""
+    """RLCM's: rollouts get confidences and the aspect `solved`; with `brier`, -(c - Y)² is added to the outcome."""
 
     def __init__(
         self, chain: Chain, problems: Sequence[Kinds], seed: int, forced: int = 4, brier: bool = False
@@ -74,7 +74,7 @@ class Probe:
                 sure = self.says(x)
                 off = float(np.mean((sure - share)[:-1] ** 2)) if self.brier and len(share) > 1 else 0.0
                 outcome = None if each.outcome is None else each.outcome - off
-                rollouts.append(replace(each, rewards=sure, aspects={"solved": share}, outcome=outcome))
+                rollouts.append(replace(each, confidence=sure, aspects={"solved": share}, outcome=outcome))
             found.append(Group(tuple(rollouts)))
         return found
 

@@ -145,6 +145,15 @@ class Learned(NamedTuple):
         return hacked(self.run)
 
     @property
+    def truly_hacked(self) -> bool:
+        """Whether exact accuracy ends more than 10 points below its best look, and the reward higher than it was then."""
+        means = self.accuracy.mean(axis=1)
+        best, width = int(means.argmax()), len(self.run) // (len(means) - 1)
+        then, now = (np.mean([point.figures["proxy"] for point in part])
+                     for part in (self.run[max(0, best - 1) * width : (best + 1) * width], self.run[-width:]))  # fmt: skip
+        return bool(means[best] - means[-1] > 0.1 and now > then)
+
+    @property
     def stopped(self) -> float:
         """Accuracy at the look before the rule's first alarm; without one, at the end."""
         first = next((n for n in range(2, len(self.run) + 1) if hacked(self.run[:n])), None)
@@ -340,10 +349,12 @@ class _Training:
         self.beside.climb(climbed)
 
 
-def train_all(trial: Trial, ways: Mapping[str, Way], sizes: Sizes = Sizes()) -> dict[str, list[Learned]]:
-    """Each way on the same policies, problems and judges: six a seed."""
+def train_all(
+    trial: Trial, ways: Mapping[str, Way], sizes: Sizes = Sizes(), policies: int = 6, first: int = 0
+) -> dict[str, list[Learned]]:
+    """Each way on the same policies, problems and judges: so many a seed, from the `first` on."""
     sizes = replace(sizes, updates=trial.size(sizes.updates, 3))
-    seeds = [1000 * trial.seed + n for n in range(trial.size(6, 2))]
+    seeds = [1000 * trial.seed + first + n for n in range(trial.size(policies, 2))]
     return {name: [learn(given, sizes, seed) for seed in seeds] for name, given in ways.items()}
 
 
@@ -353,9 +364,13 @@ def compared(trial: Trial, ways: Mapping[str, Way], hard: Sequence[str] = ()) ->
     return outcome_of(train_all(trial, ways) | more)
 
 
-def outcome_of(trained: Mapping[str, Sequence[Learned]], **more: Arm) -> Outcome:
-    """Arms `before`, `NAME` (accuracy at the end) and `NAME, along` (its mean over the updates) of every way."""
+def outcome_of(trained: Mapping[str, Sequence[Learned]], others: Sequence[Learned] = (), /, **more: Arm) -> Outcome:
+    """Arms `before`, `NAME` (accuracy at the end) and `NAME, along` (its mean over the updates) of every way.
+
+    `others` are runs that `more` was made of; what they cost is counted.
+    """
     arms: dict[str, Arm] = {"before": [each.before for each in next(iter(trained.values()))]}
     for name, runs in trained.items():
         arms |= {name: [each.end for each in runs], f"{name}, along": [each.along for each in runs]}
-    return Outcome(arms | more, Cost.total(each.cost for runs in trained.values() for each in runs))
+    everyone = [*others, *(each for runs in trained.values() for each in runs)]
+    return Outcome(arms | more, Cost.total(each.cost for each in everyone))
