@@ -1,4 +1,4 @@
-"""What docs/results.md shows of `scripts/word_problems.py`: tables of `docs/word_problems.json`, the facts of all stages.
+"""What docs/results_135m.md shows of `scripts/word_problems.py`: tables of `docs/word_problems.json`, the facts of all stages.
 `wide` there is the search stage of a run of its own, put in by hand; it stays when the file is written anew.
 
 python -m scripts.word_problem_tables docs/word_problems.json runs/words [runs/words-1]    # a run, and others by other seeds
