@@ -47,7 +47,7 @@ def _source(room: str) -> Path:
 def _rooms() -> dict[str, list[str]]:
     """The public functions and classes of every room, by the module that defines them; "" is the package itself."""
     names = [path.parent.name for path in sorted(_PACKAGE.glob("*/__init__.py"))]
-    found = {room: _public(room) for room in ("", *names, "store", "registry") if room not in _APART}
+    found = {room: _public(room) for room in ("", *names, "registry") if room not in _APART}
     return {room: public for room, public in found.items() if public}
 
 

@@ -90,7 +90,8 @@ OBJECTIVE = '''
 """A loss in a file of its own, for it needs torch."""
 
 from footfall.registry import Declared, Paper, register
-from footfall.train.objectives import Objective, mse_loss, probability
+from footfall.train.losses import mse_loss
+from footfall.train.objectives import Objective, probability
 
 
 @register("objective", "toy-half", Declared(paper=Paper("Toy loss", 2026)))

@@ -41,7 +41,10 @@ def test_the_api_reference_has_what_rooms_make_public(site: Path) -> None:
     pages = {
         name: (site / "api" / f"{name}.html").read_text(encoding="utf-8") for name in ("footfall", "search", "label")
     }
-    assert 'id="footfall.types.Trajectory"' in pages["footfall"] and "Steps written for a problem." in pages["footfall"]
+    assert (
+        'id="footfall.types.traces.Trajectory"' in pages["footfall"]
+        and "Steps written for a problem." in pages["footfall"]
+    )
     assert 'id="footfall.search.beam.BeamSearch"' in pages["search"]
     assert 'id="footfall.label.monte_carlo.MonteCarlo"' in pages["label"]
 

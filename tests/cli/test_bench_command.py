@@ -186,7 +186,7 @@ def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(
     def again(*_: object) -> None:
         raise AssertionError("what was judged is judged again")
 
-    monkeypatch.setattr("footfall.store.write_parquet", again)
+    monkeypatch.setattr("footfall.store.run.write_parquet", again)
     assert told(capsys, *words) == found
     assert told(capsys, "bench", "compare", "all/processbench", "alone")["benchmark"] == "processbench"
 

@@ -319,7 +319,7 @@ def test_a_killed_run_that_asked_anew_goes_on_with_its_own_replies_and_no_others
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:  # two replies are in the store, but not in the run
-        patch.setattr("footfall.store.write_parquet", killed)
+        patch.setattr("footfall.store.run.write_parquet", killed)
         assert cli.main([*words, "--again"]) == 130
     assert len(server.asked()) == 2
     server.behave("[1, 1]")

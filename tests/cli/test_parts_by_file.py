@@ -11,7 +11,8 @@ import torch
 
 from footfall import cli, registry
 from footfall.formats import read_parquet
-from footfall.train.objectives import make_objective, mse_loss
+from footfall.train.losses import mse_loss
+from footfall.train.objectives import make_objective
 
 MINE = '''
 from dataclasses import dataclass, replace

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from footfall.demo.loop import write_picture
 from footfall.reports import pages
-from footfall.reports.charts import Bin, Point
+from footfall.reports.charts import Point
 from footfall.reports.demo_page import (
     Comparison,
     DemoReport,
@@ -23,6 +23,7 @@ from footfall.reports.demo_page import (
     write_report,
 )
 from footfall.reports.pages import CostRow, Section, cost_table, figure, page, table
+from footfall.reports.probabilities import Bin
 from footfall.reports.traces import StepView, TraceView, trace_verdict
 from footfall.types import Cost
 

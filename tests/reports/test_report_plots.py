@@ -11,18 +11,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from footfall.reports.charts import (
-    Bar,
-    BarGroup,
-    Bin,
-    Point,
-    Series,
-    bar_chart,
-    calibration_plot,
-    line_chart,
-    mean_absolute_error,
-    scatter,
-)
+from footfall.reports.charts import Bar, BarGroup, Point, Series, bar_chart, line_chart
+from footfall.reports.probabilities import Bin, calibration_plot, mean_absolute_error, scatter
 from footfall.reports.search_page import accuracy_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

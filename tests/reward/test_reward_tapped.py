@@ -15,7 +15,8 @@ from footfall.reward.prm import PRM
 from footfall.reward.tapped import BothWays, PolicyState, Uncertainty, fuse, mean_over
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import collate, make_examples
-from footfall.train.objectives import make_objective, soft_bce_loss
+from footfall.train.losses import soft_bce_loss
+from footfall.train.objectives import make_objective
 from footfall.types import Judged, Judgement, Trajectory
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 

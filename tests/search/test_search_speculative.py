@@ -31,7 +31,7 @@ def accuracy(results: Sequence[SearchResult]) -> float:
 
 def test_card_check_1_the_pairwise_loss_and_the_scores() -> None:
     torch = pytest.importorskip("torch")
-    from footfall.train.objectives import bradley_terry_loss
+    from footfall.train.losses import bradley_terry_loss
 
     logits, targets = torch.tensor([[[1.2]], [[0.3]]]), torch.tensor([[1.0], [0.0]])
     loss = bradley_terry_loss(logits, targets, torch.ones(2, 1, dtype=torch.bool), centering=0.0)

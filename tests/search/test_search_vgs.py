@@ -28,7 +28,7 @@ def accuracy(results: Sequence[SearchResult]) -> float:
 
 def test_card_check_1_values_and_loss_of_a_right_rollout() -> None:
     torch = pytest.importorskip("torch")
-    from footfall.train.objectives import token_value_loss, token_values
+    from footfall.train.losses import token_value_loss, token_values
 
     logits = torch.tensor([[0.0, 1, -1], [0, 2, -1], [1, 0, 0]])
     assert token_values(logits).tolist() == pytest.approx([0.6652, 0.8438, 0.2119], abs=1e-4)
@@ -51,7 +51,7 @@ def test_card_check_3_one_block_a_solution_is_best_of_n_and_the_vote_sees_the_be
 
 def test_card_check_3_rollin_tokens_carry_no_gradient() -> None:
     torch = pytest.importorskip("torch")
-    from footfall.train.objectives import token_value_loss
+    from footfall.train.losses import token_value_loss
 
     logits = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
     mask = torch.tensor([[False, False, True, True, True], [False] * 5])
@@ -61,7 +61,7 @@ def test_card_check_3_rollin_tokens_carry_no_gradient() -> None:
 
 def test_the_label_of_a_rollout_is_how_it_ended() -> None:
     pytest.importorskip("torch")
-    from footfall.train.objectives import Ending, ending_of
+    from footfall.train.losses import Ending, ending_of
 
     trace = Trajectory("t", problems(1)[0], (Step("a"),))
     assert ending_of(trace) is Ending.INCOMPLETE
@@ -73,7 +73,8 @@ def test_the_label_of_a_rollout_is_how_it_ended() -> None:
 
 def test_the_objective_labels_every_place_of_a_rollout_with_its_ending_and_weighs_rollouts_alike() -> None:
     torch = pytest.importorskip("torch")
-    from footfall.train.objectives import make_objective, token_value_loss
+    from footfall.train.losses import token_value_loss
+    from footfall.train.objectives import make_objective
 
     objective = make_objective("token-value", {})
     assert (objective.classes, objective.good) == (("incorrect", "correct", "incomplete"), ("correct",))

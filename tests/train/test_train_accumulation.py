@@ -12,7 +12,8 @@ from torch import Tensor
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, make_examples
-from footfall.train.objectives import Objective, make_objective, probability, soft_bce_loss, traces
+from footfall.train.losses import soft_bce_loss, traces
+from footfall.train.objectives import Objective, make_objective, probability
 from footfall.train.trainer import StepTrainer, evaluate, training_arguments
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from footfall.train.objectives import buffer_loss, last_labelled, make_objective, soft_bce_loss
+from footfall.train.losses import buffer_loss, last_labelled, soft_bce_loss
+from footfall.train.objectives import make_objective
 
 LOGITS = torch.tensor([[[0.5, 0.2, 0.3]] * 2]).log()
 """Two steps, both with (p_r, p_w, p_b) = (.5, .2, .3)."""

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from footfall.registry import parts
-from footfall.train.objectives import bce_loss, ce, ce_loss, make_objective, mse_loss, soft_bce_loss
+from footfall.train.losses import bce_loss, ce_loss, mse_loss, soft_bce_loss
+from footfall.train.objectives import ce, make_objective
 
 
 def logit(p: float) -> torch.Tensor:

@@ -15,7 +15,8 @@ from footfall.registry import create
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import make_examples
-from footfall.train.objectives import bradley_terry_loss, make_objective
+from footfall.train.losses import bradley_terry_loss
+from footfall.train.objectives import make_objective
 from footfall.train.trainer import LengthGrouped, evaluate
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace

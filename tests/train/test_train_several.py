@@ -20,7 +20,8 @@ from footfall.search import BiRM, Searcher
 from footfall.simulate import Noisy
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import data_key
-from footfall.train.objectives import make_objective, pinball_loss, value_and_reward_loss
+from footfall.train.losses import pinball_loss, value_and_reward_loss
+from footfall.train.objectives import make_objective
 from footfall.types import Judged, Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, ExactValueJudge, TruthJudge
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace

@@ -28,9 +28,9 @@ from footfall.policy.embedded import EMBEDDED, embedded
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
-from footfall.reports.charts import Bin
 from footfall.reports.demo_page import Comparison, DemoReport, LabelPair
 from footfall.reports.pages import CostRow, Named, write_page
+from footfall.reports.probabilities import Bin
 from footfall.reports.search_page import RULE_NAMES, accuracy_points, accuracy_svg
 from footfall.reports.traces import TraceView, view_of
 from footfall.search import Curve, aggregate, curve

@@ -14,7 +14,7 @@ from footfall.metrics.cases import Case
 from footfall.metrics.diagnostics import Diagnostics, Position
 from footfall.metrics.intervals import from_resamples, wilson
 from footfall.reports import pages
-from footfall.reports.charts import Bar, BarGroup, Bin, Point, Series, bar_chart, calibration_plot, line_chart
+from footfall.reports.charts import Bar, BarGroup, Point, Series, bar_chart, line_chart
 from footfall.reports.pages import (
     CostRow,
     Named,
@@ -30,6 +30,7 @@ from footfall.reports.pages import (
     table,
     turned,
 )
+from footfall.reports.probabilities import Bin, calibration_plot
 from footfall.reports.traces import TraceView, extremes, mean_value, scale_of, traces_section, view_of
 from footfall.types import Judged, Judgement
 

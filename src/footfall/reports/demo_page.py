@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from footfall.reports.charts import Bin, Point, calibration_plot, mean_absolute_error, scatter
+from footfall.reports.charts import Point
 from footfall.reports.pages import (
     CostRow,
     Section,
@@ -22,6 +22,7 @@ from footfall.reports.pages import (
     tiles,
     write_page,
 )
+from footfall.reports.probabilities import Bin, calibration_plot, mean_absolute_error, scatter
 from footfall.reports.search_page import accuracy_blocks, curve_name, percentage
 from footfall.reports.svg import finite
 from footfall.reports.traces import TraceView, traces_section

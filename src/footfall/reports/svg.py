@@ -64,6 +64,12 @@ def finite(value: float, what: str) -> float:
     return value
 
 
+def check_numbers(item: object, names: Sequence[str], where: str) -> dict[str, float]:
+    """The fields that are given; one that is not finite is an error."""
+    given = {name: getattr(item, name) for name in names}
+    return {name: finite(value, f"{where}: {name}") for name, value in given.items() if value is not None}
+
+
 def text_width(text: str, size: float = FONT_SIZE) -> float:
     """About how wide `text` is in a sans-serif face, on the generous side: no font is known before it is shown."""
     return size * sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.57 for c in text)

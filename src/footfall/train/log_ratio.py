@@ -18,18 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from footfall.registry import Declared, StudyRow, register
-from footfall.train.objectives import (
-    Objective,
-    bradley_terry_loss,
-    labelled_mean,
-    labelled_pairs,
-    outcome,
-    pairs,
-    probability,
-    side,
-    single_logit,
-    soft_bce_loss,
-)
+from footfall.train.losses import bradley_terry_loss, labelled_mean, labelled_pairs, pairs, single_logit, soft_bce_loss
+from footfall.train.objectives import Objective, outcome, probability, side
 
 Form = Literal["cross-entropy", "dpo", "nca", "kto"]
 

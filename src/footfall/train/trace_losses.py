@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from footfall.registry import Declared, register
-from footfall.train.objectives import Objective, labelled_mean, last_labelled, outcome, single_logit, traces
+from footfall.train.losses import labelled_mean, last_labelled, single_logit, traces
+from footfall.train.objectives import Objective, outcome
 
 _NOTHING = -1e9
 """A logit whose exponential is 0, and whose gradient is 0 rather than undefined."""

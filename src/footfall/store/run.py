@@ -1,108 +1,35 @@
-"""Runs: every long job is a directory that can be killed at any moment and started again.
-
-    config.json   the command, its configuration, seed and versions
-    STAGE/00007-KEY.parquet   finished chunks, written atomically, named by the content they were made from
-    log.jsonl     what happened when, with seconds and cost; the only place for times, so shards stay equal to the bit
-    result.json   what the command reports, written last
-
-Work is cut into fixed chunks. A chunk whose shard exists is read, not redone; one that does not is done whole. So a run
-that was killed twenty times gives the same bytes as one that was not, and repeats nothing that was finished.
-
-Chunks are done in this process, one after another, or by `Workers` elsewhere (`footfall.scale`), many at a time. Either way a
-`Task` does them, and this process alone writes: workers send back the bytes of shards.
-"""
+"""A run: its directory held, its chunks done here or elsewhere and kept in shards, its log and its result."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import platform
-import re
-import threading
 import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from footfall import __version__
-from footfall.damaged import json_of
-from footfall.formats import DamagedError, atomic_write, parquet_bytes, read_parquet, set_aside, spool, write_parquet
-from footfall.formats.files import naming_file, sweep
-from footfall.judging import forget
-from footfall.terminal import Progress, json_parts
-from footfall.types import Cost, Harvest, Judged, Judgement, SearchResult, Trajectory, content_key
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+from footfall.formats import atomic_write, spool, write_parquet
+from footfall.formats.files import sweep
+from footfall.store.chunks import Chunk, Task, Workers, cost_of, finished
+from footfall.store.folder import (
+    RunError,
+    append_event,
+    claim,
+    empty,
+    identity_of,
+    log_events,
+    take_lock,
+    versions,
+    write_json,
+)
+from footfall.terminal import Progress
+from footfall.types import Cost, content_key
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-_SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
-OWN_FILES = ("log.jsonl", "result.json", "config.json")
-"""What every run has beside its shards."""
-SCRATCH = "work"
-"""The folder of a run for what is not finished."""
-_VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
-
-
-class RunError(RuntimeError):
-    """A run directory cannot be used as asked; the message says why and what to do."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is done with every chunk of a stage, in this process or in a worker."""
-
-    work: Callable[[Sequence[Any]], Sequence[Any]]
-    kind: str
-    """Of the rows that come of it."""
-    forgetful: Sequence[object] = ()
-    """Who drops its caches, with all that it is made of, before each chunk: a chunk must not depend on which chunks the
-    process did before it, or a run that was killed and resumed would not be the same to the bit."""
-    counts: Callable[[], Any] | None = None
-    """What its process has counted so far beside the rows, e.g. hits of a rollout store."""
-
-    def rows(self, items: Sequence[Any]) -> list[Any]:
-        """The results of one chunk."""
-        forget(*self.forgetful)
-        return list(self.work(items))
-
-    def shard(self, items: Sequence[Any], key: str) -> tuple[bytes, int]:
-        """The file that the results of one chunk are kept in, and how many there are."""
-        rows = self.rows(items)
-        return bytes(parquet_bytes(f"chunk {key}", rows, self.kind, key)), len(rows)
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some items of a stage, by its place among the chunks and named by the content of all that decides the results."""
-
-    stage: str
-    index: int
-    name: str
-    items: Sequence[Any]
-    shared: frozenset[str] = frozenset()
-    """What it has in common with others, which must not be done at the same time: the earlier one's results count."""
-
-
-class Done(NamedTuple):
-    """A chunk that a worker has done."""
-
-    chunk: Chunk
-    shard: Any
-    """The bytes of the shard; of work that is no run's, what came of it."""
-    rows: int
-    seconds: float
-    worker: Mapping[str, Any]
-    """Where it was done, and the file with what the worker wrote to its standard error."""
 
 
 class Place(Protocol):
@@ -136,13 +63,6 @@ class Place(Protocol):
         """Remove what a run wrote there."""
 
 
-class Workers(Protocol):
-    """Processes that do the chunks of runs."""
-
-    def each(self, chunks: Iterator[Chunk], log: Callable[..., None]) -> Iterator[Done]:
-        """The chunks as they are done, in any order. `log` takes what happens to workers."""
-
-
 class Run:
     """One run directory, held by one process at a time. Use as a context manager."""
 
@@ -162,7 +82,7 @@ class Run:
         for name in (".lock", "config.json", "log.jsonl", "result.json"):
             if (folder / name).exists() and not (folder / name).is_file():
                 raise RunError(f"{folder / name} is no plain file but a folder, pipe or device; choose another --out")
-        self._lock = self._take_lock()
+        self._lock = take_lock(folder)
         try:
             if place is not None:
                 place.take()
@@ -179,17 +99,17 @@ class Run:
             sweep(each)  # what a killed process was still writing
         self.cost = Cost()
         self._started = time.monotonic()
-        self.log("start", versions=_versions())
+        self.log("start", versions=versions())
 
     def _open(self, command: str, config: Mapping[str, Any]) -> None:
         """Begin the run here, or find the one that is."""
         if self.place is not None:
             self.place.fetch()
-            if self.fresh and _identity(self.folder) is not None:
+            if self.fresh and identity_of(self.folder) is not None:
                 self.place.empty()
         if self.fresh:
-            _empty(self.folder)
-        self._claim({"command": command, "config": json.loads(json.dumps(config, default=str))})
+            empty(self.folder)
+        claim(self.folder, {"command": command, "config": json.loads(json.dumps(config, default=str))})
         if self.place is not None:
             self.place.begin()
 
@@ -302,7 +222,7 @@ class Run:
             else:
                 found = self._elsewhere(self.workers, cut(), task.kind, expected, progress)
             for done in found:
-                self.cost += Cost.total(_cost_of(result) for result in done)
+                self.cost += Cost.total(cost_of(result) for result in done)
                 yield done
 
     def _here(
@@ -355,7 +275,7 @@ class Run:
             while waiting and waiting[0][0] in ended:
                 index, shard, name, many = waiting.popleft()
                 ended.remove(index)
-                rows = _finished(shard, kind, name, many)
+                rows = finished(shard, kind, name, many)
                 if rows is None:
                     raise RunError(f"{shard} was written and is gone or damaged; run the same command again")
                 yield rows
@@ -378,7 +298,7 @@ class Run:
         """The rows of a finished chunk, fetched from where the run lies if it is there only."""
         if self.place is not None:
             self.place.fetch_file(shard)
-        found = _finished(shard, kind, name, rows)
+        found = finished(shard, kind, name, rows)
         if found is not None and self.place is not None:
             self.place.put_missing(shard)
         return found
@@ -397,10 +317,7 @@ class Run:
 
     def log(self, event: str, **facts: Any) -> None:
         """One line in log.jsonl."""
-        line = json.dumps({"time": round(time.time(), 3), "event": event, **facts})
-        path = self.folder / "log.jsonl"
-        with naming_file(path), path.open("a+b") as stream:
-            stream.write(_torn_line_end(stream) + line.encode() + b"\n")
+        append_event(self.folder / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """What log.jsonl has of this event, by all processes that took part."""
@@ -417,174 +334,3 @@ class Run:
         path = self.folder / "result.json"
         write_json(path, result)
         return path
-
-    def _take_lock(self) -> IO[str]:
-        lock = (self.folder / ".lock").open("a+", encoding="utf-8", errors="replace")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = re.fullmatch(r"process \d{1,10} on [\w.-]{1,253}", lock.read(300)) or ["another process"]
-            lock.close()
-            raise RunError(f"{self.folder} is in use by {holder[0]}; wait for it or choose another --out") from None
-        with suppress(OSError):  # a full disk: the next one is told less
-            os.ftruncate(lock.fileno(), 0)
-            os.write(lock.fileno(), f"process {os.getpid()} on {os.uname().nodename}".encode())
-        return lock
-
-    def _claim(self, identity: dict[str, Any]) -> None:
-        """Write config.json, or check that the run here is the same one."""
-        path = self.folder / "config.json"
-        if not path.exists():
-            write_json(path, {**identity, "versions": _versions()})
-            return
-        before = _identity(self.folder)
-        if before is None:
-            raise RunError(f"{path} is not a run's; choose another --out")
-        changed = _differences({k: before[k] for k in identity}, identity)
-        if changed:
-            raise RunError(
-                f"{self.folder} holds another run; these settings differ: {'; '.join(changed)}. "
-                "Choose another --out, or pass --fresh to throw the old run away"
-            )
-
-
-def is_shard(name: str) -> bool:
-    """Whether a file of this name, or path, holds a chunk."""
-    return _SHARD.fullmatch(name.rpartition("/")[2]) is not None
-
-
-def _finished(shard: Path, kind: str, key: str, rows: int) -> list[Any] | None:
-    """The rows of a finished chunk; a damaged shard, or another chunk's under this name, is set aside."""
-    if not shard.exists():
-        return None
-    try:
-        found = read_parquet(shard, kind, key=key)
-        if len(found) != rows:
-            raise DamagedError(str(shard), f"{rows} rows", got=f"{len(found)}")
-    except DamagedError as error:
-        set_aside(shard, error)
-        return None
-    return found
-
-
-def worker_processes(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> ProcessPoolExecutor:
-    """Processes that share the work of a run, and end with this one, also when it is killed; each begins by `begin(*given)`."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    # Not forked: a copy of a process that has threads may hang.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (begin, given))
-
-
-def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    _end_with_parent()
-    if begin is not None:
-        begin(*given)
-
-
-def _end_with_parent() -> None:
-    """A worker that waits for work would not notice: it holds the other end of its pipe itself."""
-    from multiprocessing import parent_process
-
-    def wait() -> None:
-        if (parent := parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """JSON for people and programs, written atomically; NaN is an error. Of many rows few are in memory (`json_parts`)."""
-    with atomic_write(path) as stream:
-        for part in json_parts(value):
-            stream.write(part.encode())
-        stream.write(b"\n")
-
-
-def keep_json(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Write it with a checksum, for `kept_json`; the value as that will read it."""
-    as_read: dict[str, Any] = json.loads(json.dumps(value, default=str))
-    write_json(path, {"checksum": content_key(as_read), "kept": as_read})
-    return as_read
-
-
-def kept_json(path: Path) -> dict[str, Any] | None:
-    """What `keep_json` wrote there; None if there is nothing, or if it was damaged: then it is set aside."""
-    if not path.exists():
-        return None
-    found: Any = None
-    with suppress(ValueError, RecursionError):
-        found = json_of(path)
-    if isinstance(found, dict) and not found.keys() & {"checksum", "kept"}:  # of an earlier version
-        return found
-    if isinstance(found, dict) and isinstance(found.get("kept"), dict):
-        with suppress(ValueError):  # NaN
-            if found == {"checksum": content_key(found["kept"]), "kept": found["kept"]}:
-                return dict(found["kept"])
-    set_aside(path, DamagedError(str(path), "what was written there", got="another checksum, or no JSON"))
-    return None
-
-
-def _cost_of(result: object) -> Cost:
-    if isinstance(result, Judged):
-        return result.judgement.cost if result.judgement else Cost()
-    return result.cost if isinstance(result, Trajectory | Judgement | SearchResult | Harvest) else Cost()
-
-
-def _differences(before: Any, now: Any, path: str = "") -> list[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        keys = sorted(before.keys() | now.keys())
-        return [d for k in keys for d in _differences(before.get(k), now.get(k), f"{path}.{k}" if path else k)]
-    return [] if before == now else [f"{path}: {before!r} there, {now!r} now"]
-
-
-def _versions() -> dict[str, str]:
-    found = {"footfall": __version__, "python": platform.python_version()}
-    for name in _VERSIONS_OF:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _identity(folder: Path) -> dict[str, Any] | None:
-    """What config.json says, if a run wrote it (a model's folder has a file of that name too)."""
-    try:
-        found = json_of(folder / "config.json")
-    except (FileNotFoundError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None
-
-
-def _empty(folder: Path) -> None:
-    """Remove what a run wrote here, and nothing that it did not."""
-    if _identity(folder) is None:
-        return
-    for shard in folder.glob("*/*.parquet"):
-        if is_shard(shard.name):
-            shard.unlink()
-    for name in OWN_FILES:
-        (folder / name).unlink(missing_ok=True)
-
-
-def _torn_line_end(stream: IO[bytes]) -> bytes:
-    """A line break, if the last line was cut off by a crash: the next one must not be lost with it."""
-    if stream.seek(0, os.SEEK_END) == 0:
-        return b""
-    stream.seek(-1, os.SEEK_END)
-    return b"" if stream.read(1) == b"\n" else b"\n"
-
-
-def log_events(log: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log, without those that a crash cut off or that are no event."""
-    with log.open(encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(event, dict):
-                yield event

@@ -1,0 +1,166 @@
+"""The directory of a run: who holds it, which run it is of, its log and its JSON files."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+from footfall import __version__
+from footfall.damaged import json_of
+from footfall.formats import DamagedError, atomic_write, set_aside
+from footfall.formats.files import naming_file
+from footfall.terminal import json_parts
+from footfall.types import content_key
+
+_SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
+OWN_FILES = ("log.jsonl", "result.json", "config.json")
+"""What every run has beside its shards."""
+SCRATCH = "work"
+"""The folder of a run for what is not finished."""
+_VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
+
+
+class RunError(RuntimeError):
+    """A run directory cannot be used as asked; the message says why and what to do."""
+
+
+def take_lock(folder: Path) -> IO[str]:
+    """Hold the directory until the file is closed, or say who does."""
+    lock = (folder / ".lock").open("a+", encoding="utf-8", errors="replace")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = re.fullmatch(r"process \d{1,10} on [\w.-]{1,253}", lock.read(300)) or ["another process"]
+        lock.close()
+        raise RunError(f"{folder} is in use by {holder[0]}; wait for it or choose another --out") from None
+    with suppress(OSError):  # a full disk: the next one is told less
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), f"process {os.getpid()} on {os.uname().nodename}".encode())
+    return lock
+
+
+def claim(folder: Path, identity: dict[str, Any]) -> None:
+    """Write config.json, or check that the run here is the same one."""
+    path = folder / "config.json"
+    if not path.exists():
+        write_json(path, {**identity, "versions": versions()})
+        return
+    before = identity_of(folder)
+    if before is None:
+        raise RunError(f"{path} is not a run's; choose another --out")
+    changed = _differences({k: before[k] for k in identity}, identity)
+    if changed:
+        raise RunError(
+            f"{folder} holds another run; these settings differ: {'; '.join(changed)}. "
+            "Choose another --out, or pass --fresh to throw the old run away"
+        )
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file of this name, or path, holds a chunk."""
+    return _SHARD.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """JSON for people and programs, written atomically; NaN is an error. Of many rows few are in memory (`json_parts`)."""
+    with atomic_write(path) as stream:
+        for part in json_parts(value):
+            stream.write(part.encode())
+        stream.write(b"\n")
+
+
+def keep_json(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Write it with a checksum, for `kept_json`; the value as that will read it."""
+    as_read: dict[str, Any] = json.loads(json.dumps(value, default=str))
+    write_json(path, {"checksum": content_key(as_read), "kept": as_read})
+    return as_read
+
+
+def kept_json(path: Path) -> dict[str, Any] | None:
+    """What `keep_json` wrote there; None if there is nothing, or if it was damaged: then it is set aside."""
+    if not path.exists():
+        return None
+    found: Any = None
+    with suppress(ValueError, RecursionError):
+        found = json_of(path)
+    if isinstance(found, dict) and not found.keys() & {"checksum", "kept"}:  # of an earlier version
+        return found
+    if isinstance(found, dict) and isinstance(found.get("kept"), dict):
+        with suppress(ValueError):  # NaN
+            if found == {"checksum": content_key(found["kept"]), "kept": found["kept"]}:
+                return dict(found["kept"])
+    set_aside(path, DamagedError(str(path), "what was written there", got="another checksum, or no JSON"))
+    return None
+
+
+def _differences(before: Any, now: Any, path: str = "") -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted(before.keys() | now.keys())
+        return [d for k in keys for d in _differences(before.get(k), now.get(k), f"{path}.{k}" if path else k)]
+    return [] if before == now else [f"{path}: {before!r} there, {now!r} now"]
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that decide what a run gives."""
+    found = {"footfall": __version__, "python": platform.python_version()}
+    for name in _VERSIONS_OF:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def identity_of(folder: Path) -> dict[str, Any] | None:
+    """What config.json says, if a run wrote it (a model's folder has a file of that name too)."""
+    try:
+        found = json_of(folder / "config.json")
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None
+
+
+def empty(folder: Path) -> None:
+    """Remove what a run wrote here, and nothing that it did not."""
+    if identity_of(folder) is None:
+        return
+    for shard in folder.glob("*/*.parquet"):
+        if is_shard(shard.name):
+            shard.unlink()
+    for name in OWN_FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _torn_line_end(stream: IO[bytes]) -> bytes:
+    """A line break, if the last line was cut off by a crash: the next one must not be lost with it."""
+    if stream.seek(0, os.SEEK_END) == 0:
+        return b""
+    stream.seek(-1, os.SEEK_END)
+    return b"" if stream.read(1) == b"\n" else b"\n"
+
+
+def append_event(log: Path, event: Mapping[str, Any]) -> None:
+    """One line more in a log."""
+    with naming_file(log), log.open("a+b") as stream:
+        stream.write(_torn_line_end(stream) + json.dumps(event).encode() + b"\n")
+
+
+def log_events(log: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a log, without those that a crash cut off or that are no event."""
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict):
+                yield event
