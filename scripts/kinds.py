@@ -50,6 +50,10 @@ from footfall.types import Judge, Judged, Judgement, Trajectory
 from scripts import kinds_data, kinds_measure, loop
 from scripts import loop_data as data
 from scripts.kinds_data import Verified
+from scripts.loop_files import keep, keep_lines, kept, scores_of, tell
+from scripts.loop_options import options
+from scripts.loop_rows import lessons_of
+from scripts.numbers import COUNT
 from scripts.train_smol import sanity_thresholds, trained_facts, validate
 
 ROUNDED = 0.95
@@ -120,12 +124,12 @@ def tie_again(model: Any) -> None:
 
 def train(args: argparse.Namespace) -> None:
     kind, started = KINDS[args.kind], time.monotonic()
-    rows, held, given = loop.lessons_of(args)
+    rows, held, given = lessons_of(args)
     config = config_of(args, kind)
     run = args.out / f"prm-{args.name}.run"
     result = train_prm(
         kind.rows(rows), unpacked(args), config, run, held_out=kind.rows(held),
-        progress=lambda done, total: loop.tell(f"update {done} of {total}") if done % 20 == 0 else None,
+        progress=lambda done, total: tell(f"update {done} of {total}") if done % 20 == 0 else None,
     )  # fmt: skip
     facts = {
         "kind": args.kind, "beside": args.beside, **given, "config": config.to_dict(), **trained_facts(result),
@@ -135,7 +139,7 @@ def train(args: argparse.Namespace) -> None:
         facts["validation"] = validate(opened(args, args.kind), held, args.seed)._asdict()
         facts["thresholds of sanity judges"] = sanity_thresholds(held, args.seed)
     facts["seconds"] = round(time.monotonic() - started, 1)
-    loop.keep(args.out / f"prm-{args.name}" / "facts.json", facts)
+    keep(args.out / f"prm-{args.name}" / "facts.json", facts)
 
 
 def config_of(args: argparse.Namespace, kind: Kind) -> TrainConfig:
@@ -168,7 +172,7 @@ class InRange:
 def opened(args: argparse.Namespace, kind: str | None = None) -> Judge:
     """The trained PRM as a judge."""
     folder = args.out / f"prm-{args.name}.run" / MODEL
-    known = kind or str(data.kept(args.out / f"prm-{args.name}" / "facts.json", kind=str)["kind"])
+    known = kind or str(kept(args.out / f"prm-{args.name}" / "facts.json", kind=str)["kind"])
     own: dict[str, Any] = {"compile": args.compile, **KINDS[known].scored}
     options = Options(args.device, getattr(torch, args.dtype), "partial", check=False, **own)
     family = language_family(folder, None)
@@ -183,7 +187,7 @@ def opened(args: argparse.Namespace, kind: str | None = None) -> Judge:
 
 def chains(args: argparse.Namespace) -> None:
     """The critic is the policy; rows that it agreed with before are not asked about again."""
-    lessons = loop.lessons_of(args)
+    lessons = lessons_of(args)
     asked, run = args.out / "to-verify.parquet", args.out / "label-chains.run"
     write_parquet(asked, lessons.rows, "judged")
     own = ["--method", "agreeing", "--data", str(asked), "--store", "none", "--chunk", str(args.chunk)]
@@ -194,15 +198,15 @@ def chains(args: argparse.Namespace) -> None:
     kept = kinds_data.chosen_chains(found, args.most)
     write_parquet(args.out / "rows" / "chains.parquet", kept, "judged")
     facts = {"asked": data.label_counts(found), "kept": data.label_counts(kept), "a trace": args.n}
-    loop.keep(args.out / "chains.json", facts)
-    loop.tell(f"chains: {facts}")
+    keep(args.out / "chains.json", facts)
+    tell(f"chains: {facts}")
 
 
 def verify(args: argparse.Namespace) -> None:
     source = args.out / f"prm-{args.name}" / "facts.json"
     if args.told:
-        loop.keep(source, {"kind": "untrained", "beside": args.beside, "model": Path(args.model).name, "labels": {}})
-    elif "processbench" not in data.kept(source, against=list)["against"]:
+        keep(source, {"kind": "untrained", "beside": args.beside, "model": Path(args.model).name, "labels": {}})
+    elif "processbench" not in kept(source, against=list)["against"]:
         raise SystemExit(f"{args.name} may have seen problems of processbench: it is not measured there")
     folder = unpacked(args) if args.told else args.out / f"prm-{args.name}.run" / MODEL
     policy = TorchPolicy.load(folder, args.device, label=args.name)
@@ -219,14 +223,14 @@ def verify(args: argparse.Namespace) -> None:
         said = judge.chains([trace for _, trace in part], TEACHER if args.told else "")
         for (split, trace), own in zip(part, said, strict=True):
             known[split, trace.id] = kinds_data.verified(own, len(trace.steps))
-        loop.keep_lines(file, kinds_data.verified_lines(known))
+        keep_lines(file, kinds_data.verified_lines(known))
         tokens = sum(known[split, trace.id].tokens for split, trace in part)
-        loop.tell(f"{len(known)} of {len(cases)}: {tokens} tokens, {time.monotonic() - started:.0f} s")
+        tell(f"{len(known)} of {len(cases)}: {tokens} tokens, {time.monotonic() - started:.0f} s")
 
 
 def evaluate(args: argparse.Namespace) -> None:
     facts = kinds_measure.evaluate(args.out, args.data, args.seed)
-    loop.keep(args.out / "evaluate-kinds.json", facts)  # the folder's evaluate.json is that of `scripts/loop.py`
+    keep(args.out / "evaluate-kinds.json", facts)  # the folder's evaluate.json is that of `scripts/loop.py`
     (args.out / "evaluate-kinds.md").write_text(kinds_measure.tables(facts), encoding="utf-8")
     sys.stdout.write(json.dumps(facts, indent=1) + "\n")
 
@@ -239,15 +243,14 @@ def store(args: argparse.Namespace) -> None:
             shutil.copy(file, args.to / file.name)
             continue
         lines = [
-            {"id": id, "split": split, "scores": ends_of(scores)}
-            for (split, id), scores in data.scores_of(file).items()
+            {"id": id, "split": split, "scores": ends_of(scores)} for (split, id), scores in scores_of(file).items()
         ]
-        loop.keep_lines(args.to / file.name, lines)
+        keep_lines(args.to / file.name, lines)
     for pattern in ("chains-*.jsonl.gz", "chains.json", "thin/sample-*.parquet"):
         for found in args.out.glob(pattern):
             shutil.copy(found, args.to / found.name)
     for found in args.out.glob("prm-*/facts.json"):
-        loop.keep(args.to / found.parent.name / found.name, data.kept(found))
+        keep(args.to / found.parent.name / found.name, kept(found))
     (args.to / "rows").mkdir(exist_ok=True)
     held = read_parquet(args.out / "rows" / "held-out.parquet", "judged")
     write_parquet(args.to / "rows" / "held-out.parquet", list(map(kinds_measure.without_text, held)), "judged")
@@ -260,7 +263,7 @@ def ends_of(scores: Sequence[float | None]) -> list[float | None]:
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
-    "unpack": lambda args: loop.tell(unpacked(args)), "train": train, "score": partial(loop.score, opened=opened),
+    "unpack": lambda args: tell(unpacked(args)), "train": train, "score": partial(loop.score, opened=opened),
     "chains": chains, "verify": verify, "evaluate": evaluate, "store": store,
 }  # fmt: skip
 NEEDS = {
@@ -270,11 +273,11 @@ NEEDS = {
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = loop.options(STAGES, __doc__)
+    parser = options(STAGES, __doc__)
     parser.set_defaults(to=None)
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--beside", help="the PRM whose figures are taken from those of this one")
-    parser.add_argument("--most", type=loop.COUNT, default=1000, help="chains to learn from")
+    parser.add_argument("--most", type=COUNT, default=1000, help="chains to learn from")
     parser.add_argument("--told", action="store_true", help="the untrained model is told what a verification is")
     args = parser.parse_args(given)
     wanted = {option: args.stage in stages for option, stages in NEEDS.items()}

@@ -31,7 +31,8 @@ from footfall.metrics.intervals import (
 from footfall.registry import create
 from footfall.types import Judged, Judgement, Problem, Step
 from scripts.kinds_data import Verified, mean_verdicts, verified_of
-from scripts.loop_data import EVALUATED, STEPS, kept, scores_of
+from scripts.loop_data import EVALUATED, STEPS, pool_file
+from scripts.loop_files import kept, scores_of
 from scripts.loop_measure import FOLDS, VOTES, Pools, Scores, percent, percentages, table_line, with_interval
 from scripts.train_smol import choose_threshold
 
@@ -67,7 +68,7 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
         pools = {name: scores_of(file) for name in facts if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
         for name, scores in pools.items():
             other = pools.get(str(facts[name].get("beside")))
-            found[name][on] = pool_figures(out / f"sample-{on}.parquet", scores, other, seed)
+            found[name][on] = pool_figures(pool_file(out, on), scores, other, seed)
     return {name: given for name, given in found.items() if any(on in given for on in EVALUATED)}
 
 

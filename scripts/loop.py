@@ -23,17 +23,14 @@ pool not on problems that they are about.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -41,7 +38,7 @@ from footfall.benchmarks.runner import Benchmark
 from footfall.cli import main as footfall
 from footfall.damaged import naming
 from footfall.drive.rollouts import RolloutCache
-from footfall.formats import atomic_write, read_parquet, read_problems, write_parquet
+from footfall.formats import read_parquet, read_problems, write_parquet
 from footfall.loading import load_model
 from footfall.metrics.intervals import bootstrap_mean
 from footfall.policy.protocol import SamplingParams
@@ -50,13 +47,16 @@ from footfall.registry import create
 from footfall.render import Template
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
-from footfall.reward.shipped import CODER, export_adapter, export_difference, finish_export, load_shipped, sketch
+from footfall.reward.shipped import export_adapter, export_difference, finish_export, load_shipped, sketch
 from footfall.search import Searcher
 from footfall.terminal import visible
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Cost, Judge, Judged, Trajectory
 from scripts import loop_data as data
 from scripts import loop_measure
+from scripts.loop_files import keep, keep_lines, kept, scores_of, tell
+from scripts.loop_options import options
+from scripts.loop_rows import lessons_of
 from scripts.loop_ship import ship
 from scripts.loop_truth import MixedWithTruth
 from scripts.train_smol import fresh_model, sanity_thresholds, trained_facts, validate
@@ -139,96 +139,6 @@ def label(args: argparse.Namespace) -> None:
         write_parquet(args.out / f"label-{called}.parquet", small, "judged")
 
 
-def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
-    """Labels by their method's name, whatever sets they are of; sources by their own. And how many, and what they cost.
-
-    `monte-carlo+critic` are the labels on which both agree. `NAME:COUNT` takes so many rows, spread over all; with --budget,
-    labels are taken from all sets in turn as long as the tokens that were generated for them fit.
-
-    A policy writes a full stop and the blank line behind it as one token, where text that is read has two. So labelled samples
-    are learned from in both forms: a benchmark's traces are text, those of a search are ids.
-    """
-    found: list[Judged] = []
-    counted: dict[str, Any] = {}
-    for name, _, count in (given.partition(":") for given in args.rows):
-        parts = labels_of(args.out, name)
-        rows = in_turn(parts or [read_parquet(args.out / "rows" / f"{name}.parquet", "judged")])
-        if parts and args.budget is not None:
-            rows = data.within_budget(rows, args.budget)
-        if count:
-            rows = [rows[k * len(rows) // int(count)] for k in range(min(int(count), len(rows)))]
-        counted[name] = data.label_counts(rows)
-        found += rows if not parts else in_both_forms(rows, half=name == "outcome")
-        tell(f"{name}: {counted[name]}")
-    return found, counted
-
-
-def labels_of(out: Path, name: str) -> list[list[Judged]]:
-    """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled.
-
-    `outcome` needs no labelling: whether the answer of each sample of the training sets is right. `er-prm` are the Monte
-    Carlo labels, entropy-regularised.
-    """
-    if name == "er-prm":
-        return list(map(data.entropy_regularised, labels_of(out, "monte-carlo")))
-    if name == "outcome":
-        sampled = [read_parquet(file, "trajectory") for file in sorted(out.glob("sample-*-train.parquet"))]
-        return [data.outcome_rows(data.spread(traces)) for traces in sampled]
-    methods = name.split("+")
-    by_method = [
-        {f.stem.removeprefix(f"label-{m}-"): f for f in sorted(out.glob(f"label-{m}-*.parquet"))} for m in methods
-    ]
-    return [
-        data.consensus_rows({m: read_parquet(files[on], "judged") for m, files in zip(methods, by_method, strict=True)})
-        for on in by_method[0] if all(on in files for files in by_method)
-    ]  # fmt: skip
-
-
-def in_turn(parts: Sequence[Sequence[Judged]]) -> list[Judged]:
-    """The first row of each part, then the second of each, and so on."""
-    return [row for each in zip_longest(*parts) for row in each if row is not None]
-
-
-def in_both_forms(rows: Sequence[Judged], half: bool) -> list[Judged]:
-    """Each as it was sampled and as text; of many rows every other in the one form, the rest in the other."""
-    return [*rows[::2], *map(as_text, rows[1::2])] if half else [*rows, *map(as_text, rows)]
-
-
-def as_text(row: Judged) -> Judged:
-    """The same without the ids it was sampled with."""
-    trace, name = row.trajectory, f"{row.trajectory.id}#text"
-    steps = tuple(replace(step, token_ids=None, logprobs=None) for step in trace.steps)
-    said = None if row.judgement is None else replace(row.judgement, trajectory_id=name)
-    return Judged(replace(trace, id=name, steps=steps, tokenizer=None), said)
-
-
-class Lessons(NamedTuple):
-    """Rows to train on and held-out ones, about other problems than are measured on, and the facts of both."""
-
-    rows: list[Judged]
-    held: list[Judged]
-    facts: dict[str, Any]
-
-
-def lessons_of(args: argparse.Namespace) -> Lessons:
-    """The rows of --rows that are about no held-out problem; an error if one is about a problem of --against."""
-    texts = data.kept(args.out / "evaluation.json", **dict.fromkeys(data.EVALUATED, list))
-    (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
-    held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
-    rows, apart = data.apart_from(rows, held)
-    if apart:
-        tell(f"{apart} rows are about problems of the held-out rows and are left out")
-    data.refuse_measured(rows, texts, args.against)
-    seen = {
-        name: data.seen_problems([*rows, *held], read_problems(args.out / "problems" / f"{name}.jsonl"))
-        for name in data.EVALUATED if name not in data.STEPS and name not in args.against
-    }  # fmt: skip
-    return Lessons(rows, held, {
-        "model": Path(args.model).name, "rows": args.rows, "labels": counted, "budget": args.budget,
-        "left out, about held-out problems": apart, "against": args.against, "seen": seen,
-    })  # fmt: skip
-
-
 def train(args: argparse.Namespace) -> None:
     rows, held, given = lessons_of(args)
     config = TrainConfig(
@@ -279,7 +189,7 @@ def open_prm(args: argparse.Namespace, cache_tokens: int = 0) -> PRMJudge:
 def score(args: argparse.Namespace, opened: Callable[[argparse.Namespace], Judge] = open_prm) -> None:
     """By the judge that `opened` gives, once it is clear that it may be measured there."""
     source = args.out / f"prm-{args.name}" / "facts.json"
-    facts = data.kept(source, against=list)
+    facts = kept(source, against=list)
     with naming(source):
         seen = {name: list(ids) for name, ids in facts.get("seen", {}).items()}
     trained_on = [name for name in args.on if name not in facts["against"] and name not in seen]
@@ -288,7 +198,7 @@ def score(args: argparse.Namespace, opened: Callable[[argparse.Namespace], Judge
     judge = opened(args)
     for name in args.on:
         file = args.out / f"scores-{args.name}-{name}.jsonl.gz"
-        known = data.scores_of(file) if file.is_file() else {}
+        known = scores_of(file) if file.is_file() else {}
         if name in data.STEPS:
             benchmark: Benchmark = create("benchmark", name, data=args.data / name)
             rounds = [[(case.split, case.trajectory) for case in benchmark.cases[:: args.every]]]
@@ -338,7 +248,7 @@ def search(args: argparse.Namespace) -> None:
     params = SamplingParams(0.8, max_tokens=args.max_tokens, seed=args.seed)
     for name in args.sets:
         file = args.out / f"search-{args.name}-{name}.json"
-        facts: dict[str, Any] = data.kept(file) if file.is_file() else {}
+        facts: dict[str, Any] = kept(file) if file.is_file() else {}
         problems = read_problems(args.out / "problems" / f"{name}.jsonl")[: args.problems]
         # Rollouts for the truth are others than those of the searches.
         cache = RolloutCache(policy, replace(params, seed=args.seed + 1_000_003))
@@ -370,125 +280,10 @@ def search(args: argparse.Namespace) -> None:
                 keep(file, facts)
 
 
-def keep(file: Path, facts: Any) -> None:
-    """Written whole or not at all: a search that is stopped keeps what was there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(file) as stream:
-        stream.write((json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def keep_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """JSON lines, compressed to the same bytes each time."""
-    with atomic_write(file) as stream:
-        stream.write(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
-
-
-def tell(text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-    sys.stderr.flush()
-
-
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "thin": thin,
     "evaluate": evaluate, "search": search, "ship": lambda args: ship(args.out, args.name, args.to, args.hub),
 }  # fmt: skip
-
-
-def number(low: float, high: float = 1_000_000, kind: type[float] = int) -> Callable[[str], float]:
-    """Reads an option's number, which lies within these bounds."""
-
-    def read(text: str) -> float:
-        with suppress(ValueError, OverflowError):
-            if low <= (value := kind(text)) <= high:
-                return value
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {kind.__name__} from {low:g} to {high:g}")
-
-    return read
-
-
-COUNT, SHARE, RATE = number(1), number(0, 1, float), number(0, 100, float)
-
-
-def source(text: str) -> str:
-    """The name of rows, perhaps with how many of them: NAME:COUNT."""
-    _, colon, count = text.partition(":")
-    if colon:
-        COUNT(count)
-    return text
-
-
-def options(stages: Iterable[str], told: str | None) -> argparse.ArgumentParser:
-    """What the stages of this script, or of one that goes on from it, are told by."""
-    parser = argparse.ArgumentParser(
-        description=told, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
-    )
-    parser.add_argument("stage", choices=list(stages))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "--data", type=Path, help="folder with gsm8k, math, prm800k, mr_ben, best_of_n and the benchmarks"
-    )
-    parser.add_argument("--model", help="folder, hub id or GGUF file of the policy, which is also the PRMs' backbone")
-    parser.add_argument("--device")
-    parser.add_argument("--seed", type=number(0, 2**63 - 1), default=0)
-    parser.add_argument("--sets", nargs="+", choices=data.FILES, default=["gsm8k-train", "math-train"])
-    parser.add_argument("--problems", type=COUNT, help="of each set; default: all")
-    parser.add_argument(
-        "--skip", type=number(0), default=0, help="problems of each set that are left out, the first ones"
-    )
-    parser.add_argument("--more", action="store_true", help="put the samples beside those that are there")
-    parser.add_argument(
-        "--first", type=COUNT, help="candidates of each problem in a pool that are scored; default: all"
-    )
-    parser.add_argument("--n", type=COUNT, default=4, help="solutions a problem; of a search, its width")
-    parser.add_argument("--max-tokens", type=COUNT, default=768)
-    parser.add_argument("--chunk", type=COUNT, default=512, help="problems or traces between two savings")
-    parser.add_argument("--method", default="monte-carlo")
-    parser.add_argument("--traces", type=COUNT, help="of each set to label; default: all")
-    parser.add_argument("--rollouts", type=COUNT, help="default: the method's own")
-    parser.add_argument("--name", default="prm")
-    parser.add_argument(
-        "--rows", nargs="+", type=source, default=["monte-carlo"], help="NAME, or NAME:COUNT for so many of its rows"
-    )
-    parser.add_argument(
-        "--budget", type=number(1, 10**15), help="tokens that may have been generated for the labels of each method"
-    )
-    parser.add_argument("--against", nargs="+", choices=data.EVALUATED, default=list(data.EVALUATED))
-    parser.add_argument("--hard", action="store_true", help="labels made hard: right above --hard-at")
-    parser.add_argument("--hard-at", type=SHARE, default=0.0)
-    parser.add_argument(
-        "--full", action="store_true", help="train all linear layers; kept is the nearest adapter of --rank"
-    )
-    parser.add_argument("--rank", type=COUNT, default=16)
-    parser.add_argument("--lr", type=RATE, help="default: 1e-4, or 2e-5 with --full")
-    parser.add_argument("--head-lr", type=RATE, default=5e-5)
-    parser.add_argument("--epochs", type=COUNT, default=1)
-    parser.add_argument("--batch", type=COUNT, default=16, help="traces a forward pass")
-    parser.add_argument("--accumulation", type=COUNT, default=4)
-    parser.add_argument("--max-length", type=COUNT, default=1024)
-    parser.add_argument("--checkpointing", action="store_true")
-    parser.add_argument("--on", nargs="+", choices=data.EVALUATED, default=["processbench"])
-    parser.add_argument("--every", type=COUNT, default=1, help="every so-manieth case of a benchmark")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument(
-        "--compile", action="store_true", help="compile the PRM that scores: pays on CUDA from millions of tokens"
-    )
-    parser.add_argument("--methods", nargs="+", default=["majority", "best-of-n", "beam-search"])
-    parser.add_argument(
-        "--truth", nargs="+", type=SHARE, default=[], help="shares of the truth in the judge of a search"
-    )
-    parser.add_argument("--oracle", type=COUNT, default=4, help="rollouts of each prefix that are its truth")
-    parser.add_argument("--to", type=Path, default=CODER, help="folder that ships")
-    parser.add_argument(
-        "--hub", default="Qwen/Qwen2.5-Coder-1.5B-Instruct", help="hub id of the base, for who names none"
-    )
-    parser.add_argument(
-        "--pools", type=number(0), default=20000, help="rows of the pools that a published PRM has scored"
-    )
-    parser.add_argument(
-        "--gsm8k", type=number(0), default=4000, help="rows from GSM8K, half of them with a wrong result"
-    )
-    parser.add_argument("--math", type=number(0), default=4000, help="rows from MATH, half of them with a wrong result")
-    return parser
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

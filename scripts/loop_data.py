@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-from footfall.damaged import json_of, naming
 from footfall.formats import read_problems, write_parquet
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import EntropyRegularised
@@ -44,28 +42,6 @@ SAME = "same as"
 """In the meta data of a thinned pool's traces: the place of the first candidate whose answer is equal; none without one."""
 MANY = 100
 """Problems from which on it pays to start processes that compare answers."""
-
-
-def kept(file: Path, **fields: type) -> dict[str, Any]:
-    """What an earlier stage left in a file: an object, with these fields; an error names the file."""
-    with naming(file):
-        found = json_of(file)
-    wrong = [
-        name for name, kind in fields.items() if not isinstance(found, dict) or not isinstance(found.get(name), kind)
-    ]
-    if not isinstance(found, dict) or wrong:
-        raise ValueError(f"{file} is not what its stage wrote ({wrong[0] if wrong else 'no object'}); make it again")
-    return found
-
-
-def scores_of(file: Path) -> dict[tuple[str, str], list[float | None]]:
-    """What the stage score left: the scores of each trace's steps, by split and trace."""
-    with naming(file):
-        found = {(row["split"], row["id"]): row["scores"] for row in read_lines(file)}
-        for scores in found.values():
-            if not all(value is None or 0 <= value <= 1 for value in scores):
-                raise ValueError("a score is a number from 0 to 1, or null")
-    return found
 
 
 def problems_of(data: Path, name: str) -> list[Problem]:
@@ -161,6 +137,12 @@ def write_rows(found: Sources, texts: dict[str, list[str]], folder: Path, seed: 
         "rows": {name: len(rows) for name, rows in kept.items()}, "held out": {name: len(rows) for name, rows in parts.items()},
         "dropped, measured on": dropped | beside, "dropped, held out": near,
     }  # fmt: skip
+
+
+def pool_file(out: Path, name: str) -> Path:
+    """The samples of a set, or what `thin` left of them where the samples themselves did not travel."""
+    whole, thin = out / f"sample-{name}.parquet", out / "thin" / f"sample-{name}.parquet"
+    return thin if thin.is_file() and not whole.is_file() else whole
 
 
 def spread(traces: Sequence[Trajectory]) -> list[Trajectory]:

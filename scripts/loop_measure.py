@@ -33,7 +33,8 @@ from footfall.metrics.steps import auc
 from footfall.registry import create
 from footfall.search.votes import aggregate, pass_at_k
 from footfall.types import Judgement, Trajectory
-from scripts.loop_data import EVALUATED, FILES, STEPS, equal_answers, kept, scores_of
+from scripts.loop_data import EVALUATED, FILES, STEPS, equal_answers, pool_file
+from scripts.loop_files import kept, scores_of
 
 PUBLISHED = (
     "Skywork-1.5B", "Skywork-PRM-1.5B", "Math-Shepherd-7B", "Qwen2.5-Math-7B-PRM800K", "Qwen2.5-Math-PRM-7B",
@@ -80,7 +81,7 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
             by_cases.setdefault(frozenset(given) if on not in STEPS else frozenset(), []).append(name)
         for cases, names in by_cases.items():
             traces = {trace for _, trace in cases}
-            pool = out / f"sample-{on}.parquet"
+            pool = pool_file(out, on)
             measure = measured_steps(on, data, seed) if on in STEPS else measured_pools(pool, seed, traces)
             for name in names:
                 with naming(there[name]):
@@ -235,9 +236,9 @@ def measured_searches(out: Path, name: str, on: str, seed: int) -> list[dict[str
     """
     searched = kept(out / f"search-{name}-{on}.json")
     problems = read_problems(out / "problems" / f"{on}.jsonl")
-    pool_file, score_file = out / f"sample-{on}.parquet", out / f"scores-{name}-{on}.jsonl.gz"
+    stored, score_file = pool_file(out, on), out / f"scores-{name}-{on}.jsonl.gz"
     ids = [problem.id for problem in problems[: max(len(facts["right"]) for facts in searched.values())]]
-    pools = Pools(pool_file, seed, ids) if pool_file.is_file() else None
+    pools = Pools(stored, seed, ids) if stored.is_file() else None
     weights = None
     if pools is not None and score_file.is_file():
         scores = scores_of(score_file)

@@ -14,7 +14,7 @@ from footfall.damaged import naming
 from footfall.reward.config import CONFIG_FILE, read_json
 from footfall.reward.prm import HEAD_FILE
 from footfall.reward.shipped import ADAPTER_CONFIG, ADAPTER_FILE
-from scripts.loop_data import kept
+from scripts.loop_files import kept
 from scripts.loop_measure import tables
 
 MOST_BYTES = 20_000_000

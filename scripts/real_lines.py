@@ -34,6 +34,7 @@ from footfall.reward.calibrated import fit
 from footfall.search.self_consistency import chance_of_lead
 from footfall.search.votes import frequency, majority, tally
 from footfall.types import Judged, Judgement, Step, Trajectory
+from scripts.loop_data import pool_file
 from scripts.loop_measure import Pools, Scores
 from scripts.smol_rows import read_lines
 
@@ -100,13 +101,13 @@ def seeds_of(out: Path, arm: str, on: str) -> list[str]:
 def pools_of(out: Path, on: str, scores: Sequence[Scores] = ()) -> Pools:
     """The samples of a set that all of these scores are of; without scores, all."""
     both = set.intersection(*(set(each) for each in scores)) if scores else None
-    return Pools(out / f"sample-{on}.parquet", seed=0, traces=None if both is None else {trace for _, trace in both})
+    return Pools(pool_file(out, on), seed=0, traces=None if both is None else {trace for _, trace in both})
 
 
 def first_of(out: Path, on: str, pools: Pools) -> Pools:
     """The first 16 samples of each problem, which is what claims about votes name."""
     first = {trace.id for pool in pools.traces for trace in pool[:VOTES]}
-    return Pools(out / f"sample-{on}.parquet", seed=0, traces=first)
+    return Pools(pool_file(out, on), seed=0, traces=first)
 
 
 def about(pools: Pools, prms: Sequence[str] = ()) -> str:
@@ -247,27 +248,50 @@ def first_errors(out: Path, data: Path, arms: Mapping[str, str]) -> Arms | None:
 
 def searched(out: Path, on: str, method: str) -> Arms | None:
     """The largest search of a method on a set whose tokens the pool can match, and the weighted vote of as many samples,
-    rounded up."""
-    for file in sorted(out.glob(f"search-*-{on}.json")):
-        prm = file.name.removeprefix("search-").removesuffix(f"-{on}.json")
-        every: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        found = {k: v for k, v in every.items() if k.split()[0] == method and "truth" not in k}
-        if not found or not (out / f"scores-{prm}-{on}.jsonl.gz").is_file():
-            continue
-        scores = scores_of(out, prm, on)
-        for called, facts in sorted(found.items(), key=lambda e: (-len(e[1]["right"]), -e[1]["generated"])):
-            lines_ = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()[: len(facts["right"])]
-            pools = Pools(out / f"sample-{on}.parquet", 0, [json.loads(line)["id"] for line in lines_])
-            n = int(np.ceil(facts["generated"] / pools.tokens))
-            if n > pools.size or any((on, trace.id) not in scores for pool in pools.traces for trace in pool):
+    rounded up; on the mean over the PRMs of an arm, one a seed, that were searched with."""
+    for prms in searching(out, on):
+        known = {prm: json.loads((out / f"search-{prm}-{on}.json").read_text("utf-8")) for prm in prms}
+        called = {c for given in known.values() for c in given if c.split()[0] == method and "truth" not in c}
+        found = {c: {prm: given[c] for prm, given in known.items() if c in given} for c in called}
+        for name, by_prm in sorted(found.items(), key=lambda each: _size(each[1]), reverse=True):
+            facts = [*by_prm.values()]
+            problems = len(facts[0]["right"])
+            lines_ = (out / "problems" / f"{on}.jsonl").read_text("utf-8").splitlines()[:problems]
+            pools = Pools(pool_file(out, on), 0, [json.loads(line)["id"] for line in lines_])
+            generated = fmean(each["generated"] for each in facts)
+            n = int(np.ceil(generated / pools.tokens))
+            scores = [scores_of(out, prm, on) for prm in by_prm]
+            wanted = {(on, trace.id) for pool in pools.traces for trace in pool}
+            if n > pools.size or not all(wanted <= each.keys() for each in scores):
                 continue
             values = {
-                "search": np.asarray([float(mark) for mark in facts["right"]]),
-                "weighted vote of its tokens": pools.voted(pools.folded(scores, "last"), n),
+                "search": np.mean([[float(mark) for mark in each["right"]] for each in facts], axis=0),
+                "weighted vote of its tokens": np.mean(
+                    [pools.voted(pools.folded(each, "last"), n) for each in scores], axis=0
+                ),
             }
-            scale = f"{POLICY}; {called}, PRM {prm}: {facts['generated']:,.0f} tokens a problem, those of {n} samples."
-            return Arms(values, 1, scale)
+            scale = (
+                f"{POLICY}; {name}, PRM {', '.join(by_prm)}: {generated:,.0f} tokens a problem, those of {n} samples."
+            )
+            return Arms(values, len(by_prm), scale)
     return None
+
+
+def searching(out: Path, on: str) -> list[list[str]]:
+    """The PRMs that have searches and scores of a set, those of one arm together."""
+    arms: dict[str, list[str]] = {}
+    for file in sorted(out.glob(f"search-*-{on}.json")):
+        prm = file.name.removeprefix("search-").removesuffix(f"-{on}.json")
+        stem, _, seed = prm.rpartition("-")
+        if (out / f"scores-{prm}-{on}.jsonl.gz").is_file():
+            arms.setdefault(stem if seed.isdigit() else prm, []).append(prm)
+    return [*arms.values()]
+
+
+def _size(by_prm: Mapping[str, Mapping[str, Any]]) -> tuple[int, int, float]:
+    """Problems, seeds, tokens."""
+    first = next(iter(by_prm.values()))
+    return len(first["right"]), len(by_prm), float(first["generated"])
 
 
 def adaptive(out: Path, on: str) -> Arms:
@@ -341,7 +365,7 @@ def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[st
     return found
 
 
-def main(given: Sequence[str] | None = None) -> None:
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the folder of scripts/loop.py")
     parser.add_argument(
@@ -349,7 +373,11 @@ def main(given: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--prm", action="append", default=[], help="a PRM whose scores of the pools are there")
     parser.add_argument("--to", type=Path, default=RECIPES / REAL)
-    args = parser.parse_args(given)
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    args = arguments(given)
     parts = [f"python -m scripts.real_lines --out runs/{args.out.name}", *(["--data shared/data"] if args.data else [])]
     command = " ".join([*parts, *(f"--prm {name}" for name in args.prm)])
     made = [

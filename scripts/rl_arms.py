@@ -244,11 +244,15 @@ def _smooth(rows: Sequence[tuple[int, float]]) -> list[Point]:
     return [Point(part[-1][0], sum(value for _, value in part) / len(part)) for part in parts]
 
 
-def main() -> None:
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="folders of runs, or one that holds them")
     parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    args = arguments(given)
     with atomic_write(args.out) as stream:
         stream.write((json.dumps(gathered(runs_in(args.runs)), indent=1) + "\n").encode())
 

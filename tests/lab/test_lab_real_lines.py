@@ -108,6 +108,21 @@ def test_a_search_stands_beside_the_vote_that_its_tokens_pay_for(tmp_path: Path)
     assert searched(out, ON, "dvts") is None, "one that was told the truth is no search with a PRM"
 
 
+def test_a_search_with_two_prms_of_an_arm_is_their_mean(tmp_path: Path) -> None:
+    out = _stored(tmp_path, {"vote-0": KNOWS, "vote-1": ERRS})
+    for prm, right, tokens in (("vote-0", "1101", 20), ("vote-1", "0001", 30)):
+        facts = {"dvts 8, 4 problems": {"right": right, "generated": tokens}}
+        (out / f"search-{prm}-{ON}.json").write_text(json.dumps(facts))
+    arms = searched(out, ON, "dvts")
+    assert arms is not None and arms.seeds == 2
+    assert "PRM vote-0, vote-1: 25 tokens a problem, those of 3 samples" in arms.scale
+    assert arms.values["search"].tolist() == [0.5, 0.5, 0.0, 1.0]
+    (out / "thin").mkdir()
+    (out / f"sample-{ON}.parquet").rename(out / "thin" / f"sample-{ON}.parquet")
+    again = searched(out, ON, "dvts")
+    assert again is not None and again.scale == arms.scale, "a pool that did not travel has a thin one"
+
+
 def test_lines_of_what_is_not_there_stay_as_they_are(tmp_path: Path) -> None:
     out = _stored(tmp_path, {"er-0": KNOWS, "mc-0": ERRS})
     write_parquet(out / "sample-gsm8k-test.parquet", _traces(), "trajectory")

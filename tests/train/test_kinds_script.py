@@ -20,7 +20,7 @@ from footfall.gguf import gguf_tokenizer
 from footfall.loading import load_model
 from footfall.reward.generative.critic import Chain, Request
 from footfall.types import Cost, Judged, Step, Trajectory
-from scripts import kinds, kinds_data, kinds_measure, loop, loop_data, loop_measure
+from scripts import kinds, kinds_data, kinds_measure, loop, loop_files, loop_measure
 from scripts.smol_rows import make_row
 from tests.test_gguf import write_gguf
 from tests.train.test_loop import prepared, rows
@@ -117,7 +117,7 @@ def test_a_chain_speaks_up_to_its_first_error_and_one_with_too_many_verdicts_not
     assert said == kinds_data.Verified(((True, False), None, None, (True, True)), 12)
     assert kinds_data.mean_verdicts(said.chains, 3) == [1.0, 0.5, None]
     assert kinds_data.mean_verdicts((None,), 2) == [None, None]
-    loop.keep_lines(tmp_path / "c.gz", kinds_data.verified_lines({("math", "m"): said}))
+    loop_files.keep_lines(tmp_path / "c.gz", kinds_data.verified_lines({("math", "m"): said}))
     assert kinds_data.verified_of(tmp_path / "c.gz") == {("math", "m"): said}
 
 
@@ -141,8 +141,8 @@ def out(tmp_path: Path) -> Path:
 def known(out: Path, name: str, values: dict[str, float], every: int = 1, **facts: Any) -> None:
     """A PRM that gives the wrong steps of each split this value and all others 0.9, at a threshold of one half."""
     given = {"kind": "ce", "model": "m", "labels": {"gold": {"traces": 7}}, "validation": {"threshold": 0.5}, **facts}
-    loop.keep(out / f"prm-{name}" / "facts.json", given)
-    loop.keep_lines(out / f"scores-{name}-processbench.jsonl.gz", [
+    loop_files.keep(out / f"prm-{name}" / "facts.json", given)
+    loop_files.keep_lines(out / f"scores-{name}-processbench.jsonl.gz", [
         {"id": f"{split}-{k}", "split": split, "scores": [0.9, values[split] if k % 2 else 0.9, 0.9]}
         for split in SPLITS for k in range(0, 40, every)
     ])  # fmt: skip
@@ -165,19 +165,21 @@ def test_a_kind_is_held_against_the_one_beside_it_on_the_cases_that_both_have(ou
 
 def test_kinds_and_prms_of_the_loop_are_evaluated_in_one_folder_each_by_its_own_script(out: Path) -> None:
     known(out, "ce", dict.fromkeys(SPLITS, 0.1), config={"seed": 0})
-    loop.keep(out / "prm-base" / "facts.json", {"kind": "untrained", "model": "m", "labels": {}})
-    loop.keep(out / "prm-own" / "facts.json", {"labels": {}, "validation": {"threshold": 0.5}, "config": {"seed": 0}})
-    loop.keep(out / "evaluate.json", {"own": 1})
+    loop_files.keep(out / "prm-base" / "facts.json", {"kind": "untrained", "model": "m", "labels": {}})
+    loop_files.keep(
+        out / "prm-own" / "facts.json", {"labels": {}, "validation": {"threshold": 0.5}, "config": {"seed": 0}}
+    )
+    loop_files.keep(out / "evaluate.json", {"own": 1})
     kinds.main(["evaluate", "--data", str(out), "--out", str(out)])
-    assert set(loop_data.kept(out / "evaluate-kinds.json")) == {"ce"}
-    assert loop_data.kept(out / "evaluate.json") == {"own": 1}, "of the loop"
+    assert set(loop_files.kept(out / "evaluate-kinds.json")) == {"ce"}
+    assert loop_files.kept(out / "evaluate.json") == {"own": 1}, "of the loop"
     (out / "scores-ce-processbench.jsonl.gz").unlink()
     assert set(loop_measure.evaluate(out, out, seed=0)) == {"ce", "own"}
 
 
 def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None:
     """One chain in four is wrong about every step; of four, most are right, at a threshold above that of the majority."""
-    loop.keep(out / "prm-think" / "facts.json", {"kind": "thinkprm", "model": "m", "labels": {}})
+    loop_files.keep(out / "prm-think" / "facts.json", {"kind": "thinkprm", "model": "m", "labels": {}})
     held = read_parquet(out / "rows" / "held-out.parquet", "judged")
     cases = [(split, f"{split}-{k}", k % 2 == 1, 3) for split in SPLITS for k in range(40)]
     cases += [(kinds_measure.HELD, row.trajectory.id, row.trajectory.id.endswith("0"), 2) for row in held]
@@ -187,7 +189,7 @@ def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None
         chains = ["0" if n % 4 == j else true for j in range(4)]
         lines.append({"id": id, "split": split, "chains": chains, "tokens": 40})
     lines[5]["chains"][0] = None
-    loop.keep_lines(out / "chains-think-processbench.jsonl.gz", lines)
+    loop_files.keep_lines(out / "chains-think-processbench.jsonl.gz", lines)
     found = kinds_measure.evaluate(out, out, seed=0)
     assert set(found) == {"think, 1", "think, 4"}, "nobody wrote sixteen"
     beside = partial(kinds_measure.beside, facts={"beside": "base"}, known=("base, 1", "base, 4", "ce"))
@@ -215,14 +217,14 @@ def test_what_is_stored_gives_the_same_figures(out: Path) -> None:
             {"id": t.id, "split": "math-500", "scores": right if t.correct else [0.6, 0.4, 0.5 + 0.3 * (name == "pqm")]}
             for t in pool
         ]
-        loop.keep_lines(out / f"scores-{name}-math-500.jsonl.gz", lines)
+        loop_files.keep_lines(out / f"scores-{name}-math-500.jsonl.gz", lines)
     found = kinds_measure.evaluate(out, out, seed=0)
     assert found["ce"]["math-500"]["accuracy"]["best of N, min"][0] == 100.0
     assert found["pqm"]["math-500"]["difference"]["best of N, last"][0] == -100.0
     loop.main(["thin", "--out", str(out), "--sets", "math-500"])
     kinds.main(["store", "--out", str(out), "--to", str(out / "kept")])
     assert kinds_measure.evaluate(out / "kept", out, seed=0) == found
-    (scores,) = {tuple(v) for k, v in loop_data.scores_of(out / "kept" / "scores-ce-math-500.jsonl.gz").items()
+    (scores,) = {tuple(v) for k, v in loop_files.scores_of(out / "kept" / "scores-ce-math-500.jsonl.gz").items()
                  if k[1] == "0-1"}  # fmt: skip
     assert scores == (0.7, 0.7)
     assert "**math-500**" in kinds_measure.tables(found)
@@ -234,7 +236,7 @@ def test_a_stage_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixtur
         with pytest.raises(SystemExit):
             kinds.main([stage, "--out", str(tmp_path)])
         assert f"the stage {stage} needs {needed}" in capsys.readouterr().err
-    loop.keep(tmp_path / "prm-prm" / "facts.json", {"kind": "thinkprm", "against": ["math-500"]})
+    loop_files.keep(tmp_path / "prm-prm" / "facts.json", {"kind": "thinkprm", "against": ["math-500"]})
     with pytest.raises(SystemExit, match="may have seen problems of processbench"):
         kinds.main(["verify", "--model", "m", "--data", "d", "--out", str(tmp_path)])
 
@@ -261,7 +263,7 @@ def test_every_kind_learns_from_the_same_rows_and_is_scored(
         beside = [] if kind == "ce" else ["--beside", "ce"]
         kinds.main(["train", *shared, *small, "--kind", kind, "--name", kind, "--rows", *given, *beside])
         kinds.main(["score", *shared, "--name", kind, "--on", "processbench"])
-    facts = {kind: loop_data.kept(out / f"prm-{kind}" / "facts.json") for kind in kinds.KINDS if kind != "thinkprm"}
+    facts = {kind: loop_files.kept(out / f"prm-{kind}" / "facts.json") for kind in kinds.KINDS if kind != "thinkprm"}
     assert {kind: (given["config"]["objective"], given["config"].get("head")) for kind, given in facts.items()} == {
         "ce": ("soft-bce", None), "pqm": ("q-ranking", None), "tdrm": ("td", None), "biprm": ("soft-bce", "both-ways"),
         "uhead": ("soft-bce", "uncertainty"), "probe": ("soft-bce", "frozen-linear"), "implicit": ("log-ratio", None),
@@ -272,7 +274,7 @@ def test_every_kind_learns_from_the_same_rows_and_is_scored(
     found = json.loads(capsys.readouterr().out)
     assert set(found) == set(facts) and found["ce"]["processbench"]["cases"] == 8
     assert all("difference" in given["processbench"] for name, given in found.items() if name != "ce")
-    said = {kind: tuple(map(tuple, loop_data.scores_of(out / f"scores-{kind}-processbench.jsonl.gz").values()))
+    said = {kind: tuple(map(tuple, loop_files.scores_of(out / f"scores-{kind}-processbench.jsonl.gz").values()))
             for kind in facts}  # fmt: skip
     assert len(set(said.values())) == len(said), "no two kinds say the same"
     assert not [kind for kind, scores in said.items() if None in {value for row in scores for value in row}]

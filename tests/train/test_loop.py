@@ -15,7 +15,7 @@ import pytest
 import footfall
 from footfall.formats import read_parquet, read_problems, write_parquet
 from footfall.types import Judged, Problem, Reason, Step
-from scripts import loop, loop_data
+from scripts import loop, loop_data, loop_files, loop_rows
 from scripts.smol_rows import make_row, read_lines
 from tests.test_gguf import write_gguf
 
@@ -120,7 +120,7 @@ def prepared(tmp_path: Path) -> tuple[list[str], Path]:
              "final_answer_correct": k < 0} for k in (-1, 1)
         ]  # fmt: skip
         (given / f"{split}.json.gz").write_bytes(gzip.compress(json.dumps(cases).encode()))
-    loop.keep(out / "evaluation.json", TEXTS)
+    loop_files.keep(out / "evaluation.json", TEXTS)
     for name in ("gsm8k-train", "gsm8k-test"):
         lines = [{"id": f"{name}-{n}", "problem": f"What is {n} times {n}?", "answer": str(n)} for n in range(3)]
         file = out / "problems" / f"{name}.jsonl"
@@ -218,10 +218,10 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     loop.main(
         ["label", *shared, "--max-tokens", "40", "--sets", "gsm8k-train", "--method", "omegaprm", "--traces", "2"]
     )
-    (regularised,) = loop.labels_of(out, "er-prm")
+    (regularised,) = loop_rows.labels_of(out, "er-prm")
     for given, row in zip(labelled, regularised, strict=True):
         assert row.judgement and row.judgement.cost == given.judgement.cost
         wanted = [math.log(1 - p + p * math.e) for p in given.judgement.values]
         assert list(row.judgement.values) == pytest.approx(wanted)
-    both = loop.labels_of(out, "monte-carlo+omegaprm")
+    both = loop_rows.labels_of(out, "monte-carlo+omegaprm")
     assert [[row.trajectory.id for row in rows] for rows in both] == [[row.trajectory.id for row in labelled]]

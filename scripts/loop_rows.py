@@ -1,0 +1,105 @@
+"""What a PRM of `scripts/loop.py` learns from: labels of the policy's samples by method, rows by source, held-out ones."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from footfall.formats import read_parquet, read_problems
+from footfall.types import Judged
+from scripts import loop_data as data
+from scripts.loop_files import kept, tell
+
+
+def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
+    """Labels by their method's name, whatever sets they are of; sources by their own. And how many, and what they cost.
+
+    `monte-carlo+critic` are the labels on which both agree. `NAME:COUNT` takes so many rows, spread over all; with --budget,
+    labels are taken from all sets in turn as long as the tokens that were generated for them fit.
+
+    A policy writes a full stop and the blank line behind it as one token, where text that is read has two. So labelled samples
+    are learned from in both forms: a benchmark's traces are text, those of a search are ids.
+    """
+    found: list[Judged] = []
+    counted: dict[str, Any] = {}
+    for name, _, count in (given.partition(":") for given in args.rows):
+        parts = labels_of(args.out, name)
+        rows = in_turn(parts or [read_parquet(args.out / "rows" / f"{name}.parquet", "judged")])
+        if parts and args.budget is not None:
+            rows = data.within_budget(rows, args.budget)
+        if count:
+            rows = [rows[k * len(rows) // int(count)] for k in range(min(int(count), len(rows)))]
+        counted[name] = data.label_counts(rows)
+        found += rows if not parts else in_both_forms(rows, half=name == "outcome")
+        tell(f"{name}: {counted[name]}")
+    return found, counted
+
+
+def labels_of(out: Path, name: str) -> list[list[Judged]]:
+    """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled.
+
+    `outcome` needs no labelling: whether the answer of each sample of the training sets is right. `er-prm` are the Monte
+    Carlo labels, entropy-regularised.
+    """
+    if name == "er-prm":
+        return list(map(data.entropy_regularised, labels_of(out, "monte-carlo")))
+    if name == "outcome":
+        sampled = [read_parquet(file, "trajectory") for file in sorted(out.glob("sample-*-train.parquet"))]
+        return [data.outcome_rows(data.spread(traces)) for traces in sampled]
+    methods = name.split("+")
+    by_method = [
+        {f.stem.removeprefix(f"label-{m}-"): f for f in sorted(out.glob(f"label-{m}-*.parquet"))} for m in methods
+    ]
+    return [
+        data.consensus_rows({m: read_parquet(files[on], "judged") for m, files in zip(methods, by_method, strict=True)})
+        for on in by_method[0] if all(on in files for files in by_method)
+    ]  # fmt: skip
+
+
+def in_turn(parts: Sequence[Sequence[Judged]]) -> list[Judged]:
+    """The first row of each part, then the second of each, and so on."""
+    return [row for each in zip_longest(*parts) for row in each if row is not None]
+
+
+def in_both_forms(rows: Sequence[Judged], half: bool) -> list[Judged]:
+    """Each as it was sampled and as text; of many rows every other in the one form, the rest in the other."""
+    return [*rows[::2], *map(as_text, rows[1::2])] if half else [*rows, *map(as_text, rows)]
+
+
+def as_text(row: Judged) -> Judged:
+    """The same without the ids it was sampled with."""
+    trace, name = row.trajectory, f"{row.trajectory.id}#text"
+    steps = tuple(replace(step, token_ids=None, logprobs=None) for step in trace.steps)
+    said = None if row.judgement is None else replace(row.judgement, trajectory_id=name)
+    return Judged(replace(trace, id=name, steps=steps, tokenizer=None), said)
+
+
+class Lessons(NamedTuple):
+    """Rows to train on and held-out ones, about other problems than are measured on, and the facts of both."""
+
+    rows: list[Judged]
+    held: list[Judged]
+    facts: dict[str, Any]
+
+
+def lessons_of(args: argparse.Namespace) -> Lessons:
+    """The rows of --rows that are about no held-out problem; an error if one is about a problem of --against."""
+    texts = kept(args.out / "evaluation.json", **dict.fromkeys(data.EVALUATED, list))
+    (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
+    held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
+    rows, apart = data.apart_from(rows, held)
+    if apart:
+        tell(f"{apart} rows are about problems of the held-out rows and are left out")
+    data.refuse_measured(rows, texts, args.against)
+    seen = {
+        name: data.seen_problems([*rows, *held], read_problems(args.out / "problems" / f"{name}.jsonl"))
+        for name in data.EVALUATED if name not in data.STEPS and name not in args.against
+    }  # fmt: skip
+    return Lessons(rows, held, {
+        "model": Path(args.model).name, "rows": args.rows, "labels": counted, "budget": args.budget,
+        "left out, about held-out problems": apart, "against": args.against, "seen": seen,
+    })  # fmt: skip

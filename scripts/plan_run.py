@@ -1,0 +1,268 @@
+"""Runs the open stages of a plan, some beside each other, within a time; what is not finished goes on another time.
+
+A stage is a process of its own, in a process group of its own, with a log in `plan/NAME.log`. When the time is up, or on Ctrl-C
+or SIGTERM, the groups of all stages that still run are ended. A lock that stages inherit keeps a second runner out as long as
+one of them lives, even if the runner itself was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import heapq
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import IO, NamedTuple
+
+from footfall.terminal import visible
+from scripts.loop_files import tell
+from scripts.plan_file import OUT, Stage
+from scripts.plan_state import FOLDER, End, Progress, startable
+
+MORE = 75
+"""The exit status when all went well and something is left to do."""
+GRACE = 15.0
+"""Seconds that a stage has to end after it was asked to."""
+_LOOK = 0.1
+_TAIL = 12
+"""Lines of a failed stage's log that are shown."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Child(NamedTuple):
+    """A stage that runs."""
+
+    stage: Stage
+    process: subprocess.Popen[bytes]
+    started: float
+
+    def end(self, how: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, how)
+
+    def has_ended(self) -> bool:
+        """Without reaping it: as long as it is there, its group's number is nobody else's."""
+        found = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return found is not None
+
+    def reap(self) -> int:
+        """What it left running is ended with it."""
+        self.end(signal.SIGKILL)
+        return self.process.wait()
+
+
+@dataclass
+class Summary:
+    """How a run of a plan ended: stages by what became of them."""
+
+    done: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    """Not begun, and why."""
+
+    @property
+    def status(self) -> int:
+        return 1 if self.failed else MORE if self.stopped or self.left else 0
+
+    def __str__(self) -> str:
+        lines = [f"failed   {name}: {why}" for name, why in self.failed.items()]
+        lines += [f"stopped  {name}: the same command goes on with it" for name in self.stopped]
+        lines += [f"left     {name}: {why}" for name, why in self.left.items()]
+        counts = (len(self.done), len(self.failed), len(self.stopped), len(self.left))
+        return "\n".join([*lines, "{} done now, {} failed, {} stopped, {} left".format(*counts)])
+
+
+@contextlib.contextmanager
+def locked(out: Path) -> Iterator[IO[str]]:
+    """The folder of results for this runner and its stages alone."""
+    (out / FOLDER).mkdir(parents=True, exist_ok=True)
+    with (out / FOLDER / "lock").open("a+") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.seek(0)
+            raise ValueError(
+                f"stages of an earlier run in {out} are still going, in process groups {stream.read().strip() or '?'}; wait "
+                "for them, or end each by `kill -- -GROUP`"
+            ) from None
+        yield stream
+
+
+class Runner:
+    """One run of a plan."""
+
+    def __init__(self, progress: Progress, values: Mapping[str, str], seconds: float, workers: int) -> None:
+        self.progress, self.workers = progress, workers
+        self.values = {**values, OUT: str(progress.out)}
+        self.ends = time.monotonic() + seconds
+        self.children: list[Child] = []
+        self.summary = Summary()
+        self.asked_to_stop = False
+        # Who runs this by the path of its interpreter has `footfall` and `python` of the same place in the stages.
+        own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.environment = {**os.environ, "PATH": own}
+
+    @property
+    def left(self) -> float:
+        return self.ends - time.monotonic()
+
+    def run(self) -> Summary:
+        """To the end of the plan, or of the time."""
+        with locked(self.progress.out) as lock, self._listening():
+            for stage in self.progress.open():
+                if why := self.progress.otherwise(stage):
+                    self.summary.failed[stage.name] = (
+                        f"{why}; take another --out, or remove plan/{stage.name}.json and what it made"
+                    )
+            open_ = [stage for stage in self.progress.open() if stage.name not in self.summary.failed]
+            done = {stage.name for stage in self.progress.stages} - {s.name for s in open_} - {*self.summary.failed}
+            try:
+                self._work(open_, done, lock)
+            finally:
+                self._stop()
+            self._tell_what_is_left(open_, done)
+        return self.summary
+
+    def _work(self, open_: list[Stage], done: set[str], lock: IO[str]) -> None:
+        while not self.asked_to_stop and self.left > 0:
+            running = [child.stage for child in self.children]
+            fresh = [stage for stage in open_ if not self._is_over(stage)]
+            for stage in startable(fresh, done, running, self.workers, partial(self.progress.fits, left=self.left)):
+                self._start(stage, lock)
+            if not self.children:
+                if not startable(fresh, done, [], self.workers, partial(self.progress.fits, left=self.left)):
+                    return
+                continue  # one failed at once, others may begin
+            for child in [child for child in self.children if child.has_ended()]:
+                self._finish(child)
+                if child.stage.name in self.summary.done:
+                    done.add(child.stage.name)
+            time.sleep(_LOOK)
+
+    def _is_over(self, stage: Stage) -> bool:
+        return stage.name in self.summary.done or stage.name in self.summary.failed
+
+    def _start(self, stage: Stage, lock: IO[str]) -> None:
+        command = stage.command(self.values)
+        log = self.progress.out / FOLDER / f"{stage.name}.log"
+        with log.open("ab") as stream:
+            stream.write(f"$ {shlex.join(command)}\n".encode())
+            stream.flush()
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+                    env=self.environment, pass_fds=(lock.fileno(),),
+                )  # fmt: skip
+            except OSError as error:
+                self.summary.failed[stage.name] = f"{command[0]}: {error.strerror}"
+                return
+        self.children.append(Child(stage, process, time.monotonic()))
+        lock.seek(0)
+        lock.truncate()
+        lock.write(" ".join(str(child.process.pid) for child in self.children))
+        lock.flush()
+        estimate = self.progress.estimate(stage)
+        tell(f"begun    {stage.name}, about {estimate:.0f} s of {self.left:.0f} s that are left")
+
+    def _finish(self, child: Child, stopped: bool = False) -> None:
+        stage, seconds = child.stage, time.monotonic() - child.started
+        status = child.reap()
+        self.children.remove(child)
+        missing = self.progress.missing(stage)
+        end: End = "stopped" if stopped else "failed"
+        if status == 0 and not missing:
+            end = "done"
+            self.summary.done.append(stage.name)
+            tell(f"done     {stage.name}, {seconds:.0f} s")
+        elif stopped:
+            self.summary.stopped.append(stage.name)
+            tell(f"stopped  {stage.name}, after {seconds:.0f} s")
+        else:
+            log = self.progress.out / FOLDER / f"{stage.name}.log"
+            why = f"it ended with status {status}" if status else f"it ended well, and {missing[0]} is not there"
+            self.summary.failed[stage.name] = f"{why}; see {log}"
+            tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
+            tell(f"failed   {stage.name}, after {seconds:.0f} s: {why}; the end of {log}:")
+            for line in tail:
+                sys.stderr.write(f"    {visible(line[:300])}\n")
+        self.progress.record(stage, end, seconds).write(self.progress.out)
+
+    def _stop(self) -> None:
+        """Ends what still runs; by the time it is asked twice, or asked in vain, it is killed."""
+        for child in self.children:
+            child.end(signal.SIGTERM)
+        until = time.monotonic() + GRACE
+        while self.children:
+            for child in [child for child in self.children if child.has_ended()]:
+                self._finish(child, stopped=True)
+            if self.children and time.monotonic() > until:
+                for child in self.children:
+                    child.end(signal.SIGKILL)
+            time.sleep(_LOOK / 2)
+
+    def _tell_what_is_left(self, open_: Sequence[Stage], done: set[str]) -> None:
+        for stage in open_:
+            if self._is_over(stage) or stage.name in self.summary.stopped:
+                continue
+            waits = [name for name in stage.after if name not in done]
+            need = f"about {self.progress.estimate(stage):.0f} s are needed"
+            self.summary.left[stage.name] = f"it comes after {waits[0]}" if waits else need
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Signals that ask for an end stop the stages first."""
+
+        def asked(number: int, frame: FrameType | None) -> None:
+            self.asked_to_stop = True
+
+        before = {number: signal.signal(number, asked) for number in _ENDING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Begin(NamedTuple):
+    """A stage in a forecast."""
+
+    at: float
+    stage: Stage
+    seconds: float
+
+
+def forecast(progress: Progress, seconds: float, workers: int) -> tuple[list[Begin], dict[str, str]]:
+    """What a run of so many seconds would begin and when, if all takes as long as estimated; and what it would leave."""
+    open_ = [stage for stage in progress.open() if progress.otherwise(stage) is None]
+    done = {stage.name for stage in progress.stages} - {stage.name for stage in progress.open()}
+    found: list[Begin] = []
+    ends: list[tuple[float, int, Stage]] = []
+    begun: set[str] = set()
+    now = 0.0
+    while True:
+        fresh = [stage for stage in open_ if stage.name not in begun]
+        running = [stage for _, _, stage in ends]
+        for stage in startable(fresh, done, running, workers, partial(progress.fits, left=seconds - now)):
+            takes = progress.estimate(stage)
+            found.append(Begin(now, stage, takes))
+            heapq.heappush(ends, (now + takes, len(found), stage))
+            begun.add(stage.name)
+        if not ends or ends[0][0] > seconds:
+            break
+        now, _, ended = heapq.heappop(ends)
+        done.add(ended.name)
+    later = {
+        stage.name: progress.otherwise(stage) or f"about {progress.estimate(stage):.0f} s"
+        for stage in progress.open() if stage.name not in begun
+    }  # fmt: skip
+    return found, later

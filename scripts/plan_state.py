@@ -1,0 +1,185 @@
+"""How far a plan is: what each of its stages left behind, which may begin now, and how long they will take.
+
+A stage's record lies in `plan/NAME.json` under the folder of results: its command, how it ended, and its seconds. A stage is
+done when its record says so of the same command, the same given and the same stages before it. If its files are not here (they
+did not travel), it is run again only if a stage that is open needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath
+from typing import Literal
+
+from footfall.damaged import json_of, naming
+from footfall.types import content_key
+from scripts.loop_files import keep
+from scripts.plan_file import Plan, Stage
+
+FOLDER = "plan"
+End = Literal["done", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a stage ended last."""
+
+    name: str
+    kind: str
+    key: str
+    """Of the stage and of what was given to it and to those before it."""
+    run: str
+    given: dict[str, str]
+    makes: list[str]
+    keeps: list[str]
+    end: End
+    seconds: float
+    """Of the run that ended well; else of the longest try."""
+
+    def write(self, out: Path) -> None:
+        keep(out / FOLDER / f"{self.name}.json", asdict(self))
+
+
+def read_records(out: Path) -> dict[str, Record]:
+    """By stage, of all that a folder of results has."""
+    found = {}
+    for file in sorted((out / FOLDER).glob("*.json")):
+        with naming(file):
+            record = Record(**json_of(file))
+            _check(record)
+        if record.name != file.stem:
+            raise ValueError(f"{file} is the record of {record.name!r}; remove it")
+        found[record.name] = record
+    return found
+
+
+def _check(record: Record) -> None:
+    """Records may have come with an archive."""
+    paths = [*record.makes, *record.keeps]
+    for path in paths:
+        if not isinstance(path, str) or PurePath(path).is_absolute() or ".." in PurePath(path).parts:
+            raise ValueError(f"{path!r} is no path inside the folder of results")
+    if record.end not in ("done", "failed", "stopped") or not float(record.seconds) >= 0:
+        raise ValueError("a record says done, failed or stopped, and after how many seconds")
+
+
+def is_there(out: Path, pattern: str) -> bool:
+    """Whether a path or pattern names something in the folder of results."""
+    return any(True for _ in out.glob(pattern))
+
+
+class Progress:
+    """The stages that were asked for, their records, and what is given."""
+
+    def __init__(self, plan: Plan, stages: Sequence[Stage], out: Path, given: Mapping[str, str]) -> None:
+        self.plan, self.stages, self.out = plan, stages, out
+        self.given = {name: PurePath(value).name for name, value in given.items() if name in plan.given}
+        self.records = read_records(out)
+        self._by_name = {stage.name: stage for stage in plan.stages}
+
+    def settings(self, stage: Stage) -> dict[str, str]:
+        """What is given to a stage and to those before it, each by the last part of its name: paths differ by machine."""
+        names: set[str] = set()
+        left = [stage]
+        while left:
+            each = left.pop()
+            names |= each.names
+            left += [self._by_name[name] for name in each.after]
+        return {name: self.given[name] for name in sorted(names) if name in self.given}
+
+    def record(self, stage: Stage, end: End, seconds: float) -> Record:
+        """A new record; of a try that came to nothing the longest is remembered."""
+        before = self.records.get(stage.name)
+        if end != "done" and before is not None and before.end != "done":
+            seconds = max(seconds, before.seconds)
+        settings = self.settings(stage)
+        found = Record(
+            stage.name, stage.kind, content_key([stage.key, *(f"{k}={v}" for k, v in settings.items())]),
+            " ".join(stage.words), settings, [*stage.makes], [*stage.keeps], end, round(seconds, 1),
+        )  # fmt: skip
+        self.records[stage.name] = found
+        return found
+
+    def is_recorded(self, stage: Stage) -> bool:
+        """Whether it was done, with these settings."""
+        known = self.records.get(stage.name)
+        settings = self.settings(stage)
+        key = content_key([stage.key, *(f"{k}={v}" for k, v in settings.items())])
+        return known is not None and known.end == "done" and known.key == key
+
+    def otherwise(self, stage: Stage) -> str | None:
+        """How it was done, if with other settings; what it left must not be taken for what is asked for now."""
+        known = self.records.get(stage.name)
+        if known is None or known.end != "done" or self.is_recorded(stage):
+            return None
+        run = " ".join(stage.words)
+        if known.run != run:
+            return f"it was made by `{known.run}`, and is now `{run}`"
+        if known.given != self.settings(stage):
+            return f"it was made with {known.given}, and is now asked for with {self.settings(stage)}"
+        return "a stage before it was made otherwise"
+
+    def missing(self, stage: Stage) -> list[str]:
+        """What it makes and is not here."""
+        return [path for path in (*stage.makes, *stage.heavy) if not is_there(self.out, path)]
+
+    def open(self) -> list[Stage]:
+        """The stages that are to be run."""
+        asked = {stage.name for stage in self.stages}
+        needed_by: dict[str, list[Stage]] = {stage.name: [] for stage in self.plan.stages}
+        for stage in self.stages:
+            for name in stage.after:
+                needed_by[name].append(stage)
+        known: dict[str, bool] = {}
+
+        def is_open(stage: Stage) -> bool:
+            if stage.name not in known:
+                known[stage.name] = not self.is_recorded(stage) or (
+                    any(is_open(other) for other in needed_by[stage.name]) and bool(self.missing(stage))
+                )
+            return known[stage.name]
+
+        return [stage for stage in self.stages if stage.name in asked and is_open(stage)]
+
+    def estimate(self, stage: Stage) -> float:
+        """Seconds: its own if it was done, else the longest of its kind, else the plan's guess; a try is a lower bound."""
+        own = self.records.get(stage.name)
+        if own is not None and own.end == "done":
+            return own.seconds
+        like = [each.seconds for each in self.records.values() if each.kind == stage.kind and each.end == "done"]
+        tried = own.seconds if own is not None and own.end == "stopped" else 0.0
+        return max(max(like, default=stage.seconds), tried)
+
+    def is_measured(self, stage: Stage) -> bool:
+        """Whether an estimate is of a stage that was done."""
+        return any(each.kind == stage.kind and each.end == "done" for each in self.records.values())
+
+    def fits(self, stage: Stage, left: float) -> bool:
+        """Whether it will end in so many seconds, or can go on another time."""
+        return (self.estimate(stage) if stage.least is None else min(stage.least, self.estimate(stage))) <= left
+
+
+def startable(
+    open_: Sequence[Stage], done: set[str], running: Sequence[Stage], workers: int, fits: Callable[[Stage], bool]
+) -> list[Stage]:
+    """Which of the open stages may begin now, in their order.
+
+    One that needs the whole GPU has it alone, and those after it do not overtake it while it waits; stages without the GPU run
+    beside any other.
+    """
+    begun: list[Stage] = []
+    waits_for_gpu = False
+    for stage in open_:
+        busy = [*running, *begun]
+        if len(busy) >= workers:
+            break
+        if stage in running or not done >= {*stage.after} or not fits(stage):
+            continue
+        beside = {each.gpu for each in busy} - {"none"}
+        free = stage.gpu == "none" or not beside or (stage.gpu == "shared" and "whole" not in beside)
+        if free and not (waits_for_gpu and stage.gpu != "none"):
+            begun.append(stage)
+        elif stage.gpu != "none":
+            waits_for_gpu = True
+    return begun

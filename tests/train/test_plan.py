@@ -1,0 +1,261 @@
+"""Plans of commands: read, run beside each other within a time, stopped and gone on with, moved to another machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import plan
+from scripts.plan_file import Stage, read_plan
+from scripts.plan_run import MORE
+from scripts.plan_state import Progress, startable
+
+HEAD = '[given]\nmodel = "who writes"\n[places]\ndata = "where"\n'
+SLOW = "python -c 'import sys, time, pathlib; time.sleep(2); pathlib.Path(sys.argv[1]).touch()'"
+
+
+def stage(name: str, run: str, makes: str, **more: Any) -> str:
+    """An entry of a plan."""
+    fields = {"name": name, "run": run, "makes": makes, "gpu": "none", "seconds": 1} | more
+    lines = [f"{key} = {value if key == 'each' else json.dumps(value)}" for key, value in fields.items()]
+    return "\n".join(["[[stage]]", *lines, ""])
+
+
+def write(file: Path, *stages: str, head: str = HEAD) -> Path:
+    file.write_text(head + "\n".join(stages), encoding="utf-8")
+    return file
+
+
+def touch(name: str) -> str:
+    return f"sh -c 'echo x >> \"$0/{name}\"' {{out}}"
+
+
+def run(file: Path, out: Path, *words: str) -> int:
+    return plan.main(["run", str(file), "--out", str(out), "--seconds", "60", *words])
+
+
+def progress(file: Path, out: Path, model: str = "m") -> Progress:
+    found = read_plan(file)
+    return Progress(found, found.stages, out, {"model": model})
+
+
+def test_an_entry_is_a_stage_for_each_of_its_combinations_with_words_filled_in(tmp_path: Path) -> None:
+    words = '[words]\nsay = "echo {more}"\nmore = "--x"\n'
+    write(tmp_path / "one.toml", stage("first", "echo {out}", "a"), head=HEAD + words)
+    each = '{seed = [0, 1], arm = ["p", "q"]}'
+    file = write(
+        tmp_path / "two.toml",
+        stage("t-{arm}-{seed}", "{say} {rows[arm]} {seed} --model {model}", "b/{arm}", after="first", each=each),
+        stage("last", "echo 'a b' {data}/x", "c", after="t-*-1 first", gpu="whole", least=5),
+        head='include = ["one.toml"]\n[words]\nrows.p = "P -n 3"\nrows.q = "Q"\n',
+    )  # fmt: skip
+    found = read_plan(file)
+    assert [s.name for s in found.stages] == ["first", "t-p-0", "t-q-0", "t-p-1", "t-q-1", "last"]
+    one, last = found.stages[1], found.stages[-1]
+    assert one.words == ("echo", "--x", "P", "-n", "3", "0", "--model", "{model}") and one.kind == "t-{arm}-{seed}"
+    assert one.command({"model": "a b", "data": "d", "out": "o"})[-1] == "a b", "a path with a blank is one word"
+    assert last.words == ("echo", "a b", "{data}/x") and last.after == ("t-p-1", "t-q-1", "first") and last.least == 5
+    assert [s.name for s in found.needing(["t-q-1"])] == ["first", "t-q-1"]
+    with pytest.raises(ValueError, match="no stage is called 'x'"):
+        found.needing(["x"])
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([stage("a", "echo {nobody}", "x")], r"stage 'a': \{nobody\} is neither a word of the plan nor given"),
+        ([stage("a", "echo", "x", after="b")], "stage 'a' comes after 'b', which is no stage"),
+        ([stage("a", "e", "x", after="b"), stage("b", "e", "x", after="a")], "wait for each other: a → b → a"),
+        ([stage("a", "e", "x"), stage("a", "f", "x")], "two stages are called 'a'"),
+        ([stage("a", "e", "../x")], "'../x' is no path inside"),
+        ([stage("a", "e", "/x")], "'/x' is no path inside"),
+        ([stage("a/b", "e", "x")], "'a/b' is no name for a file"),
+        ([stage("a", "e", "x", gpu="half")], "gpu is one of none, shared, whole"),
+        ([stage("a", "e", "x", seconds=0)], "seconds are positive"),
+        ([stage("a", "e", "x", needs="b")], "a stage has name, .*, not needs"),
+        ([stage("a", "e", "x", after=["b"])], "after is \\['b'\\], of another kind"),
+        (["[[stage]]\nname = 'a'\n"], "stage 'a': it needs run"),
+        (["[stages]\n"], "a plan has include, given, places, words and stage, not stages"),
+        (["[words]\nx = '{y}'\ny = '{x}'\n", stage("a", "{x}", "x")], "without end"),
+    ],
+)
+def test_a_plan_that_cannot_be_meant_is_refused_by_file_and_stage(
+    entries: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "p.toml", *entries)
+    with pytest.raises(ValueError, match=said):
+        read_plan(file)
+    assert run(file, tmp_path / "out") == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and str(file) in told
+
+
+def test_what_is_done_is_skipped_and_what_has_other_settings_is_neither_redone_nor_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    file = write(tmp_path / "p.toml", stage("a", touch("a") + " {model}", "a"), stage("b", touch("b"), "b", after="a"))
+    assert run(file, out, "--model", "/here/m") == 0 and run(file, out, "--model", "/there/m") == 0
+    assert (out / "a").read_text() == (out / "b").read_text() == "x\n"
+    assert run(file, out, "--model", "other") == 1
+    told = capsys.readouterr().out
+    assert "it was made with {'model': 'm'}, and is now asked for with {'model': 'other'}" in told
+    write(file, stage("a", touch("a") + " {model} 2", "a"), stage("b", touch("b"), "b", after="a"))
+    assert run(file, out, "--model", "m") == 1
+    assert "and is now `sh -c" in capsys.readouterr().out and (out / "a").read_text() == "x\n"
+    with pytest.raises(SystemExit):
+        run(file, out)
+    assert "its open stages need --model" in capsys.readouterr().err
+
+
+def test_files_that_are_not_here_are_made_again_only_where_something_open_needs_them(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    entries = [
+        stage("a", touch("a"), "a"),
+        stage("b", touch("b"), "b", after="a"),
+        stage("c", touch("c"), "c", after="a b"),
+    ]
+    file = write(tmp_path / "p.toml", *entries)
+    assert run(file, out) == 0
+    (out / "a").unlink()
+    assert progress(file, out).open() == []
+    write(file, *entries, stage("d", touch("d"), "d", after="b"))
+    assert [s.name for s in progress(file, out).open()] == ["d"]
+    (out / "b").unlink()
+    assert [s.name for s in progress(file, out).open()] == ["a", "b", "d"], "b needs a"
+    assert run(file, out) == 0 and (out / "c").read_text() == "x\n"
+
+
+def test_a_stage_that_fails_is_told_with_its_log_and_independent_ones_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    entries = [
+        stage("bad", "sh -c 'echo the\x1b[31m reason; exit 3'", "x"), stage("after-bad", touch("y"), "y", after="bad"),
+        stage("nothing", "true", "never"), stage("no-program", "no-such-program-at-all", "z"), stage("good", touch("g"), "g"),
+    ]  # fmt: skip
+    file = write(tmp_path / "p.toml", *entries)
+    assert run(file, out, "--workers", "1") == 1
+    told = capsys.readouterr()
+    assert "[31m reason" in told.err and "\x1b" not in told.err
+    for line in (
+        "failed   bad: it ended with status 3",
+        "left     after-bad: it comes after bad",
+        "failed   nothing: it ended well, and never is not there",
+        "failed   no-program: no-such-program-at-all: No such file",
+        "1 done now, 3 failed, 0 stopped, 1 left",
+    ):
+        assert line in told.out
+    assert (out / "g").is_file() and not (out / "y").exists()
+    entries[0] = stage("bad", touch("x"), "x")
+    entries[2:4] = []
+    assert run(write(file, *entries), out) == 0 and (out / "y").is_file(), "what failed is tried again"
+
+
+def test_nothing_is_begun_that_will_not_end_in_time_by_what_its_kind_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    each = "{k = [0, 1, 2]}"
+    slow = stage("s-{k}", f"{SLOW} {{out}}/s{{k}}", "s{k}", each=each)
+    file = write(tmp_path / "p.toml", slow, stage("quick", touch("q"), "q", seconds=0.1))
+    assert plan.main(["run", str(file), "--out", str(out), "--seconds", "3.9", "--workers", "1"]) == MORE
+    made = [name for name in ("s0", "s1", "s2") if (out / name).exists()]
+    assert made == ["s0"] and (out / "q").exists(), "a quick one that comes after it still fits"
+    assert "left     s-1: about " in capsys.readouterr().out
+    assert progress(file, out).estimate(read_plan(file).stages[1]) >= 2
+    assert plan.main(["run", str(file), "--out", str(out), "--seconds", "5", "--dry", "--workers", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "0 s  s-1: " in told and " s measured, no GPU" in told and "2 done, 2 to begin in " in told
+
+
+def test_what_runs_when_the_time_is_up_is_ended_with_its_children_and_can_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = 'sh -c \'echo x >> "$0/begun"; (sleep 3; touch "$0/orphan") & sleep 30\' {out}'
+    late = stage("late", touch("n"), "n", seconds=100)
+    file = write(tmp_path / "p.toml", stage("long", script, "never", least=0.5, seconds=100), late)
+    begun = time.monotonic()
+    assert plan.main(["run", str(file), "--out", str(out), "--seconds", "1"]) == MORE
+    assert time.monotonic() - begun < 4 and not (out / "n").exists()
+    record = json.loads((out / "plan" / "long.json").read_text())
+    assert record["end"] == "stopped" and 0.8 <= record["seconds"] < 4
+    time.sleep(3.2)
+    assert not (out / "orphan").exists(), "a child of a stage was ended with it"
+    write(file, stage("long", script.replace("sleep 30", "touch $0/never"), "never", least=0.5, seconds=100))
+    assert plan.main(["run", str(file), "--out", str(out), "--seconds", "9"]) == 0
+    assert (out / "begun").read_text() == "x\nx\n"
+
+
+def started(file: Path, out: Path) -> subprocess.Popen[bytes]:
+    words = ["run", str(file), "--out", str(out), "--seconds", "60", "--workers", "2"]
+    root = str(Path(plan.__file__).parents[1])
+    path = os.pathsep.join([root, str(Path(root) / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "scripts.plan", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=file.parent,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+def wait_for(file: Path, seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not file.exists():
+        assert time.monotonic() < until, f"{file} never came"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_end_it_ends_its_stages_first(how: signal.Signals, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = "sh -c 'echo $$ > \"$0/pid\"; sleep 50' {out}"
+    process = started(write(tmp_path / "p.toml", stage("long", script, "never")), out)
+    wait_for(out / "pid")
+    process.send_signal(how)
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == MORE and b"stopped  long" in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((out / "pid").read_text()), 0)
+
+
+def test_a_killed_runner_leaves_a_lock_as_long_as_its_stages_live(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    script = 'sh -c \'if [ -e "$0/again" ]; then touch "$0/made"; else touch "$0/again"; sleep 50; fi\' {out}'
+    file = write(tmp_path / "p.toml", stage("long", script, "made"))
+    process = started(file, out)
+    wait_for(out / "again")
+    process.kill()
+    process.communicate(timeout=20)
+    assert run(file, out) == 2
+    (group,) = (out / "plan" / "lock").read_text().split()
+    assert f"are still going, in process groups {group}" in capsys.readouterr().err
+    os.killpg(int(group), signal.SIGKILL)
+    until = time.monotonic() + 10
+    while (status := run(file, out)) == 2:
+        assert time.monotonic() < until
+    assert status == 0
+
+
+def shape(name: str, gpu: str, *after: str) -> Stage:
+    return Stage(name, ("x",), ("x",), (), (), after, gpu, 1.0, None, name, name)
+
+
+def test_the_whole_gpu_is_had_alone_and_nobody_overtakes_who_waits_for_it() -> None:
+    a, b, c, d = shape("a", "shared"), shape("b", "whole"), shape("c", "shared"), shape("d", "none")
+    every = lambda stage: True  # noqa: E731
+    assert startable([a, b, c, d], set(), [], 4, every) == [a, d]
+    assert startable([b, c, d], set(), [a], 4, every) == [d], "c does not overtake b"
+    assert startable([b, c, d], set(), [], 4, every) == [b, d]
+    assert startable([c, d], set(), [b], 4, every) == [d]
+    assert startable([a, c, d], set(), [], 2, every) == [a, c]
+    assert startable([a, b, c], set(), [], 4, lambda stage: stage is not b) == [a, c], "who does not fit blocks nobody"
+    e = shape("e", "none", "a", "d")
+    assert startable([e], {"a"}, [], 4, every) == [] and startable([e], {"a", "d"}, [], 4, every) == [e]

@@ -1,0 +1,148 @@
+"""The plans in scripts/plans: each command is one that its program takes, reads what is made before, and makes what it says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from footfall import cli
+from scripts import kinds, loop, real_lines, rl_arms
+from scripts.plan import PLANS, plan_of
+from scripts.plan_file import Plan, Stage
+
+PARSERS: dict[str, Callable[[list[str]], Namespace]] = {
+    "scripts.loop": loop.arguments, "scripts.kinds": kinds.arguments, "scripts.real_lines": real_lines.arguments,
+    "scripts.rl_arms": rl_arms.arguments,
+}  # fmt: skip
+VALUES = {"model": "model.gguf", "small": "small.gguf", "data": "DATA", "out": "OUT"}
+NAMES = sorted(file.stem for file in PLANS.glob("*.toml"))
+
+
+def parsed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Namespace | None:
+    """What the stage's program makes of its words; None of a shell's."""
+    program, *words = stage.command(VALUES)
+    if program == "python":
+        assert words[0] == "-m"
+        return PARSERS[words[1]](words[2:])
+    if program == "footfall":
+        module = importlib.import_module(cli.COMMANDS[words[0]].module)
+        configs: list[Any] = []
+
+        def keep(config: Any) -> int:
+            configs.append(config)
+            return 0
+
+        monkeypatch.setattr(module, "main", keep)
+        assert cli.main(words) == 0, stage.name
+        return Namespace(config=configs[0])
+    assert program == "sh"
+    return None
+
+
+def made_by(script: str, args: Namespace) -> set[str]:
+    """The small files that a stage of the loop, or of kinds, leaves for those after it."""
+    if args.stage in ("sample", "label"):
+        begin = "sample" if args.stage == "sample" else f"label-{args.method}"
+        return {f"{begin}-{name}.parquet" for name in args.sets}
+    told = vars(args).get("told")
+    return {
+        "prepare": {"prepare.json", "evaluation.json", "problems/*.jsonl", "rows/*.parquet"},
+        "thin": {f"thin/sample-{name}.parquet" for name in args.sets},
+        "train": {f"prm-{args.name}/facts.json", *([f"prm-{args.name}/*"] if script == "scripts.loop" else [])},
+        "score": {f"scores-{args.name}-{on}.jsonl.gz" for on in args.on},
+        "search": {f"search-{args.name}-{name}.json" for name in args.sets},
+        "evaluate": {f"evaluate{'' if script == 'scripts.loop' else '-kinds'}.{end}" for end in ("json", "md")},
+        "unpack": set(), "chains": {"rows/chains.parquet", "chains.json"}, "store": {"kinds/*"},
+        "verify": {f"chains-{args.name}-processbench.jsonl.gz", *([f"prm-{args.name}/facts.json"] if told else [])},
+    }[args.stage]  # fmt: skip
+
+
+def read_by(args: Namespace) -> Iterator[str]:
+    """What such a stage reads of earlier ones."""
+    pools = [f"sample-{name}.parquet" for name in vars(args).get("on", ()) if name in ("gsm8k-test", "math-500")]
+    if args.stage in ("sample", "search"):
+        yield from (f"problems/{name}.jsonl" for name in args.sets)
+    if args.stage in ("label", "thin"):
+        yield from (f"sample-{name}.parquet" for name in args.sets)
+    if args.stage in ("score", "search") or (args.stage == "verify" and not args.told):
+        yield f"prm-{args.name}/facts.json"
+    if args.stage == "score":
+        yield from pools
+    if args.stage in ("train", "chains"):
+        yield "evaluation.json"
+        for row in (each.partition(":")[0] for each in args.rows):
+            labels = [f"label-{m}-*" for m in row.replace("er-prm", "monte-carlo").split("+")]
+            by_policy = {"outcome": ["sample-gsm8k-train.parquet", "sample-math-train.parquet"]}
+            by_policy |= dict.fromkeys(("er-prm", "monte-carlo", "omegaprm", "monte-carlo+critic"), labels)
+            yield from by_policy.get(row, [f"rows/{row}.parquet"])
+
+
+def before(plan: Plan, stage: Stage) -> list[Stage]:
+    return [each for each in plan.needing([stage.name]) if each is not stage]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_one_that_its_program_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(name)
+    for stage in plan.stages:
+        args = parsed(stage, monkeypatch)
+        if args is None or "stage" not in args:
+            continue
+        assert {*stage.makes} == made_by(stage.words[2], args), stage.name
+        there = [path for each in before(plan, stage) for path in each.makes]
+        for wanted in read_by(args):
+            assert any(fnmatchcase(wanted, path) or fnmatchcase(path, wanted) for path in there), (stage.name, wanted)
+        if args.stage == "train" and args.rows == ["distilled:700"]:
+            assert args.against == ["processbench", "prmbench"]
+        if args.stage in ("sample", "search"):
+            assert stage.gpu == "whole", stage.name
+        if args.stage in ("label", "train", "score", "verify", "chains"):
+            assert stage.gpu != "none", stage.name
+
+
+def test_what_the_real_lines_read_has_two_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = plan_of("loop").stages
+    made = {path for stage in stages for path in stage.makes}
+    for arms in real_lines.FIRST_ERRORS.values():
+        assert {f"scores-{arm}-{seed}-processbench.jsonl.gz" for arm in arms.values() for seed in (0, 1)} <= made
+    for choices in real_lines.CHOICES.values():
+        for arm, _ in choices.values():
+            assert {f"scores-{arm}-{seed}-{on}.jsonl.gz" for seed in (0, 1) for on in real_lines.SETS} <= made
+    (lines,) = [stage for stage in stages if stage.name == "real-lines"]
+    args = parsed(lines, monkeypatch)
+    assert args is not None and args.prm == ["vote-0", "vote-1"] and args.to == Path("OUT/real.json")
+    for on in real_lines.SETS:
+        for prm in args.prm:
+            assert {f"search-{prm}-{on}.json", f"scores-{prm}-{on}.jsonl.gz"} <= made
+        searches = [stage for stage in stages if stage.name.startswith("search-") and stage.name.endswith(f"{on}-1")]
+        assert {*real_lines.SEARCHES.values()} <= {m for stage in searches for m in stage.words}
+    assert {s.name for s in plan_of("loop").needing(["real-lines"])} >= {"label-critic-math-train", "pool-gsm8k-test"}
+
+
+def test_seeds_of_an_arm_differ_in_their_seed_alone() -> None:
+    stages = {stage.name: stage for name in ("loop", "kinds", "rl") for stage in plan_of(name).stages}
+    pairs = [(s, stages[f"{n[:-2]}-1"]) for n, s in stages.items() if n.endswith("-0") and f"{n[:-2]}-1" in stages]
+    assert len(pairs) > 40
+    for one, two in pairs:
+        assert [re.sub(r"(^|-)0(?=$|/|\.json)", r"\g<1>1", word) for word in one.words] == [*two.words], one.name
+        seeds = [s.words[s.words.index("--seed") + 1] for s in (one, two) if "--seed" in s.words]
+        assert seeds in ([], ["0", "1"]) and (seeds or not any(w in one.words for w in ("train", "rl"))), one.name
+
+
+def test_arms_of_reinforcement_learning_have_a_hundred_updates_and_one_baseline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {s.name: parsed(s, monkeypatch) for s in plan_of("rl").stages if s.words[:2] == ("footfall", "rl")}
+    assert {name.split("-")[1] for name in found} == {"outcome", "sum", "pure", "prof", "pav"} and len(found) == 10
+    for args in found.values():
+        assert args is not None and args.config.settings.updates >= 100 and args.config.settings.measured == 600
+        assert "\\boxed{}" in args.config.system and args.config.model == "small.gguf"
+        judged = args.config.judge
+        assert args.config.credit == "grpo" or "base=model.gguf" in str(judged)
