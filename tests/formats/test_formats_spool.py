@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -351,4 +352,15 @@ def test_a_full_disk_under_many_ids_is_told_with_its_folder(monkeypatch: pytest.
     with pytest.raises(OSError, match="no space left for ids") as full:
         for number in range(2000):
             once.put(f"id {number}", number)
-    assert full.value.filename == "the folder"
+    assert full.value.filename == "the folder" and full.value.errno == errno.ENOSPC
+
+
+def test_another_fault_under_many_ids_is_not_told_as_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*words: Any, **given: Any) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(ids, "_IDS_IN_MEMORY", 1)
+    monkeypatch.setattr(sqlite3, "connect", refused)
+    with pytest.raises(OSError, match=r"temporary file of ids failed .unable to open database file.; TMPDIR") as failed:
+        ids.Once().put("id", 1)
+    assert failed.value.errno == errno.EIO and failed.value.filename == tempfile.gettempdir()

@@ -39,6 +39,33 @@ def train(bucket: str, seed: int, updates: int, fresh: bool = False, killed: boo
         return [line["update"] for line in run.logged("update")]
 
 
+def test_the_index_of_a_sharded_checkpoint_is_carried_and_what_is_half_written_is_not(
+    tmp_path: Path, bucket: str, machines: Callable[[str], None]
+) -> None:
+    machines("a")
+    place = Remote(bucket)
+    with Run(place.folder, "train", {}, place=place) as run:
+        shards = run.folder / "checkpoints" / "checkpoint-2" / "pytorch_model_fsdp_0"
+        (shards / ".universal").mkdir(parents=True)
+        for name in (
+            ".metadata",
+            "__0_0.distcp",
+            ".__1_0.distcp.0123456789ab.tmp",
+            ".universal/zero.pt",
+            "rng_state_1.pth",
+        ):
+            (shards / name).write_bytes(name.encode())
+        run.keep()
+    machines("b")
+    place = Remote(bucket)
+    with Run(place.folder, "train", {}, place=place) as run:
+        shards = run.folder / "checkpoints" / "checkpoint-2" / "pytorch_model_fsdp_0"
+        assert {path.name: path.read_bytes() for path in shards.iterdir()} == {
+            ".metadata": b".metadata",
+            "__0_0.distcp": b"__0_0.distcp",
+        }
+
+
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Work on the machine of this name: each has copies of its own."""

@@ -67,7 +67,8 @@ def test_the_store_has_the_files_of_a_run_and_another_machine_goes_on_from_there
     }
     assert stored == {p.relative_to(tmp_path / "here"): p.read_bytes() for p in tmp_path.glob("here/**/*.parquet")}
     assert json.loads((tmp_path / "bucket" / "run" / "result.json").read_text()) == {"labelled": 10}
-    assert not list(tmp_path.glob("bucket/run/.lock*")), "nobody holds it now"
+    (lock,) = tmp_path.glob("bucket/run/.lock*")
+    assert json.loads(lock.read_text())["released"], "nobody holds it now"
 
 
 def test_other_settings_are_refused_and_fresh_empties_the_store(tmp_path: Path, bucket: str) -> None:
@@ -131,8 +132,8 @@ def test_of_many_that_take_a_mounted_run_at_once_one_does(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("renews", [True, False])
-def test_a_holder_that_was_stopped_leaves_the_lock_of_the_next_but_one_which_has_its_number(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, renews: bool
+def test_a_holder_that_was_stopped_leaves_the_locks_of_those_after_it(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, renews: bool
 ) -> None:
     clock = [1000.0]
     stopped, second, third = (Remote(bucket, now=lambda: clock[0], wait=lambda _: None) for _ in range(3))
@@ -141,7 +142,6 @@ def test_a_holder_that_was_stopped_leaves_the_lock_of_the_next_but_one_which_has
     second.take()
     second.release()
     third.take()
-    assert stopped._own_lock == third._own_lock
     if renews:
         monkeypatch.setattr(objects, "_RENEW_SECONDS", 0.01)
         awake = threading.Thread(target=stopped._renew, daemon=True)
@@ -151,10 +151,61 @@ def test_a_holder_that_was_stopped_leaves_the_lock_of_the_next_but_one_which_has
         with pytest.raises(RunError, match=f"taken over by another process .*token='{third._token}'"):
             stopped.check()
     stopped.release()
-    lock = json.loads((tmp_path / "bucket" / "run" / ".lock-000001").read_text())
-    assert lock["token"] == third._token
-    third.check()
+    assert third._holds()
     third.release()
+
+
+@pytest.mark.parametrize("late", ["renewal", "release"])
+def test_a_holder_that_was_stopped_after_it_looked_at_its_lock_writes_over_nobodys(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    clock = [1000.0]
+    stopped, second, third = (Remote(bucket, now=lambda: clock[0], wait=lambda _: None) for _ in range(3))
+    stopped.take()
+    clock[0] += 100
+    looks = stopped._holds
+
+    def stopped_here() -> bool:
+        held = looks()
+        monkeypatch.setattr(stopped, "_holds", looks)
+        second.take()
+        second.release()
+        third.take()
+        return held
+
+    monkeypatch.setattr(stopped, "_holds", stopped_here)
+    if late == "renewal":
+        monkeypatch.setattr(objects, "_RENEW_SECONDS", 0.01)
+        awake = threading.Thread(target=stopped._renew, daemon=True)
+        awake.start()
+        awake.join(5)
+        assert not awake.is_alive(), "it is lost, so it renews no more"
+    else:
+        stopped.release()
+    assert third._holds(), "the third has it, whatever the first has written since"
+    third.release()
+    Remote(bucket, now=lambda: clock[0], wait=lambda _: None).take()
+
+
+def test_one_that_was_stopped_before_it_took_over_does_not_take_from_those_after_it(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    silent, stopped, second, third = (Remote(bucket, now=lambda: clock[0], wait=lambda _: None) for _ in range(4))
+    silent.take()
+    clock[0] += 100
+    create = stopped._create
+
+    def stopped_here(name: str, data: bytes) -> bool:
+        second.take()
+        second.release()
+        third.take()
+        return create(name, data)
+
+    monkeypatch.setattr(stopped, "_create", stopped_here)
+    with pytest.raises(RunError, match="taken by another process just now"):
+        stopped.take()
+    assert third._holds()
 
 
 def test_a_holder_whose_lock_is_gone_does_not_put_it_again(tmp_path: Path, bucket: str) -> None:
@@ -165,7 +216,8 @@ def test_a_holder_whose_lock_is_gone_does_not_put_it_again(tmp_path: Path, bucke
     second.take()
     second.release()
     stopped.release()
-    assert not list(tmp_path.glob("bucket/run/.lock*"))
+    (lock,) = tmp_path.glob("bucket/run/.lock*")
+    assert json.loads(lock.read_text())["token"] == second._token
     with pytest.raises(RunError, match=r"taken over by another process .* let go"):
         stopped.check()
 

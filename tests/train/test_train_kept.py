@@ -180,6 +180,7 @@ FILES = (
     "optimizer.pt",
     "trainer_state.json",
     "global_step/zero_pp_rank_1_mp_rank_00_optim_states.pt",
+    "global_step/.metadata",
 )
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "flipped": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],

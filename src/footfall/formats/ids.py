@@ -17,12 +17,16 @@ _IDS_IN_MEMORY = 100_000
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """A full disk is told as any other file tells it."""
+    """A full disk is told as any other file tells it, and any other fault of the file in SQLite's words."""
     where = tempfile.gettempdir()  # asked when the disk is full, it is another folder
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise OSError(errno.ENOSPC, f"no space left for ids ({error})", where) from error
+        if "is full" in str(error):
+            raise OSError(errno.ENOSPC, f"no space left for ids ({error})", where) from error
+        raise OSError(
+            errno.EIO, f"the temporary file of ids failed ({error}); TMPDIR names another folder", where
+        ) from error
 
 
 class Once:

@@ -6,12 +6,13 @@ renamed there: an object is put whole or not at all; a shard is named by its con
 run is decided by a conditional put ("only if there is none", If-None-Match; in a mounted folder a hard link, which fails if
 there is one):
 
-    .lock-000001   host, process, a token and when it was last renewed; a taken-over run has .lock-000002, and so on
+    .lock-000001   host, process, a token, when it was last renewed, and whether it was let go; the next holder has .lock-000002
 
-The holder renews its lock. One that was not renewed for a minute, and is not in the time in which it would be, or whose
-process on this machine is gone, is taken over by putting the next number; only one can. A holder that finds the highest lock
-to be another's, or none, stops; the token decides, for numbers begin anew when a run is let go. What it puts in the meantime is
-what the other would put.
+The holder renews its lock, and says in it when it lets go. One that was let go, or was not renewed for a minute and is not in
+the time in which it would be, or whose process on this machine is gone, is followed by the next number; only one can put it.
+The highest lock stays, and whoever finds a higher one after putting its own takes it back, so no number has two holders: one
+that was stopped between looking at its lock and renewing it writes over nobody's. A holder that finds the highest lock to be
+another's, or none, stops. What it puts in the meantime is what the other would put.
 
     .run-id        a random name of the run, new after `--fresh`: what the copy has of another run is not gone on from
 
@@ -29,7 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from footfall.formats import atomic_write
@@ -48,6 +49,8 @@ _GONE_ON_FROM = ("checkpoints", "model", "published", "seeds", "units", "prms", 
 _RUN_ID, _LOG = ".run-id", "log.jsonl"
 _SEAL = "checksums.json"
 """The file of a checkpoint without which it does not count: it is put after the others."""
+_SHARDS_INDEX = ".metadata"
+"""Which process wrote what of a checkpoint of FSDP (torch.distributed.checkpoint): its shards cannot be read without it."""
 _TRIES, _FIRST_WAIT = 8, 0.1
 
 
@@ -63,6 +66,7 @@ class _Holder(NamedTuple):
     pid: int
     token: str
     renewed: float
+    released: bool
 
 
 def _file_system(scheme: str, address: str) -> tuple[Any, tuple[type[Exception], ...]]:
@@ -124,8 +128,20 @@ class Remote:
     def take(self) -> None:
         """Hold the run, or say who does. Then renew the lock until `release`."""
         locks = self._locks()
+        if not self._follow(locks):
+            raise RunError(f"{self.address} was taken by another process just now; wait for it or choose another --out")
+        for old in locks:
+            self._remove(old)
+        self._renewing = threading.Thread(target=self._renew, daemon=True)
+        self._renewing.start()
+
+    def _follow(self, locks: list[str]) -> bool:
+        """Put the lock after these, if whoever has the last of them is gone; whether nobody else did in the meantime."""
         if locks:
-            holder = self._holder(locks[-1])
+            try:
+                holder = self._holder(locks[-1])
+            except FileNotFoundError:  # removed by the one that has put the next
+                return False
             if not self._gone(locks[-1], holder):
                 raise RunError(
                     f"{self.address} is in use by process {holder.pid} on {holder.host}, which renewed its lock "
@@ -134,11 +150,11 @@ class Remote:
             self._generation = int(locks[-1].removeprefix(".lock-"))
         self._generation += 1
         if not self._create(self._own_lock, self._facts()):
-            raise RunError(f"{self.address} was taken by another process just now; wait for it or choose another --out")
-        for old in locks:
-            self._remove(old)
-        self._renewing = threading.Thread(target=self._renew, daemon=True)
-        self._renewing.start()
+            return False
+        if self._locks()[-1:] == [self._own_lock]:
+            return True
+        self._remove(self._own_lock)  # a number that others have left behind them already
+        return False
 
     def release(self) -> None:
         """Let others hold it."""
@@ -146,7 +162,7 @@ class Remote:
         if self._renewing is not None:
             self._renewing.join()  # or it might put the lock again that is removed here
         if self._holds():
-            self._remove(self._own_lock)
+            self._write_lock(released=True)
 
     def check(self) -> None:
         """An error if another process has taken the run over, as after this one was stopped for long."""
@@ -260,10 +276,9 @@ class Remote:
     def _files_here(self) -> Iterator[Path]:
         """What the run has in the copy, but for shards, which were put when they were done, and what is not finished."""
         for path in self.folder.rglob("*"):
-            parts = path.relative_to(self.folder).parts
-            unfinished = any(part.startswith(".") or part.endswith(".partial") for part in parts) or parts[0] == SCRATCH
-            # Of several processes each writes its own, at any time.
-            if path.is_file() and not unfinished and not is_shard(path.name) and not path.name.startswith("rng_state_"):
+            own = path.relative_to(self.folder)
+            unfinished = any(part.endswith(".partial") for part in own.parts) or own.parts[0] == SCRATCH
+            if path.is_file() and not unfinished and not is_shard(path.name) and is_carried(own):
                 yield path
 
     def _name(self, path: Path) -> str:
@@ -277,24 +292,27 @@ class Remote:
         found: list[object] = self._tried(lambda: self._files.ls(self._root, detail=False, refresh=True), absent=[])
         return sorted(name for each in found if _LOCK.fullmatch(name := str(each).rpartition("/")[2]))
 
-    def _facts(self) -> bytes:
-        facts = {"host": os.uname().nodename, "pid": os.getpid(), "token": self._token, "renewed": self._now()}
-        return json.dumps(facts).encode()
+    def _facts(self, released: bool = False) -> bytes:
+        facts = _Holder(os.uname().nodename, os.getpid(), self._token, self._now(), released)
+        return json.dumps(facts._asdict()).encode()
+
+    def _write_lock(self, released: bool = False) -> None:
+        """Its own again. Where it was taken over since it was looked at, this is below the highest, which alone counts."""
+        self._tried(lambda: self._write(self._place(self._own_lock), self._facts(released)))
 
     def _holder(self, lock: str) -> _Holder:
         """Who put the lock; anybody who may write there may have put anything."""
         try:
             said = json.loads(self._get(lock)[:4096])
-            return _Holder(
-                one_line(str(said["host"]), 60), int(said["pid"]), str(said["token"]), float(said["renewed"])
-            )
+            host, pid, renewed = one_line(str(said["host"]), 60), int(said["pid"]), float(said["renewed"])
+            return _Holder(host, pid, str(said["token"]), renewed, said.get("released") is True)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(
                 f"{self.address}/{lock} is no lock of a run ({error!r}); remove it if nobody uses it"
             ) from error
 
     def _gone(self, lock: str, holder: _Holder) -> bool:
-        if holder.host == os.uname().nodename and not Path(f"/proc/{holder.pid}").exists():
+        if holder.released or (holder.host == os.uname().nodename and not Path(f"/proc/{holder.pid}").exists()):
             return True
         if abs(self._now() - holder.renewed) <= _STALE_SECONDS:
             return False
@@ -309,7 +327,7 @@ class Remote:
             with suppress(RunError, OSError):  # a store that does not answer now may the next time
                 if not self._holds():
                     return
-                self._tried(lambda: self._write(self._place(self._own_lock), self._facts()))
+                self._write_lock()
 
     def _holds(self) -> bool:
         """Whether the highest lock is this process's; if not, the run is lost to it."""
@@ -320,7 +338,7 @@ class Remote:
             holder = None
         if holder is not None and holder.token == self._token:
             return True
-        self._lost = str(holder) if holder else "which has let go of it"
+        self._lost = "which has let go of it" if holder is None or holder.released else str(holder)
         return False
 
     def _place(self, name: str) -> str:
@@ -395,6 +413,13 @@ class Remote:
                     raise RunError(f"{self.address} does not answer: {error}") from error
                 time.sleep(_FIRST_WAIT * 2**attempt)
         raise AssertionError
+
+
+def is_carried(name: PurePath) -> bool:
+    """Whether a store is given a file of this name: not what begins with a dot, which is half written or made of the rest, but
+    for torch's index of a sharded checkpoint; nor the state of random numbers, which every process writes at any time."""
+    hidden = any(part.startswith(".") and part != _SHARDS_INDEX for part in name.parts)
+    return not hidden and not name.name.startswith("rng_state_")
 
 
 def _is_gone_on_from(name: str) -> bool:

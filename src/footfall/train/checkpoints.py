@@ -27,6 +27,7 @@ from transformers import TrainerCallback
 from footfall.damaged import json_of
 from footfall.formats import atomic_write
 from footfall.formats.files import remove_folder
+from footfall.scale.objects import is_carried
 from footfall.scale.processes import any_of, count, is_main
 
 SECONDS, SHARE = 20.0, 20
@@ -104,13 +105,11 @@ def stopping_between_updates(saves: Saves) -> Iterator[None]:
 
 
 def seal(checkpoint: Path) -> None:
-    """Write the checksums of a checkpoint's files, those of DeepSpeed's folder too, but for those that other processes may
-    still write (DeepSpeed's parts are not among these, for its processes meet when they have written) and what begins with a
-    dot, which no object store is given: a copy from there would be taken for damaged."""
+    """Write the checksums of a checkpoint's files, those of DeepSpeed's folder and of FSDP's shards too, but for what no object
+    store is given, other processes' files among it that they may still write (parts and shards are none of these, for processes
+    meet when they have written them): a copy from there would be taken for damaged."""
     found = ((file, file.relative_to(checkpoint)) for file in sorted(checkpoint.rglob("*")) if file.is_file())
-    sums = {name.as_posix(): checksum(file) for file, name in found if not (
-        name.name == CHECKSUMS or name.name.startswith("rng_state_") or any(part.startswith(".") for part in name.parts)
-    )}  # fmt: skip
+    sums = {name.as_posix(): checksum(file) for file, name in found if name.name != CHECKSUMS and is_carried(name)}
     with atomic_write(checkpoint / CHECKSUMS) as stream:
         stream.write(json.dumps(sums, indent=1).encode())
 
