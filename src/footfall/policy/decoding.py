@@ -163,6 +163,8 @@ class Decoder(Protocol):
     steps_a_call: int
     slack: float
     """How many rows may be computed for one in use before rows are moved together."""
+    reads_last: bool
+    """A sequence keeps its row until its last token was read too."""
 
     def run(
         self, batch: Batch, rows: int, params: SamplingParams
@@ -197,6 +199,7 @@ class EagerDecoder:
 
     steps_a_call = 1
     slack = 1.125
+    reads_last = False
 
     def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
         if compile:
@@ -213,15 +216,21 @@ class EagerDecoder:
         seeds = torch.from_numpy(batch.seeds[:rows]).to(device)
         longest = int(batch.positions[:rows].max()) + 1
         length = min(-(-longest // LENGTH_BLOCK) * LENGTH_BLOCK, self.slots.capacity)
-        view = SlotView(self.slots, positions[:, None], length)
-        logits = self.model(
-            input_ids=tokens[:, None], position_ids=positions[:, None], use_cache=False, slots=view
-        ).logits[:, -1]
-        drawn = draw(logits, uniform(seeds, positions), params)
+        drawn = draw(self.logits(batch, tokens, positions, length), uniform(seeds, positions), params)
         new = drawn.tokens_N.cpu().numpy()
         batch.tokens[:rows] = new
         batch.positions[:rows] += 1
         return new[:, None], drawn.logprobs_N.cpu().numpy()[:, None]
+
+    def logits(self, batch: Batch, tokens_N: Tensor, positions_N: Tensor, length: int) -> Tensor:
+        """[N, V] after the tokens that are fed."""
+        return self.forward(tokens_N, SlotView(self.slots, positions_N[:, None], length))
+
+    def forward(self, tokens_N: Tensor, view: SlotView) -> Tensor:
+        """One pass of the model over one token a row."""
+        out = self.model(input_ids=tokens_N[:, None], position_ids=view.positions_BT, use_cache=False, slots=view)
+        found: Tensor = out.logits[:, -1]
+        return found
 
 
 class GraphDecoder:
@@ -229,6 +238,7 @@ class GraphDecoder:
 
     steps_a_call = STEPS_A_CALL
     slack = 2.0
+    reads_last = False
 
     def __init__(self, model: PreTrainedModel, slots: Slots, compile: bool) -> None:
         self.model, self.slots = model, slots
@@ -342,6 +352,8 @@ class Loop:
         self.watched = np.zeros(ends.vocabulary, bool)
         self.watched[sorted(ends.eos | ends.stops)] = True
         self.keep = keep
+        self.ending: set[int] = set()
+        """Requests that are written, and wait for their last token to be read."""
         self.steps = 0
         """Decode steps so far."""
 
@@ -401,9 +413,19 @@ class Loop:
         rows, columns = taken[:, None], self.batch.written[taken][:, None] + np.arange(steps)
         self.batch.drawn[rows, columns], self.batch.logprobs[rows, columns] = tokens[taken], logprobs[taken]
         self.batch.written[taken] += steps
+        if self.ending:
+            taken = self._without_ended(taken)
         look = self.watched[tokens[taken]].any(axis=1) | (self.batch.written[taken] >= self.batch.limit[taken])
         for row in taken[look].tolist():
             self._finish_if_done(row, steps)
+
+    def _without_ended(self, taken: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rows that still write; those whose last token has just been read become free."""
+        ended = np.isin(self.batch.owner[taken], list(self.ending))
+        for row in taken[ended].tolist():
+            self._release(row)
+        self.ending.clear()
+        return taken[~ended]
 
     def _finish_if_done(self, row: int, steps: int) -> None:
         """Walk through the last tokens drawn; at the first that ends the sequence, hand it over and free the row."""
@@ -418,7 +440,11 @@ class Loop:
                 length, result.end = (at, drawn[at]) if result.ended else (at + 1, None)
                 result.tokens, result.decoded = drawn[:length], at + 1
                 result.logprobs = self.batch.logprobs[row, :length].tolist()
-                self._release(row)
+                if self.decoder.reads_last and not result.ended:
+                    result.prefilled += 1  # it is read, and nothing is drawn
+                    self.ending.add(owner)
+                else:
+                    self._release(row)
                 return
 
     def _release(self, row: int) -> None:

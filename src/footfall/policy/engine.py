@@ -43,6 +43,7 @@ from footfall.policy.decoding import (
 )
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.slots import Entry, PrefixCache, Slots, SlotView, check_attention, slot_attention
+from footfall.policy.tapping import Tap, TappedDecoder
 from footfall.terminal import told
 
 _PROBED = 64
@@ -208,6 +209,16 @@ class Engine:
         self._layout = CpuLayout()
         self._slots: Slots | None = None
         self._decoder: Decoder | None = None
+        self._tap: Tap | None = None
+
+    @property
+    def tap(self) -> Tap | None:
+        """Who is told what the model looks at while it writes; then every step is one pass, on CUDA too."""
+        return self._tap
+
+    @tap.setter
+    def tap(self, tap: Tap | None) -> None:
+        self._tap, self._slots, self._decoder = tap, None, None
 
     def forget(self) -> None:
         """Drop all cached prefixes, so that what comes next cannot depend on what came before, even in rounding.
@@ -216,6 +227,8 @@ class Engine:
         """
         self.cache.clear()
         self._layout.clear()
+        if self._tap is not None:
+            self._tap.forget()
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -325,6 +338,8 @@ class Engine:
         while loop.admit():
             loop.advance(params)
             told(loop.done, len(requests), "written")
+        if isinstance(self._decoder, TappedDecoder):
+            self._decoder.hand_over(requests, results)
         self.usage.steps += loop.steps
         for result in results:
             self.usage.prefilled += result.prefilled
@@ -345,11 +360,16 @@ class Engine:
                 capacity = twice
             self._slots = self._decoder = None
             self._slots = Slots(self.model, self._rows(capacity), capacity)
-            self._decoder = self._kind(self.model, self._slots, bool(self.compile))
+            self._decoder = self._made(self._slots)
+
+    def _made(self, slots: Slots) -> Decoder:
+        if self._tap is not None:
+            return TappedDecoder(self.model, slots, self._tap)
+        return self._kind(self.model, slots, bool(self.compile))
 
     @property
     def _kind(self) -> type[GraphDecoder | EagerDecoder]:
-        return GraphDecoder if self.model.device.type == "cuda" else EagerDecoder
+        return GraphDecoder if self.model.device.type == "cuda" and self._tap is None else EagerDecoder
 
     def _capacity(self, length: int) -> int:
         """Tokens of a row for sequences of `length`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -92,13 +92,16 @@ def _shape(model: PreTrainedModel) -> tuple[int, int, int]:
 
 
 class SlotView:
-    """One forward call's view of the slots: rows 0…B-1, new tokens at `positions` [B, T], keys up to `length`."""
+    """One forward call's view of the slots: rows 0…B-1, new tokens at `positions` [B, T], keys up to `length`.
 
-    def __init__(self, slots: Slots, positions_BT: Tensor, length: int) -> None:
-        self.data = slots.data
-        self.positions_BT = positions_BT
-        self.length = length
-        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and _TRITON
+    `look` is told the weights [B, H, L] of each layer, first to last, where one token a row is read.
+    """
+
+    def __init__(
+        self, slots: Slots, positions_BT: Tensor, length: int, look: Callable[[Tensor], None] | None = None
+    ) -> None:
+        self.data, self.positions_BT, self.length, self.look = slots.data, positions_BT, length, look
+        self.fused = positions_BT.is_cuda and positions_BT.shape[1] == 1 and _TRITON and look is None
         self._rows_B1 = torch.arange(positions_BT.shape[0], device=positions_BT.device)[:, None]
         self._masks: dict[int | None, Tensor] = {}
 
@@ -249,6 +252,8 @@ def _slot_attention(
     if n_new == 1:
         # The query heads of one key head become that head's queries, so that its keys are read once.
         query = query.view(batch, keys.shape[1], n_query // keys.shape[1], width)
+    if slots.look is not None:
+        slots.look(_weights(query, keys, mask, scaling, softcap).reshape(batch, n_query, -1))
     if softcap is None:
         out = nn.functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=query.shape[1] != keys.shape[1]
@@ -262,11 +267,15 @@ def _capped_attention(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float, softcap: float
 ) -> Tensor:
     """softmax(cap · tanh(q·k·scale / cap)) v, which no fused kernel of torch computes (Gemma 2)."""
-    groups = query.shape[1] // keys.shape[1]
-    keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
-    scores = torch.tanh((query @ keys.transpose(2, 3)) * (scaling / softcap)) * softcap
-    weights = (scores + mask).softmax(dim=-1, dtype=torch.float32)
-    return weights.to(values.dtype) @ values
+    weights = _weights(query, keys, mask, scaling, softcap)
+    return weights.to(values.dtype) @ values.repeat_interleave(query.shape[1] // keys.shape[1], 1)
+
+
+def _weights(query: Tensor, keys: Tensor, mask: Tensor, scaling: float, softcap: float | None) -> Tensor:
+    """softmax of q·k·scale, capped or not, in float32."""
+    scores = query @ keys.repeat_interleave(query.shape[1] // keys.shape[1], 1).transpose(2, 3)
+    scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
+    return (scores + mask).softmax(dim=-1, dtype=torch.float32)
 
 
 AttentionInterface.register(IMPLEMENTATION, _slot_attention)

@@ -1,0 +1,110 @@
+"""A head on the frozen policy, read while the policy writes: the values of a second pass, without one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from footfall.policy.embedded import EMBEDDED
+from footfall.policy.protocol import SamplingParams, draw_traces
+from footfall.policy.tapping import last_looks
+from footfall.policy.torch_policy import TorchPolicy
+from footfall.reward.judge import PRMJudge
+from footfall.reward.prm import PRM
+from footfall.reward.while_written import Seen, SeenRunner, uhead, while_written
+from footfall.search import BeamSearch, Searcher
+from footfall.types import Trajectory
+from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+
+torch.set_num_threads(1)
+WORLD = ArithmeticWorld()
+
+
+def judge(head: str = "uncertainty", **settings: int) -> PRMJudge:
+    chosen = {"size": 16, "heads": 2, "window": 3} if head == "uncertainty" else {}
+    model = PRM.from_backbone(str(EMBEDDED), head={"name": head, **chosen, **settings}, seed=3)
+    return PRMJudge(model.eval())
+
+
+def written(policy: TorchPolicy, n: int = 3) -> list[Trajectory]:
+    prefixes = [WORLD.prefix(problem) for problem in WORLD.problems(4)]
+    return [trace for row in draw_traces(policy, prefixes, n, SamplingParams(max_tokens=120, seed=1)) for trace in row]
+
+
+def runner(judge: PRMJudge) -> SeenRunner:
+    assert isinstance(judge.runner, SeenRunner)
+    return judge.runner
+
+
+def test_looks_are_those_at_the_token_and_before_it_and_nothing_before_the_start() -> None:
+    weights = torch.tensor([[[0.1, 0.2, 0.7, 0.0]], [[1.0, 0.0, 0.0, 0.0]]])
+    found = last_looks(weights, torch.tensor([2, 0]), 3)
+    assert torch.equal(found, torch.tensor([[[0.7, 0.2, 0.1]], [[1.0, 0.0, 0.0]]]))
+
+
+def test_values_while_writing_are_those_of_a_second_pass() -> None:
+    again, policy = judge(), TorchPolicy.load(EMBEDDED, "cpu")
+    plain = written(TorchPolicy.load(EMBEDDED, "cpu"))
+    watching = while_written(again, policy)
+    traces = written(policy)
+    assert [t.text for t in traces] == [t.text for t in plain], "what is written does not change"
+    found, expected = watching.judge(traces), again.judge(traces)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.values == pytest.approx(theirs.values, abs=1e-5) and ours.judge == theirs.judge
+    assert len({value for said in found for value in said.values}) > 20, "values differ, so equal ones say something"
+    assert runner(watching).read_again == 0
+    assert sum(said.cost.scored_tokens for said in found) == 0 < sum(said.cost.scored_tokens for said in expected)
+
+
+def test_a_search_judges_every_step_without_a_second_pass() -> None:
+    policy = TorchPolicy.load(EMBEDDED, "cpu")
+    again = judge()
+    watching = while_written(again, policy)
+    params = SamplingParams(max_tokens=120, seed=2)
+    method = BeamSearch(n=4, expansions=2)
+    problems = WORLD.problems(3, split="test")
+    ours = Searcher(policy, watching, method, params=params, separator="\n").solve(problems)
+    assert runner(watching).read_again == 0 and sum(result.cost.scored_tokens for result in ours) == 0
+    plain = Searcher(TorchPolicy.load(EMBEDDED, "cpu"), again, method, params=params, separator="\n").solve(problems)
+    assert [result.answer for result in ours] == [result.answer for result in plain]
+    assert sum(result.cost.scored_tokens for result in plain) > 0
+
+
+def test_a_trace_that_somebody_else_wrote_is_read_by_a_second_pass() -> None:
+    policy, again = TorchPolicy.load(EMBEDDED, "cpu"), judge()
+    watching = while_written(again, policy)
+    others = written(TorchPolicy.load(EMBEDDED, "cpu"), 1)
+    mine = written(policy, 1)
+    policy.forget()
+    assert [j.values for j in watching.judge(others)] == [j.values for j in again.judge(others)]
+    assert runner(watching).read_again == len(others)
+    watching.judge(mine)
+    assert runner(watching).read_again == 2 * len(others), "the engine has forgotten"
+
+
+def test_without_probabilities_too_and_what_is_too_much_is_dropped() -> None:
+    policy, again = TorchPolicy.load(EMBEDDED, "cpu"), judge(top=0)
+    watching = while_written(again, policy)
+    traces = written(policy, 1)
+    assert [j.values for j in watching.judge(traces)] == [
+        pytest.approx(j.values, abs=1e-5) for j in again.judge(traces)
+    ]
+    seen = Seen(1, 0, most_bytes=8)
+    seen.keep((1, 2), 0, torch.zeros(2, 1))
+    seen.keep((1, 3), 1, torch.ones(1, 1))
+    assert seen.of((1, 2), 0) is None and seen.of((1, 3), 1) is not None and seen.of((1, 3), 0) is None
+
+
+def test_wrong_use_is_told_in_one_line() -> None:
+    policy = TorchPolicy.load(EMBEDDED, "cpu")
+    with pytest.raises(ValueError, match="the head linear is not read while a policy writes: uncertainty is"):
+        while_written(judge("linear"), policy)
+    with pytest.raises(ValueError, match="is no PRM with a head: `footfall train --head uncertainty` makes one"):
+        uhead(TruthJudge(), policy)
+    with pytest.raises(ValueError, match="does not say: name the head's folder itself as the judge"):
+        uhead(judge(), ArithmeticPolicy())
+    assert isinstance(uhead(judge(), policy).runner, SeenRunner)
+    with torch.no_grad():
+        next(policy.engine.model.parameters()).add_(0.1)
+    with pytest.raises(ValueError, match="trained on another decoder than the policy's"):
+        while_written(judge(), policy)
