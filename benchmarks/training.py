@@ -198,6 +198,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=None, help="of LoRA; default: all weights are trained")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=(*TRL_WAYS, *WAYS))
     parser.add_argument("--quality", type=int, default=0, metavar="SEEDS", help="see benchmarks.training_quality")
+    parser.add_argument("--first-seed", type=int, default=0, help="of --quality")
     parser.add_argument("--out", type=Path, default=None, help="also write the figures as JSON")
     arguments = parser.parse_args()
     if arguments.quality or set(arguments.ways) & set(TRL_WAYS):
@@ -206,7 +207,8 @@ def main() -> None:
     arguments.traces = arguments.traces or (1600 if device.type == "cuda" else 160)
     arguments.batch = arguments.batch or (32 if device.type == "cuda" else 8)
     found: list[Any] = [measure(shape, device, arguments) for shape in arguments.shape]
-    found += [quality(arguments.quality, device.type)] if arguments.quality else []
+    if arguments.quality:
+        found.append(quality(arguments.quality, device.type, first=arguments.first_seed))
     text = json.dumps(found, indent=1)
     sys.stdout.write(text + "\n")
     if arguments.out is not None:

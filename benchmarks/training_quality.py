@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -29,6 +29,7 @@ from transformers import AutoModelForTokenClassification
 from benchmarks.trl_prm import trl_prm, trl_trainer
 from footfall.lab.shared.cases import first_error_f1
 from footfall.loading import load_tokenizer, quiet
+from footfall.metrics.intervals import mean_of_seeds
 from footfall.metrics.steps import auc
 from footfall.policy.embedded import EMBEDDED
 from footfall.reward.checkpoint import checkpoint
@@ -111,10 +112,10 @@ def by_footfall(rows: Sequence[Judged], start: Path, config: TrainConfig, folder
     return train_prm(rows, str(start), replace(config, family=FAMILY), folder).folder
 
 
-def quality(seeds: int, device: str, traces: int = 240, problems: int = 50) -> dict[str, Any]:
-    """Figures of every arm under each seed, their means, and seconds of training."""
+def quality(seeds: int, device: str, traces: int = 240, problems: int = 50, first: int = 0) -> dict[str, Any]:
+    """Figures of every arm under each seed from `first` on, their means and differences, and seconds of training."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ARMS}
-    for seed in range(seeds):
+    for seed in range(first, first + seeds):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             site = Contest(KindPlan(sizes=(str(traces),), pool=problems), folder, "arithmetic", seed)
@@ -131,7 +132,20 @@ def quality(seeds: int, device: str, traces: int = 240, problems: int = 50) -> d
                 found[arm].append({**site.figures(model, device), "seconds": seconds})
                 sys.stderr.write(f"seed {seed}, {arm}: {found[arm][-1]}\n")
     mean = {arm: {key: fmean(each[key] for each in runs) for key in runs[0]} for arm, runs in found.items()}
-    return {"traces": traces, "test_problems": problems, "device": device, "mean": mean, "seeds": found}
+    facts = {"traces": traces, "test_problems": problems, "device": device, "first_seed": first}
+    return {**facts, "mean": mean, "over_trl": over_trl(found), "seeds": found}
+
+
+def over_trl(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, list[float]]]:
+    """Footfall less TRL on equal labels, seed by seed: the mean difference and its 95% interval."""
+    told: dict[str, dict[str, list[float]]] = {}
+    for name, runs in found.items():
+        side, _, labels = name.partition(", ")
+        theirs = found.get(f"trl, {labels}")
+        if side == "footfall" and theirs is not None:
+            pairs = list(zip(runs, theirs, strict=True))
+            told[labels] = {key: list(mean_of_seeds([a[key] - b[key] for a, b in pairs])) for key in ("auc", "f1")}
+    return told
 
 
 def main() -> None:
@@ -139,12 +153,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--traces", type=int, default=240, help="trained on, 4 of a problem")
     parser.add_argument("--problems", type=int, default=50, help="test problems, 8 solutions each")
+    parser.add_argument("--first-seed", type=int, default=0)
     arguments = parser.parse_args()
     trl_prm()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    sys.stdout.write(
-        json.dumps(quality(arguments.seeds, device, arguments.traces, arguments.problems), indent=1) + "\n"
-    )
+    found = quality(arguments.seeds, device, arguments.traces, arguments.problems, arguments.first_seed)
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

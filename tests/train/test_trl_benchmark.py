@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.scoring import ShapedModel
 from benchmarks.training import measure
-from benchmarks.training_quality import by_footfall, by_trl, stepwise
+from benchmarks.training_quality import by_footfall, by_trl, over_trl, stepwise
 from benchmarks.trl_prm import as_tokens, token_classifier, trl_prm
 from footfall.loading import load_tokenizer
 from footfall.policy.embedded import EMBEDDED
@@ -77,3 +77,13 @@ def test_one_run_has_both_sides_and_their_ratio(trl: Any, rank: int | None) -> N
     ratio = found["packed"]["tokens_per_second"] / found["trl"]["tokens_per_second"]
     assert found["over_trl"] == {"trl": {"packed": ratio}}
     assert 0 < found["trl"]["share_of_matmul"] < 1
+
+
+def test_differences_are_of_equal_labels_seed_by_seed() -> None:
+    arms = {"trl, exact": (0.8, 0.9), "footfall, exact": (0.9, 0.9), "footfall, rollouts soft": (1.0, 1.0)}
+    found = over_trl({name: [{"auc": v, "f1": v} for v in values] for name, values in arms.items()})
+    assert set(found) == {"exact"}, "soft labels have no counterpart"
+    mean, low, high = found["exact"]["f1"]
+    assert (
+        mean == pytest.approx(0.05) and low == pytest.approx(0.05 - 12.7062 * 0.05) and high == pytest.approx(0.1 - low)
+    )
