@@ -40,6 +40,7 @@ HEAVY = (
     "footfall.rl.beside",
     "footfall.rl.confidence",
     "footfall.rl.flow",
+    "footfall.rl.judges",
     "footfall.rl.loop",
     "footfall.rl.online",
     "footfall.rl.parts",

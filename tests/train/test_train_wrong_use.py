@@ -45,6 +45,16 @@ def test_labels_of_all_steps_where_pairs_are_compared(lm: Path, tmp_path: Path) 
         train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective="bradley-terry", family="footfall"), tmp_path)
 
 
+@pytest.mark.parametrize(("objective", "family"), [("bradley-terry", "footfall"), ("log-ratio", "implicit")])
+def test_two_traces_of_a_pair_with_one_label_are_named(objective: str, family: str, lm: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, objective=objective, family=family)
+    if objective == "log-ratio":
+        config = replace(config, objective_options={"form": "dpo"})
+    said = r"compares a right trace .* row 1 \('t0'\) and its neighbour both have the label 1: leave one of them out"
+    with pytest.raises(ValueError, match=said):
+        train_prm(rows(None, 1.0), lm, config, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("objective", "family", "aspect", "by"),
     [

@@ -93,7 +93,8 @@ def make_examples(
                 'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
             )
     if objective.together > 1:
-        refuse_parted([e.trajectory for e in examples], dropped, objective)
+        labels = [next(label for label, m in zip(e.labels, e.mask, strict=True) if m) for e in examples]
+        refuse_parted([e.trajectory for e in examples], labels, dropped, objective)
     return examples, replace(_report(len(rows), used, dropped), tokens=sum(e.reading.tokens for e in examples))
 
 
@@ -144,8 +145,11 @@ def _in_passes(whole: Example, model: PRM) -> list[Example]:
     return found
 
 
-def refuse_parted(traces: Sequence[Trajectory], dropped: Mapping[str, int], objective: Objective) -> None:
-    """Traces that are compared come as neighbours and of one problem; a dropped one would leave another alone."""
+def refuse_parted(
+    traces: Sequence[Trajectory], labels: Sequence[float], dropped: Mapping[str, int], objective: Objective
+) -> None:
+    """Traces that are compared come as neighbours, of one problem and with other labels; a dropped one would leave another
+    alone."""
     size = objective.together
     if dropped:
         raise ValueError(f"{objective.name} compares rows, so none can be left out, but there are {dict(dropped)}")
@@ -155,6 +159,11 @@ def refuse_parted(traces: Sequence[Trajectory], dropped: Mapping[str, int], obje
             raise ValueError(
                 f"{objective.name} takes {size} rows of one problem side by side; "
                 f"row {at + 1} ({group[0].id!r}) and its neighbour are of different problems"
+            )
+        if len(set(labels[at : at + size])) < size:
+            raise ValueError(
+                f"{objective.name} compares a right trace (label 1) with a wrong one (label 0) of a problem; row {at + 1} "
+                f"({group[0].id!r}) and its neighbour both have the label {labels[at]:g}: leave one of them out"
             )
 
 

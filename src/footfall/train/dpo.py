@@ -16,9 +16,8 @@ from datasets import Dataset
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 
-from footfall.loading import load_model, quiet
-from footfall.render import dialogue_text
 from footfall.reward.generative.chains import Preference
+from footfall.train.writers import asked, train_writer
 from footfall.types import content_key
 
 
@@ -41,10 +40,8 @@ def split_pairs(pairs: Sequence[Preference], share: float, seed: int = 0) -> tup
 def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[str, str]]:
     """The pairs as TRL takes them, the question rendered with the model's chat template: prompt, chosen, rejected."""
     return [
-        {"prompt": dialogue_text(tokenizer, pair.request.messages, pair.request.opening, pair.request.header),
-         "chosen": pair.chosen, "rejected": pair.rejected}
-        for pair in pairs
-    ]  # fmt: skip
+        {"prompt": asked(pair.request, tokenizer), "chosen": pair.chosen, "rejected": pair.rejected} for pair in pairs
+    ]
 
 
 def train_dpo(
@@ -57,17 +54,10 @@ def train_dpo(
     train, held = split_pairs(pairs, eval_share, args.seed)
     if not train:
         raise ValueError(f"{len(pairs)} pairs of critiques leave none to train on: sample more, or lower eval_share")
-    lm: Any
-    lm, tokenizer = load_model(str(model), "cpu" if args.use_cpu else None)
-    lm.float()  # what is trained is not half precision, as a writer on CUDA is
-    datasets = [Dataset.from_list(preference_rows(each, tokenizer)) if each else None for each in (train, held)]
-    trainer: Any = DPOTrainer(
-        model=lm, args=args, processing_class=tokenizer, train_dataset=datasets[0], eval_dataset=datasets[1]
-    )
-    metrics = dict(trainer.train().metrics)
-    if held:
-        metrics |= trainer.evaluate()
-    with quiet():
-        trainer.model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    return Preferred(Path(out), len(train), len(held), {k: float(v) for k, v in metrics.items()})
+
+    def make(lm: Any, tokenizer: Any) -> DPOTrainer:
+        rows = [Dataset.from_list(preference_rows(each, tokenizer)) if each else None for each in (train, held)]
+        return DPOTrainer(model=lm, args=args, processing_class=tokenizer, train_dataset=rows[0], eval_dataset=rows[1])
+
+    _, metrics = train_writer(model, out, args, make)
+    return Preferred(Path(out), len(train), len(held), metrics)

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.loading import padded
 from footfall.render import Template, encode
+from footfall.train.planned import Plan, fit_loss
 from footfall.types import Trajectory
 
 _NOT_LEARNED = -100
@@ -86,6 +87,13 @@ def token_batches(lengths: Sequence[int], batch_tokens: int, generator: torch.Ge
     return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
 
 
+def planned(lengths: Sequence[int], config: ImitationConfig) -> Plan:
+    """Batches of sequences of these lengths for every epoch, and the rates that go with them."""
+    generator = torch.Generator().manual_seed(config.seed)
+    epochs = [token_batches(lengths, config.batch_tokens, generator) for _ in range(config.epochs)]
+    return Plan(epochs, config.lr, config.warmup, config.weight_decay, config.max_grad_norm, config.seed)
+
+
 def imitate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -101,46 +109,10 @@ def imitate(
     if not kept:
         raise ValueError(f"none of {len(given)} traces has at most {config.max_length} tokens: raise max_length")
     lengths = [len(lesson.ids) for lesson in kept]
-    losses, updates = fit(model, lengths, lambda batch: _loss(model, kept, batch), config, progress)
+    plan = planned(lengths, config)
+    losses = fit_loss(model, plan, lambda batch: _loss(model, kept, batch), progress)
     tokens = sum(lengths) * config.epochs
-    return Imitated(losses, tokens, updates, len(given) - len(kept), time.monotonic() - begun)
-
-
-def fit(
-    model: PreTrainedModel,
-    lengths: Sequence[int],
-    loss_of: Callable[[Sequence[int]], Tensor],
-    config: ImitationConfig,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[tuple[float, ...], int]:
-    """Lower the mean loss of batches of sequences of these lengths, in place; the mean of each epoch, and the updates made."""
-    generator = torch.Generator().manual_seed(config.seed)
-    plan = [token_batches(lengths, config.batch_tokens, generator) for _ in range(config.epochs)]
-    updates = sum(map(len, plan))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-    rise = max(1, round(config.warmup * updates))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda k: min((k + 1) / rise, max(0.0, (updates - k) / max(1, updates - rise)))
-    )
-    model.train()
-    done, losses = 0, []
-    for batches in plan:
-        total = torch.zeros((), device=model.device)
-        for batch in batches:
-            with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
-                loss = loss_of(batch)
-            optimizer.zero_grad(set_to_none=True)
-            torch.autograd.backward([loss])
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
-            optimizer.step()
-            schedule.step()
-            total += loss.detach()
-            done += 1
-            if progress is not None:
-                progress(done, updates)
-        losses.append(float(total) / len(batches))
-    model.train(False)
-    return tuple(losses), updates
+    return Imitated(losses, tokens, plan.updates, len(given) - len(kept), time.monotonic() - begun)
 
 
 def _loss(model: PreTrainedModel, given: Sequence[Lesson], batch: Sequence[int]) -> Tensor:

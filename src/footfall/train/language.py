@@ -3,6 +3,9 @@
     implicit   r(y) = β Σ_t [log π(y_t) − log π_ref(y_t)],   a loss of `log_ratio`: cross-entropy, DPO, NCA or KTO
     critic     loss = −log π(verdict | question, critique), or of the critique too: the mean over all tokens of both
 
+Implicit ones are trained by `transformers.Trainer`, critics by TRL's `SFTTrainer` (the extra `rl`), both on one plan of
+batches (`footfall.train.planned`), from the last checkpoint where a run was stopped.
+
 A trace's label is its outcome, or that of its last step where that is not known. The reference is read once, before training,
 and stored: one number a trace, so that no second model is held meanwhile. What is saved is a causal LM with the family's name
 beside it.
@@ -33,8 +36,9 @@ from footfall.reward.family import Evidence, Family
 from footfall.reward.generative.critic import Request
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
-from footfall.train.imitation import ImitationConfig, fit
+from footfall.train.imitation import ImitationConfig, planned
 from footfall.train.objectives import Objective
+from footfall.train.planned import Keeping, Plan, fit_loss
 from footfall.train.trainer import Progress, step_metrics
 from footfall.types import Judged, Judgement, Trajectory
 
@@ -79,8 +83,10 @@ def train_language_prm(
     config: TrainConfig,
     progress: Progress | None = None,
     stored: Path | None = None,
+    keeping: Keeping | None = None,
 ) -> LanguagePRM:
-    """Fit the causal LM at `source` as its family is read. What the reference says is kept in the file `stored`."""
+    """Fit the causal LM at `source` as its family is read. What the reference says is kept in the file `stored`, and
+    checkpoints as `keeping` says."""
     _refuse_settings(config, family)
     seen, place = evidence(source), pick_device(config.device)
     lm: Any
@@ -102,7 +108,11 @@ def train_language_prm(
     if config.lora_rank is not None:
         lm = add_lora(lm, config.lora_rank, config.lora_alpha or 2 * config.lora_rank, config.seed)
 
-    losses, updates = _fit(lm, train, behind, family, objective, config, progress)
+    plan = _plan(train, objective.together, lm, config)
+    if family.spans is None:
+        losses = _fit_critic(lm, tokenizer, train, plan, progress, keeping)
+    else:
+        losses = fit_loss(lm, plan, _log_ratio_loss(lm, train, behind, objective), progress, keeping)
     lm = lm.merge_and_unload() if config.lora_rank is not None else lm
     odds = _log_odds(lm, held, behind[len(train) :], objective, family)
     tokens = sum(len(item.ids) for item in train) * config.epochs
@@ -120,38 +130,51 @@ def train_language_prm(
 
     return LanguagePRM(
         save, _metrics(odds, held, objective) if held else {},
-        tuple((round((k + 1) * updates / len(losses)), loss) for k, loss in enumerate(losses)),
-        train_report, held_report, _told(held, torch.sigmoid(odds).tolist(), objective), updates, tokens,
+        tuple((round((k + 1) * plan.updates / len(losses)), loss) for k, loss in enumerate(losses)),
+        train_report, held_report, _told(held, torch.sigmoid(odds).tolist(), objective), plan.updates, tokens,
         6.0 * sum(p.numel() for p in lm.parameters()) * tokens,
     )  # fmt: skip
 
 
-def _fit(
-    lm: Any, items: Sequence[Item], behind: Sequence[float], family: Family, objective: Objective, config: TrainConfig,
-    progress: Progress | None,
-) -> tuple[tuple[float, ...], int]:  # fmt: skip
-    """The losses of each epoch and the number of updates; `behind` is what the reference says of each item."""
-    size = objective.together
-
-    def loss_of(units: Sequence[int]) -> Tensor:
-        batch = members(units, size)
-        said_N = written_log_probs(_whole(lm), [items[i] for i in batch])
-        if family.spans is None:  # the mean over what is scored: a verdict, or a critique with it
-            return -said_N.mean() * (len(batch) / sum(len(items[i].ids) - items[i].first for i in batch))
-        ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
-        targets_N1 = torch.tensor([[objective.target(items[i].label)] for i in batch], device=said_N.device)
-        logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
-        return objective.loss(logits_N11, targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
-
+def _plan(items: Sequence[Item], size: int, lm: Any, config: TrainConfig) -> Plan:
+    """Batches of units of `size` items: those that are compared stand in one batch, as one unit of their padded length."""
     lengths = [len(item.ids) for item in items]
     lr = config.lr or usual_lr(sum(p.numel() for p in lm.parameters()), config.lora_rank is not None)
     settings = ImitationConfig(
         lr=lr, epochs=config.epochs, batch_tokens=config.batch_size * max(lengths), warmup=config.warmup,
         weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
     )  # fmt: skip
-    # Traces that are compared stand in one batch, as one unit of their padded length.
     longest = [size * max(lengths[i : i + size]) for i in range(0, len(lengths), size)]
-    return fit(lm, longest, loss_of, settings, progress)
+    return planned(longest, settings)
+
+
+def _log_ratio_loss(
+    lm: Any, items: Sequence[Item], behind: Sequence[float], objective: Objective
+) -> Callable[[Sequence[int]], Tensor]:
+    """The objective's loss of the log-ratios of units; `behind` is what the reference says of each item."""
+
+    def loss_of(units: Sequence[int]) -> Tensor:
+        batch = members(units, objective.together)
+        said_N = written_log_probs(_whole(lm), [items[i] for i in batch])
+        ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
+        targets_N1 = torch.tensor([[objective.target(items[i].label)] for i in batch], device=said_N.device)
+        logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
+        return objective.loss(logits_N11, targets_N1, torch.ones_like(targets_N1, dtype=torch.bool))
+
+    return loss_of
+
+
+def _fit_critic(
+    lm: Any, tokenizer: Any, items: Sequence[Item], plan: Plan, progress: Progress | None, keeping: Keeping | None
+) -> tuple[float, ...]:
+    """Supervised fine-tuning on verdicts, or on critiques with them."""
+    try:
+        from footfall.train.sft import Taught, fit_sft
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "judges that write are trained by TRL, which is not installed: pip install 'footfall[rl]'"
+        ) from error
+    return fit_sft(lm, tokenizer, [Taught(item.ids, item.first) for item in items], plan, progress, keeping)
 
 
 def _refuse_nothing(items: Sequence[Item], rows: Sequence[Judged], objective: Objective) -> None:
@@ -259,9 +282,9 @@ def _items(
             checked(item.label, objective, row.trajectory, item.step)
         used += 1
         found += items
-    if objective.together > 1:
-        refuse_parted([item.trajectory for item in found], dropped, objective)
     labels = [item.label for item in found]
+    if objective.together > 1:
+        refuse_parted([item.trajectory for item in found], labels, dropped, objective)
     steps = sum(len(row.trajectory.steps) for row in rows)
     return found, report_of(len(rows), used, dropped, sum(len(item.ids) for item in found), steps, labels)
 

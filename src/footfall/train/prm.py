@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import TrainerCallback
@@ -47,6 +45,7 @@ from footfall.train.first_error import held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.parted import ready_to_go_on
+from footfall.train.planned import Keeping
 from footfall.train.run import (
     CHECKPOINTS,
     HELD_OUT,
@@ -60,7 +59,16 @@ from footfall.train.run import (
     open_run,
     whole,
 )
-from footfall.train.trainer import Logged, Measurer, Progress, StepTrainer, callbacks_for, evaluate, training_arguments
+from footfall.train.trainer import (
+    Logged,
+    Measurer,
+    Progress,
+    StepTrainer,
+    callbacks_for,
+    evaluate,
+    own_randomness,
+    training_arguments,
+)
 from footfall.types import Cost, Judged, Judgement, Problem
 
 CANARY_FROM = 64
@@ -223,12 +231,12 @@ def _gathered(job: _Job, trained: PRM, weights: Mapping[str, Tensor], device: to
 
 
 def _train_language_model(job: _Job, family: Family) -> TrainResult:
-    """A run of `footfall.train.language`; killed, it begins anew, with what the reference had said."""
+    """A run of `footfall.train.language`; killed, it goes on from its last checkpoint, with what the reference had said."""
     began, config = time.perf_counter(), job.config
-    reference = job.out / REFERENCE
-    with quiet():
+    keeping = Keeping(job.out / CHECKPOINTS, config.save_steps, job.saved)
+    with quiet(), full_disk_told(job.out):
         trained = train_language_prm(
-            *job.split(), str(job.backbone), family, job.objective, config, job.progress, reference
+            *job.split(), str(job.backbone), family, job.objective, config, job.progress, job.out / REFERENCE, keeping
         )
     seconds = time.perf_counter() - began
     result = TrainResult(
@@ -382,7 +390,7 @@ def _fit(
     before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()
     saves = Saves(config.save_steps)
-    with quiet(), _own_randomness(), stopping_between_updates(saves), ExitStack() as stack:
+    with quiet(), own_randomness(), stopping_between_updates(saves), ExitStack() as stack:
         if config.compile or (config.compile is None and cuda and _worth_compiling(model, train, config)):
             model.fuse()
             stack.callback(model.unfuse)
@@ -417,18 +425,6 @@ def _packed(model: PRM, config: TrainConfig, cuda: bool) -> bool:
             f"{model.max_length} tokens, or the head reads more than its last states): leave packing out, or lower max_length"
         )
     return can and (cuda if config.packing is None else config.packing)
-
-
-@contextmanager
-def _own_randomness() -> Iterator[None]:
-    """The Trainer seeds every global generator; the caller gets them back as they were."""
-    python, array = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(array)
 
 
 def _flops(model: PRM, tokens: float) -> float:

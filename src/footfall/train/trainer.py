@@ -9,7 +9,9 @@ checkpoint that lacks a trained weight is an error, not a warning.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -279,7 +281,7 @@ def step_metrics(values: Sequence[float], labels: Sequence[float], objective: Ob
     return {"step_auc": float(auc(values, good)), **metrics} if 0 < sum(good) < len(good) else metrics
 
 
-class _Reporter(TrainerCallback):
+class Reporter(TrainerCallback):
     """Passes progress on."""
 
     def __init__(self, progress: Progress) -> None:
@@ -354,7 +356,19 @@ def callbacks_for(config: TrainConfig, progress: Progress | None, logged: Logged
     if config.patience is not None:
         callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
     if progress is not None:
-        callbacks.append(_Reporter(progress))
+        callbacks.append(Reporter(progress))
     if logged is not None:
         callbacks.append(_Logger(logged))
     return callbacks
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """The Trainer seeds every global generator; the caller gets them back as they were."""
+    python, array = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from footfall.formats import write
 from footfall.label.agreeing import agreeing, known_labels
 from footfall.registry import create
-from footfall.reward.generative.chains import Preference, agrees, balanced, gold_of, preferences
+from footfall.reward.generative.chains import Preference, agrees, balanced, continuations, gold_of, preferences
 from footfall.reward.generative.critic import Request
+from footfall.reward.generative.dg_prm import pareto_pairs
+from footfall.reward.generative.drm import extremes
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
 from footfall.reward.generative.r_prm import read_answer
 from footfall.reward.generative.r_prm import verdicts as r_prm_verdicts
@@ -157,3 +160,13 @@ def test_problems_of_held_out_pairs_are_in_no_training_pair() -> None:
     train, held = split_pairs(pairs, 0.3, seed=3)
     assert len(train) + len(held) == 40 and held
     assert not {pair.problem for pair in train} & {pair.problem for pair in held}
+
+
+def test_pairs_of_a_policy_are_continuations_that_a_judge_puts_above_others() -> None:
+    """DRM's extremes of whole samples, and the front of DG-PRM's card over what it dominates, of one step."""
+    bare, begun = replace(THREE, steps=()), THREE.prefix(1)
+    (whole,) = continuations(bare, ["x", "y", "z"], [extremes([0.2, None, 0.9]) or (0, 0)])
+    assert (whole.chosen, whole.rejected, whole.request.opening) == ("z", "x", "")
+    steps = continuations(begun, list("abcd"), pareto_pairs([(8, 6, 7), (7, 6, 5), (5, 9, 4), (5, 6, 4)]))
+    assert [(pair.chosen, pair.rejected) for pair in steps] == [("a", "b"), ("a", "d"), ("c", "d")]
+    assert steps[0].request.opening == begun.text + begun.separator

@@ -11,11 +11,11 @@ up to the first wrong step only, and so passes a chain that calls a later step r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from footfall.reward.generative.critic import Chain, Request
-from footfall.types import content_key
+from footfall.reward.generative.critic import Chain, Request, say
+from footfall.types import Trajectory, content_key
 
 T = TypeVar("T")
 Keep = Literal["process", "outcome"]
@@ -92,3 +92,13 @@ def preferences(
                 said = [chain.text + words[not all(chain.verdicts)] for chain in (right, wrong)]
                 found.append(Preference(problem, right.request, said[0], said[1], good))
     return balanced(found, lambda pair: pair.good, seed)
+
+
+def continuations(prefix: Trajectory, texts: Sequence[str], pairs: Iterable[tuple[int, int]]) -> list[Preference]:
+    """Pairs for DPO of a policy: continuations of one prefix of which a judge puts the first above the second.
+
+    Whole samples of a bare problem by DRM's `extremes`, candidates for one step by DG-PRM's `pareto_pairs`.
+    """
+    opening = prefix.text + prefix.separator if prefix.steps else ""
+    asked = Request(say(prefix.problem.text), opening)
+    return [Preference(prefix.problem.id, asked, texts[better], texts[worse], True) for better, worse in pairs]

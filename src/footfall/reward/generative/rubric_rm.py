@@ -128,7 +128,7 @@ class RubricRM(Critic):
         paid = self._write([t.problem for t in trajectories if t.steps])
         rubrics = [self._known[t.problem.text] if t.steps else _NOTHING for t in trajectories]
         graded = [(t, r) for t, r in zip(trajectories, rubrics, strict=True) if not isinstance(r, Unjudged)]
-        replies = iter(self.ask([_request(t, rubric) for t, rubric in graded]) if graded else [])
+        replies = iter(self.ask([grade_request(t, rubric) for t, rubric in graded]) if graded else [])
         found = []
         for trace, rubric in zip(trajectories, rubrics, strict=True):
             cost = paid.pop(trace.problem.text, Cost()) if trace.steps else Cost()
@@ -179,7 +179,8 @@ def _last_rubric(text: str) -> tuple[Checkpoint, ...] | Unjudged:
     return read_rubric(found[-1]) if found else unreadable("unparsable: no JSON object with a rubric")
 
 
-def _request(trace: Trajectory, rubric: Sequence[Checkpoint]) -> Request:
+def grade_request(trace: Trajectory, rubric: Sequence[Checkpoint]) -> Request:
+    """What the grader is asked."""
     listed = json.dumps([each._asdict() for each in rubric], ensure_ascii=False)
     shown = {"problem": trace.problem.text, "rubric": listed, "solution": "\n".join(numbered(trace))}
     return Request(say(GRADE.format(**shown)))

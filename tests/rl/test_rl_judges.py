@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from trl.trainer.grpo_config import GRPOConfig
 
 from footfall.reward.generative.pairwise import RRM_QUESTION, match_reward, read_assistant
-from footfall.train.judge_rl import Question, chunk_questions, pair_questions, train_judge
+from footfall.reward.generative.rubric_rm import Checkpoint
+from footfall.rl import judges
+from footfall.rl.judges import (
+    Question,
+    chunk_questions,
+    grade_questions,
+    grading_reward,
+    pair_questions,
+    train_judge,
+)
+from footfall.rl.trainer import CreditTrainer
+from footfall.train.writers import asked
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import trace
@@ -44,7 +57,7 @@ def test_pairs_are_a_right_and_a_wrong_answer_of_one_problem_in_either_order() -
     assert [reward("\\boxed{Assistant 1}", label) for label in (True, False)] == [1.0, -1.0]
 
 
-def test_a_judge_is_trained_by_what_its_verdicts_earn(tmp_path: Path) -> None:
+def test_a_judge_is_trained_by_what_its_verdicts_earn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_checkpoint(tmp_path / "lm", "qwen2", qwen_tokenizer(), seed=1)
     rows = [Judged(trace(word, id=word), Judgement(word, (float(word == "ok"),), "toy")) for word in ("ok", "no")]
     questions = chunk_questions(rows)
@@ -53,7 +66,39 @@ def test_a_judge_is_trained_by_what_its_verdicts_earn(tmp_path: Path) -> None:
         learning_rate=1e-2, use_cpu=True, bf16=False, report_to="none", save_strategy="no", disable_tqdm=True,
         gradient_checkpointing=False, logging_steps=1, epsilon_high=0.28,
     )  # fmt: skip
-    found = train_judge(questions, lambda text, label: float(len(text) % 2), tmp_path / "lm", tmp_path / "out", args)
+    paid: list[tuple[str, bool, float]] = []
+
+    def reward(text: str, label: bool) -> float:
+        paid.append((text, label, float(len(text) % 2)))
+        return paid[-1][2]
+
+    made: list[CreditTrainer] = []
+
+    class Watched(CreditTrainer):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            made.append(self)
+            super().__init__(*given, **named)
+
+    monkeypatch.setattr(judges, "CreditTrainer", Watched)
+    found = train_judge(questions, reward, tmp_path / "lm", tmp_path / "out", args)
     assert 0 <= found["reward"] <= 1 and (tmp_path / "out" / "model.safetensors").is_file()
+    (trainer,) = made
+    assert len(paid) == 8 and [each.rollout.outcome for each in trainer.batch] == [pay for *_, pay in paid[-4:]]
+    written = str(trainer.processing_class.decode(list(trainer.batch[0].ids)))
+    assert written.startswith(paid[-4][0]), "what is paid is what was written"
+    outcomes = np.array([pay for *_, pay in paid[-4:]])
+    expected = (outcomes - outcomes.mean()) / (outcomes.std(ddof=1) + 1e-4)
+    for each, advantage in zip(trainer.batch, expected, strict=True):
+        assert each.advantages == pytest.approx(np.full(len(each.ids), advantage), abs=1e-6)
+    prompt = trainer.batch[0].trajectory.problem.text
+    assert prompt in {asked(each.request, trainer.processing_class) for each in questions}
     with pytest.raises(ValueError, match="have one label value at most"):
         train_judge([Question(questions[0].request, True)], lambda text, label: 0.0, tmp_path / "lm", tmp_path, args)
+
+
+def test_a_grader_is_asked_with_its_rubric_and_paid_by_how_near_its_grade_is() -> None:
+    rubric = (Checkpoint("sets up", 6.0), Checkpoint("answers", 4.0))
+    (question,) = grade_questions([(trace("a", "b"), rubric, 8.0)])
+    assert "sets up" in question.request.messages[0].content and question.label.steps == 2
+    for text, reward in (('{"points": [6, 2]}', 1.0), ('{"points": [0, 2]}', 0.4), ("no grade", 0.0)):
+        assert grading_reward(text, question.label) == pytest.approx(reward)

@@ -1,0 +1,39 @@
+"""The one way in and out of a training of judges that write: a causal LM is opened, fitted by a trainer of TRL, and saved.
+
+`footfall.train.sft`, `footfall.train.dpo` and `footfall.rl.judges` say which trainer; what is left is a folder with a tokenizer
+that any server can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import Trainer, TrainingArguments
+
+from footfall.loading import load_model, quiet
+from footfall.render import dialogue_text
+from footfall.reward.generative.critic import Request
+
+
+def asked(request: Request, tokenizer: Any) -> str:
+    """A question as the judge is asked it, rendered with its chat template."""
+    return dialogue_text(tokenizer, request.messages, request.opening, request.header)
+
+
+def train_writer(
+    model: str | Path, out: str | Path, args: TrainingArguments, make: Callable[[Any, Any], Trainer]
+) -> tuple[Trainer, Mapping[str, float]]:
+    """The trainer that `make` makes of the model and its tokenizer, after it has trained and saved, and its last figures."""
+    lm: Any
+    lm, tokenizer = load_model(str(model), "cpu" if args.use_cpu else None)
+    lm.float()  # what is trained is not half precision, as a writer on CUDA is
+    trainer: Any = make(lm, tokenizer)
+    metrics = dict(trainer.train().metrics)
+    if trainer.eval_dataset is not None:
+        metrics |= trainer.evaluate()
+    with quiet():
+        trainer.model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return trainer, {k: float(v) for k, v in metrics.items()}

@@ -1,0 +1,190 @@
+"""Language models are trained by `transformers.Trainer` and by TRL, to the very weights of a plain loop."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from trl.trainer.sft_trainer import SFTTrainer
+
+from footfall.loading import load_model
+from footfall.policy.embedded import EMBEDDED
+from footfall.train import TrainConfig, language, sft, train_prm
+from footfall.train.imitation import ImitationConfig, planned
+from footfall.train.planned import Keeping, Plan, fit_loss
+from footfall.train.sft import Taught, fit_sft
+from tests.train.test_train_language import QUICK, model, rows
+
+torch.set_num_threads(1)
+ROWS = [Taught(tuple(range(20 + k, 40 + 2 * k)), 5 + k % 3) for k in range(12)]
+"""Ids that mean nothing: only the gradients matter."""
+CONFIG = ImitationConfig(lr=3e-3, epochs=3, batch_tokens=128, warmup=0.2)
+
+
+def small() -> Any:
+    lm: Any = load_model(str(EMBEDDED), "cpu")[0]
+    return lm.float()
+
+
+def plan() -> Plan:
+    return planned([len(row.ids) for row in ROWS], CONFIG)
+
+
+def mean_loss(lm: Any, batch: Sequence[int]) -> Tensor:
+    """−log π of the learned tokens, a row at a time, over their number: written out."""
+    losses = []
+    for row in (ROWS[i] for i in batch):
+        logits_TV = lm(input_ids=torch.tensor([row.ids]), use_cache=False).logits[0]
+        said_T = logits_TV[:-1].log_softmax(-1).gather(1, torch.tensor(row.ids[1:])[:, None])[:, 0]
+        losses.append(-said_T[row.first - 1 :])
+    return torch.cat(losses).mean()
+
+
+def by_hand(lm: Any, plan: Plan) -> list[float]:
+    """The loop that the trainers must not differ from; the loss of every update."""
+    optimizer = torch.optim.AdamW(lm.parameters(), lr=plan.lr, weight_decay=plan.weight_decay)
+    losses = []
+    for update, batch in enumerate(batch for epoch in plan.epochs for batch in epoch):
+        for group in optimizer.param_groups:
+            group["lr"] = plan.lr * plan.rate(update)
+        loss = mean_loss(lm, batch)
+        optimizer.zero_grad()
+        torch.autograd.backward([loss])
+        torch.nn.utils.clip_grad_norm_(lm.parameters(), plan.max_grad_norm)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def test_the_rate_rises_and_falls_to_zero_over_all_epochs() -> None:
+    ten = Plan([[[0]] * 5] * 2, 1.0, warmup=0.2)
+    assert [ten.rate(k) for k in range(10)] == [0.5, 1.0, 1.0, *(k / 8 for k in range(7, 0, -1))]
+    assert Plan([[[0], [0]], [[0]]], 1.0).means([1.0, 3.0, 5.0]) == (2.0, 5.0)
+
+
+def test_the_trainer_ends_with_the_weights_of_a_plain_loop_to_the_bit() -> None:
+    ours, theirs = small(), small()
+    losses = fit_loss(ours, plan(), lambda batch: mean_loss(ours, batch))
+    assert losses == pytest.approx(plan().means(by_hand(theirs, plan())), rel=1e-6)
+    assert all(map(torch.equal, ours.parameters(), theirs.parameters())) and not ours.training
+
+
+def test_trl_s_sft_has_the_losses_of_a_plain_loop() -> None:
+    ours, theirs = small(), small()
+    tokenizer = load_model(str(EMBEDDED), "cpu")[1]
+    losses = fit_sft(ours, tokenizer, ROWS, plan())
+    expected = plan().means(by_hand(theirs, plan()))
+    assert losses == pytest.approx(expected, rel=1e-4) and expected[-1] < 0.8 * expected[0]
+
+
+def test_randomness_of_the_caller_is_left_as_it_was() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    lm = small()
+    fit_loss(lm, plan(), lambda batch: mean_loss(lm, batch))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    whole, cut = small(), small()
+    expected = fit_loss(whole, plan(), lambda batch: mean_loss(whole, batch))
+    seen: list[int] = []
+
+    def killed(done: int, of: int) -> None:
+        seen.append(done)
+        if len(seen) == 5:
+            raise RuntimeError("killed")
+
+    keeping = Keeping(tmp_path / "kept", steps=2)
+    with pytest.raises(RuntimeError, match="killed"):
+        fit_loss(cut, plan(), lambda batch: mean_loss(cut, batch), killed, keeping)
+    again = small()
+    found = fit_loss(again, plan(), lambda batch: mean_loss(again, batch), lambda done, of: seen.append(done), keeping)
+    assert seen[5:] == list(range(5, plan().updates + 1)), "from the checkpoint after the fourth update"
+    assert found == pytest.approx(expected) and all(map(torch.equal, again.parameters(), whole.parameters()))
+
+
+def test_a_critic_is_trained_by_trl_and_an_implicit_prm_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[SFTTrainer] = []
+
+    class Watched(sft.PlannedSFT):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            made.append(self)
+            super().__init__(*given, **named)
+
+    monkeypatch.setattr(sft, "PlannedSFT", Watched)
+    train_prm(rows(8), model(tmp_path), replace(QUICK, epochs=1), tmp_path / "implicit")
+    assert not made
+    config = replace(QUICK, family="thinkprm", objective="verdict", epochs=1)
+    train_prm(rows(8), model(tmp_path), config, tmp_path / "critic")
+    assert len(made) == 1 and isinstance(made[0], SFTTrainer)
+
+
+def test_without_trl_a_critic_is_refused_in_one_line_and_an_implicit_prm_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "footfall.train.sft", raising=False)
+    monkeypatch.setitem(sys.modules, "trl.trainer.sft_config", None)
+    config = replace(QUICK, family="thinkprm", objective="verdict", epochs=1)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"trained by TRL, which is not installed: pip install 'footfall\[rl\]'"
+    ):
+        train_prm(rows(8), model(tmp_path), config, tmp_path / "critic")
+    assert train_prm(rows(8), model(tmp_path), replace(QUICK, epochs=1), tmp_path / "implicit").updates
+
+
+def test_a_language_model_s_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    config: TrainConfig = replace(QUICK, epochs=3, save_steps=1)
+    expected = train_prm(rows(), model(tmp_path), config, tmp_path / "whole")
+    updates: list[int] = []
+
+    def killed(done: int, of: int) -> None:
+        updates.append(done)
+        if done == 3 and len(updates) == 3:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        train_prm(rows(), model(tmp_path), config, tmp_path / "cut", progress=killed)
+    found = train_prm(rows(), model(tmp_path), config, tmp_path / "cut", progress=killed)
+    assert updates[3] == 3, "the update that was not kept is made again, no other"
+    assert found.metrics == expected.metrics and found.curve == expected.curve
+    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]
+    assert not list((tmp_path / "cut").rglob("checkpoint-*")), "a finished run keeps none"
+
+
+def test_texts_of_any_judge_are_learned_to_their_end_and_none_is_cut(tmp_path: Path) -> None:
+    from trl.trainer.sft_config import SFTConfig
+
+    from footfall.reward.generative.critic import Request, say
+
+    folder = model(tmp_path)
+    tokenizer = load_model(str(folder), "cpu")[1]
+    row = sft.written("ab", "cd", tokenizer)
+    assert tokenizer.decode(list(row.ids[row.first :])) == "cd" + str(tokenizer.eos_token)
+    args = SFTConfig(
+        str(tmp_path / "run"), per_device_train_batch_size=4, num_train_epochs=6, learning_rate=3e-3, use_cpu=True,
+        bf16=False, report_to="none", save_strategy="no", disable_tqdm=True, gradient_checkpointing=False, logging_steps=1,
+    )  # fmt: skip
+    texts = [(Request(say(f"q{k}")), "good" if k % 2 else "bad") for k in range(8)]
+    found = sft.train_sft(texts, folder, tmp_path / "out", args)
+    assert found["train_loss"] < 5 and json.loads((tmp_path / "out" / "config.json").read_text())
+    with pytest.raises(ValueError, match=r"a row has \d+ tokens, the limit is 3"):
+        sft.train_sft(texts, folder, tmp_path / "out", replace(args, max_length=3))
+    with pytest.raises(ValueError, match="no texts"):
+        sft.train_sft([], folder, tmp_path / "out", args)
+
+
+def test_items_keep_what_is_scored(tmp_path: Path) -> None:
+    """The log-ratio's units are pairs where traces are compared."""
+    items = [language.Item(rows(1)[0].trajectory, 0, (1,) * (3 + k), 2, 1.0) for k in range(6)]
+    made = language._plan(items, 2, small(), replace(QUICK, epochs=1))
+    assert sorted(unit for batch in made.epochs[0] for unit in batch) == [0, 1, 2]
