@@ -22,6 +22,7 @@ folder. A GGUF file is unpacked into the folder once, by the stage of that name 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import shutil
 import sys
@@ -100,15 +101,18 @@ def unpacked(args: argparse.Namespace) -> str:
     if not is_gguf(args.model):
         return str(args.model)
     folder = args.out / f"model-{Path(args.model).stem}"
-    if not folder.is_dir():
-        model, tokenizer = load_model(args.model, args.device, torch.bfloat16)
-        tie_again(model)
-        begun = folder.with_name(f"{folder.name}.begun")  # a suffix would begin at the last dot, that of 1.5B
-        shutil.rmtree(begun, ignore_errors=True)
-        with quiet():
-            model.save_pretrained(begun)
-        tokenizer.save_pretrained(begun)
-        begun.rename(folder)
+    # A suffix would begin at the last dot, that of 1.5B.
+    begun, lock = (folder.with_name(f"{folder.name}.{end}") for end in ("begun", "lock"))
+    with lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)  # stages may begin beside each other: one unpacks, the others wait
+        if not folder.is_dir():
+            model, tokenizer = load_model(args.model, args.device, torch.bfloat16)
+            tie_again(model)
+            shutil.rmtree(begun, ignore_errors=True)
+            with quiet():
+                model.save_pretrained(begun)
+            tokenizer.save_pretrained(begun)
+            begun.rename(folder)
     return str(folder)
 
 

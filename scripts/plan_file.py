@@ -18,7 +18,8 @@
     seconds = 120                               # a guess, until a stage of its kind was measured
 
 A stage may also have `heavy`, what it makes that is too large to travel (weights); `keeps`, with what it goes on after it was
-stopped; and `least`, for one that goes on wherever it is stopped: it is begun when so many seconds are left.
+stopped; `least`, for one that goes on wherever it is stopped: it is begun when so many seconds are left; and `like`, a name for
+all that take alike long, where that is not the whole entry.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _WORD = re.compile(r"\{([a-z][a-z0-9_-]*)(?:\[([a-z][a-z0-9_-]*)\])?\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "name": str, "run": str, "makes": str, "after": str, "heavy": str, "keeps": str, "gpu": str, "seconds": (int, float),
-    "least": (int, float), "each": dict,
+    "least": (int, float), "like": str, "each": dict,
 }  # fmt: skip
 _NEEDED = ("name", "run", "makes", "gpu", "seconds")
 _DEPTH = 8
@@ -69,7 +70,7 @@ class Stage:
     seconds: float
     least: float | None
     kind: str
-    """Its name as the plan has it: stages of one name take alike long."""
+    """What `like` says, or the name as the entry has it: stages of one kind take alike long."""
     key: str
     """Of its command and of all that it comes after."""
 
@@ -165,7 +166,8 @@ def _expanded(entry: Mapping[str, Any], words: Mapping[str, Any], open_: set[str
             raise ValueError(f"{called}: {row['name']!r} is no name for a file")
         for part in ("makes", "heavy", "keeps"):
             _check_paths(row.get(part, "").split(), called)
-        yield row | {"kind": entry["name"], "seconds": float(entry["seconds"]), "least": entry.get("least")}
+        kind = row.pop("like", entry["name"])
+        yield row | {"kind": kind, "seconds": float(entry["seconds"]), "least": entry.get("least")}
 
 
 def _filled(text: str, words: Mapping[str, Any], own: Mapping[str, str], open_: set[str], called: str) -> str:

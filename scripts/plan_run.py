@@ -32,6 +32,8 @@ MORE = 75
 """The exit status when all went well and something is left to do."""
 GRACE = 15.0
 """Seconds that a stage has to end after it was asked to."""
+PATIENCE = 5.0
+"""Seconds that processes which were killed have to be gone."""
 _LOOK = 0.1
 _TAIL = 12
 """Lines of a failed stage's log that are shown."""
@@ -87,15 +89,24 @@ def locked(out: Path) -> Iterator[IO[str]]:
     """The folder of results for this runner and its stages alone."""
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
     with (out / FOLDER / "lock").open("a+") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        until = time.monotonic() + PATIENCE
+        while not (free := _take(stream)) and time.monotonic() < until:
+            time.sleep(_LOOK)
+        if not free:
             stream.seek(0)
             raise ValueError(
                 f"stages of an earlier run in {out} are still going, in process groups {stream.read().strip() or '?'}; wait "
                 "for them, or end each by `kill -- -GROUP`"
-            ) from None
+            )
         yield stream
+
+
+def _take(stream: IO[str]) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class Runner:

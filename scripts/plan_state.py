@@ -79,14 +79,21 @@ class Progress:
         self._by_name = {stage.name: stage for stage in plan.stages}
 
     def settings(self, stage: Stage) -> dict[str, str]:
-        """What is given to a stage and to those before it, each by the last part of its name: paths differ by machine."""
-        names: set[str] = set()
+        """What is given to a stage and to those before it, each by the last part of its name: paths differ by machine.
+
+        What is not given now, because nothing open needs it, is what it was for the stages before.
+        """
+        found: dict[str, str] = {}
         left = [stage]
         while left:
             each = left.pop()
-            names |= each.names
+            known = self.records.get(each.name)
+            of_record = {} if known is None else known.given
+            for name in each.names & {*self.plan.given}:
+                if (value := self.given.get(name, of_record.get(name))) is not None:
+                    found.setdefault(name, value)
             left += [self._by_name[name] for name in each.after]
-        return {name: self.given[name] for name in sorted(names) if name in self.given}
+        return dict(sorted(found.items()))
 
     def record(self, stage: Stage, end: End, seconds: float) -> Record:
         """A new record; of a try that came to nothing the longest is remembered."""

@@ -59,7 +59,7 @@ def made_by(script: str, args: Namespace) -> set[str]:
         "score": {f"scores-{args.name}-{on}.jsonl.gz" for on in args.on},
         "search": {f"search-{args.name}-{name}.json" for name in args.sets},
         "evaluate": {f"evaluate{'' if script == 'scripts.loop' else '-kinds'}.{end}" for end in ("json", "md")},
-        "unpack": set(), "chains": {"rows/chains.parquet", "chains.json"}, "store": {"kinds/*"},
+        "chains": {"rows/chains.parquet", "chains.json"}, "store": {"kinds/*"},
         "verify": {f"chains-{args.name}-processbench.jsonl.gz", *([f"prm-{args.name}/facts.json"] if told else [])},
     }[args.stage]  # fmt: skip
 
