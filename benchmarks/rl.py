@@ -4,9 +4,11 @@
     python -m benchmarks.rl --model Qwen/Qwen2.5-0.5B-Instruct --prompts 16 --tokens 512      # on a CUDA machine
     python -m benchmarks.rl --shape qwen2-0.5b --prompts 16 --tokens 256        # the same without a file: random weights
 
-Steps of all kinds take turns, so that a busy machine is busy for all of them; weights stay as they are, so that completions are
-of one length. A step is writing, judging, the forward and the backward pass. The prompts' ids are Footfall's for both; both
-train on the same number of completions, each whole, in one update; stock pads them to the longest prompt and completion.
+Steps of all kinds take turns, so that a busy machine is busy for all of them: in a round stock makes one, and the two others
+two each (one, the other, the other, the one). Figures are medians of rounds. Weights stay as they are, so that completions
+are of one length, and those of outcome and process are the same. A step is writing, judging, the forward and the backward
+pass. The prompts' ids are Footfall's for both; both train on the same number of completions, each whole, in one update; stock
+pads them to the longest prompt and completion.
 `process` pays steps by a judge beside the outcome; `--judge same` is a PRM of the policy's own size. On the CPU seconds are CPU
 seconds of the process, which do not count what others do there; `by_the_clock` has the ratios of wall-clock seconds. The matrix
 rate is that of a large product on the same device. Tokens trained are those of prompts and completions as a batch has them,
@@ -40,6 +42,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from footfall.answers import grade
 from footfall.commands._judges import make_judge
+from footfall.judging import keep_nothing
 from footfall.loading import load_model, quiet
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.splitting import trajectory_from_ids
@@ -112,11 +115,10 @@ def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
     elif given.judge == "same":
         backbone, tokenizer = load_model(given.model, given.device, _dtype(given.device))
         prm = PRM.from_backbone(backbone.train(False), tokenizer, seed=1).eval()
-        judge = PRMJudge(
-            prm, cache_tokens=1 << 16 if given.device == "cpu" else 0, compile=False
-        )  # as `footfall rl` does
+        judge = PRMJudge(prm, cache_tokens=1 << 16 if given.device == "cpu" else 0, compile=False)
     else:
         judge = make_judge(given.judge, {}, {"device": given.device})
+    keep_nothing(judge)  # as `footfall rl` does
     problems = ArithmeticWorld().problems(max(given.prompts, 64))
     separator = "\n" if given.model == str(EMBEDDED) else "\n\n"
 
@@ -220,10 +222,13 @@ def main() -> None:
         for at in range(given.rounds + 1):
             first = at * given.prompts % 32
             rows = [{"prompt": "", "problem": first + i // given.group} for i in range(given.prompts * given.group)]
-            for name in [*made][at % 3 :] + [*made][: at % 3]:  # nobody always comes after the same one
-                taken = step(made[name], rows, at)
-                if at:  # the first is for warming up
-                    found[name].append(taken)
+            one, other = ("outcome", "process") if at % 2 else ("process", "outcome")
+            turns: dict[str, list[dict[str, float]]] = {name: [] for name in made}
+            for name in ("stock", one, other, other, one):  # a machine that gets slower or faster does so for both
+                turns[name].append(step(made[name], rows, at))
+            if at:  # the first round is for warming up
+                for name, pair in turns.items():
+                    found[name].append({part: statistics.mean(each[part] for each in pair) for part in pair[0]})
     middle = {
         name: {part: statistics.median(row[part] for row in rows if part in row) for part in rows[0]}
         for name, rows in found.items()

@@ -134,7 +134,16 @@ def _separated(trajectory: Trajectory, separator: str) -> Trajectory:
 
 def forget(*owners: object) -> None:
     """Drop what judges and policies, and all that they are made of, have cached."""
+    _tell("forget", owners)
+
+
+def keep_nothing(*owners: object) -> None:
+    """Tell judges, and all that they are made of, that what one call reads no other asks for again."""
+    _tell("keep_nothing", owners)
+
+
+def _tell(what: str, owners: Sequence[object]) -> None:
     for each in all_parts(*owners):
-        drop = getattr(each, "forget", None)
-        if drop is not None:
-            drop()
+        told = getattr(each, what, None)
+        if told is not None:
+            told()

@@ -20,6 +20,7 @@ from footfall.train.data import make_examples
 from footfall.train.objectives import make_objective
 from footfall.train.trainer import StepTrainer, training_arguments
 from footfall.types import Judged, Judgement
+from tests.reward.tiny_checkpoints import causal_lm
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, gemma, some_traces, trace
 
 torch.set_num_threads(1)
@@ -76,6 +77,8 @@ def test_inside_packing_a_padded_batch_is_still_read_as_before() -> None:
 def test_a_window_shorter_than_a_trace_cannot_be_packed(tmp_path: Path) -> None:
     assert packable(gemma(512), 512) and not packable(gemma(16), 512)
     assert packable(gemma(16), 16)
+    mistral = causal_lm("mistral", 50, sliding_window=16).model  # whose config names no kinds of layers
+    assert packable(mistral, 16) and not packable(mistral, 17)
     model = PRM.from_backbone(gemma(16), byte_tokenizer(), seed=1)
     with pytest.raises(ValueError, match=r"cannot be packed.*leave packing out"):
         train_prm(judged(), model, TrainConfig(packing=True, eval_share=0, device="cpu"), tmp_path)

@@ -27,7 +27,7 @@ from footfall.rl.online import Sequences
 from footfall.rl.rewards import Reward
 from footfall.types import Problem
 from footfall.worlds import ArithmeticWorld
-from tests.rl.test_rl_command import events, words
+from tests.rl.runs import events, words
 from tests.rl.test_rl_trainer import batch_of, graded, small, trainer
 
 CUTS = Forcing().cuts

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("deepspeed", reason="needs DeepSpeed")
 pytest.importorskip("trl")
-from tests.rl.test_rl_command import PARTED, alone, events, weights
+from tests.rl.runs import events, weights
+from tests.rl.test_rl_processes import PARTED, alone
 from tests.train.test_train_deepspeed import launch
 from tests.train.test_train_processes import kill_main_at
 

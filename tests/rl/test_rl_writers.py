@@ -22,7 +22,7 @@ from footfall.rl import loop
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
 from footfall.worlds import ArithmeticWorld
-from tests.rl.test_rl_command import events, words
+from tests.rl.runs import events, words
 from tests.rl.test_rl_trainer import small
 
 

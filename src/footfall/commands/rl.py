@@ -32,7 +32,7 @@ from footfall.commands._parts import make_part, open_policy, separator_of, setti
 from footfall.commands._running import REPORT, open_run, ray_workers, run_settings
 from footfall.commands._sources import read_source, world_source
 from footfall.damaged import naming
-from footfall.judging import all_parts
+from footfall.judging import all_parts, keep_nothing
 from footfall.metrics.intervals import wilson
 from footfall.registry import declared, no_hub_id, parts, serving, systems
 from footfall.render import template_for
@@ -390,11 +390,13 @@ def _opened(config: RlConfig, options: JudgeOptions, more: Mapping[str, Any] | N
     from footfall.loading import pick_device
 
     asks = {} if config.judge_policy is None else {"policy": policy_in_words(config.judge_policy)}
-    # On a CPU a judge that can keeps what it has read within a batch, so that it reads a prompt once for a whole group.
+    # On a CPU a judge reads a prompt once for a whole group: in one row if it can, else by what it keeps within a batch.
     kept = _CACHE_TOKENS if pick_device(config.device).type == "cpu" else 0
     offered = {"device": config.device, "seed": config.run.seed, "cache_tokens": kept, **(more or {})}
     alone = config.held_out_judge is None
-    return open_judge(options, asks if alone else {}, offered if alone else {**offered, **asks})
+    judge = open_judge(options, asks if alone else {}, offered if alone else {**offered, **asks})
+    keep_nothing(judge)
+    return judge
 
 
 def _problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem]]:

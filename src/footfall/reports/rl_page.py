@@ -40,7 +40,7 @@ MONITORS = {
 """Figures of `footfall.rl.monitors`, in words."""
 _SHADES = 5
 _TRACES_OF = 3
-"""Checkpoints whose traces are shown: the first that have any, one in the middle, the last."""
+"""Checkpoints whose traces are shown where nobody chose updates: the first that have any, one in the middle, the last."""
 _MOST_LINES = 4
 """Exploits in one chart."""
 _MOST_COLUMNS = 7
@@ -202,9 +202,10 @@ class _Token(NamedTuple):
 
 
 def _traces(arm: Arm) -> Section:
-    """Some completions at some checkpoints; blue tokens are made likelier, orange ones less likely."""
+    """Completions of the updates that were chosen, or of some checkpoints; blue tokens are made likelier, orange ones less."""
     every = max(1, (len(arm.traces) - 1) // max(1, _TRACES_OF - 1))
-    chosen = [*arm.traces[:-1:every][: _TRACES_OF - 1], arm.traces[-1]]
+    some = [*arm.traces[:-1:every][: _TRACES_OF - 1], arm.traces[-1]]
+    chosen = [stop for stop in arm.traces if stop.get("chosen")] or some
     top = max((abs(a) for stop in chosen for row in stop["rows"] for a in row["advantages"]), default=0.0) or 1.0
     blocks = []
     for stop in chosen:

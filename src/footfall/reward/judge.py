@@ -21,6 +21,7 @@ from footfall.loading import give_memory_back, out_of_memory
 from footfall.registry import Declared, register
 from footfall.render import Reading
 from footfall.reward.incremental import PrefixCache
+from footfall.reward.prefix_row import can_share, each_logits
 from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
 
@@ -75,6 +76,12 @@ class Runner:
         self._size = model.size
         self._cache = PrefixCache(model, cache_tokens) if cache_tokens and model.head.plain else None
         self._compile = compile
+        self._in_a_row = False
+
+    def keep_nothing(self) -> None:
+        """Calls have nothing in common from now on: traces share beginnings within a call, where the model allows it."""
+        if can_share(self.model):
+            self._cache, self._in_a_row = None, True
 
     def forget(self) -> None:
         """Drop what is cached."""
@@ -99,6 +106,8 @@ class Runner:
     def _attempt(self, readings: Sequence[Reading], given: _Limits) -> tuple[list[Tensor], list[int]] | None:
         """Logits, and the tokens that were run for each; `None` if memory did not suffice and less of it can be tried."""
         try:
+            if self._in_a_row:
+                return each_logits(self.model, readings, self.token_budget)
             if self._cache is not None:
                 return self._cache.each_logits(readings, self.token_budget)
             return self.model.each_logits(readings, self.token_budget), [r.tokens for r in readings]
@@ -180,6 +189,10 @@ class PRMJudge:
     def forget(self) -> None:
         """Drop what is cached."""
         self.runner.forget()
+
+    def keep_nothing(self) -> None:
+        """Nothing that it reads will be asked for again by another call."""
+        self.runner.keep_nothing()
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One judgement a trace, in order, read with the step end that the model was trained with, if it knows one only.

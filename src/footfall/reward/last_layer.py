@@ -43,16 +43,22 @@ def decoder_layers(backbone: Any) -> Sequence[nn.Module]:
     return []
 
 
-@contextmanager
-def only_read(backbone: Any, positions: Sequence[Sequence[int]], width: int) -> Iterator[None]:
-    """Inside, a pass of this thread over rows of `width` tokens gives states at `positions` of each row, and only there."""
+def last_attention(backbone: Any) -> nn.Module | None:
+    """The attention of the last layer, if it can be given the read tokens alone: not one that hooks would let compile anew."""
     layers = decoder_layers(backbone)
     attention: Any = getattr(layers[-1], "self_attn", None) if layers else None
     known = getattr(getattr(attention, "config", None), "model_type", None) in KNOWN
-    if not known or layers[-1]._compiled_call_impl is not None:  # that would be compiled anew for the hooks
+    return attention if known and layers[-1]._compiled_call_impl is None else None
+
+
+@contextmanager
+def only_read(backbone: Any, positions: Sequence[Sequence[int]], width: int) -> Iterator[None]:
+    """Inside, a pass of this thread over rows of `width` tokens gives states at `positions` of each row, and only there."""
+    attention: Any = last_attention(backbone)
+    if attention is None:
         yield
         return
-    last = layers[-1]
+    last = decoder_layers(backbone)[-1]
     read = _Read(positions, width, backbone.device)
     with _ALONE, ExitStack() as hooks:
         config = attention.config

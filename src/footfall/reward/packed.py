@@ -66,10 +66,11 @@ def packable(backbone: Any, max_length: int) -> bool:
     config = backbone.config.get_text_config()
     if getattr(config, "attn_logit_softcapping", None) or getattr(config, "attention_dropout", 0.0):
         return False
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "sliding_window", None)
+    # A config that names no kinds of layers (Mistral's, Phi-3's) has its window in all of them.
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention" if window is None else "sliding_attention"])
     if not kinds <= {"full_attention", "sliding_attention"}:
         return False
-    window = getattr(config, "sliding_window", None)
     narrow = "sliding_attention" in kinds and window is not None and window < max_length
     model = backbone.get_base_model() if hasattr(backbone, "get_base_model") else backbone
     sinks = any(name.endswith(".sinks") for name, _ in model.named_parameters())

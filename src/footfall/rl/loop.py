@@ -33,6 +33,7 @@ from footfall.rl.parts import Parts
 from footfall.rl.probes import pays
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
+from footfall.rl.shown import is_shown, shown
 from footfall.rl.trainer import CreditTrainer, Rolled
 from footfall.rl.writing import Writer
 from footfall.scale.processes import agreed, count, is_main, join
@@ -50,9 +51,8 @@ from footfall.types import Judge, Judgement, Problem, Trajectory
 
 Told = Callable[[str, Mapping[str, Any]], None]
 """Of an event (`update`, `checkpoint`, `traces`) and its facts, among them the update."""
-_PROBED, _COMPARED, _SHOWN, _LONGEST = 16, 64, 3, 400
-"""Traces that exploits are made of, completions that the KL is estimated on, traces of a batch that are kept for people, and
-tokens of each."""
+_PROBED, _COMPARED = 16, 64
+"""Traces that exploits are made of, and completions that the KL is estimated on."""
 _FIGURES = ("loss", "reward", "accuracy", "left", "filtered", "steps", "entropy", "kl", "online_loss", "flow_loss",
             "probe_loss", "calibration", "grad_norm", "completions/mean_length")  # fmt: skip
 
@@ -261,6 +261,15 @@ class Watch(TrainerCallback):
         if agreed(state.global_step not in {point.update for point in self.run}):
             self._look(state.global_step)
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Completions for people, before their checkpoint is saved: who goes on from there has them."""
+        assert self.trainer is not None
+        if not is_main() or not is_shown(state.global_step, self.settings, control.should_save):
+            return
+        if rows := shown(self.trainer.batch, self.given.tokenizer, self.settings):
+            chosen = state.global_step in self.settings.traces_at
+            self.told("traces", {"update": state.global_step, "rows": rows, "chosen": chosen})
+
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
         if is_main() and logs and "loss" in logs:
             facts = {
@@ -306,8 +315,6 @@ class Watch(TrainerCallback):
         graded = [trace.correct for trace in traces]  # by problem, so that runs can be compared on the same ones
         told = {"alarms": signs, "hacked": self.hacked, "right": graded.count(True), "graded": graded}
         self.told("checkpoint", {**asdict(point), **told})
-        if shown := _shown(self.trainer, self.given.tokenizer):
-            self.told("traces", {"update": update, "rows": shown})
 
     def _held_out(self, traces: Sequence[Trajectory]) -> list[float | None]:
         """What the judge that is not trained on says of whole traces, aggregated as the proxy is."""
@@ -347,25 +354,6 @@ def _batch(trainer: CreditTrainer, rolled: Sequence[Rolled]) -> tuple[Sequences,
 def _logged(rolled: Rolled, truth: Judgement | None, held_out: float | None) -> Logged:
     known = () if truth is None else tuple(None if value is None else value > 0.5 for value in truth.values)
     return Logged(rolled.trajectory, rolled.judgement, rolled.reward, len(rolled.ids), known, held_out)
-
-
-def _shown(trainer: CreditTrainer, tokenizer: Any) -> list[dict[str, Any]]:
-    """Some completions of the last batch, for people: a right one, a wrong one, one that left its group."""
-    found: dict[str, Rolled] = {}
-    for each in trainer.batch:
-        if each.left is not None or each.advantages.any():
-            kind = "left" if each.left is not None else str(each.trajectory.correct)
-            found.setdefault(kind, each)
-    return [
-        {
-            "problem": each.trajectory.problem.id, "text": each.trajectory.problem.text, "correct": each.trajectory.correct,
-            "reward": each.reward, "left": each.left and str(each.left),
-            "tokens": [tokenizer.decode([token]) for token in each.ids[:_LONGEST]],
-            "advantages": [round(float(a), 4) for a in each.advantages[:_LONGEST]],
-            "left_out": max(0, len(each.ids) - _LONGEST),
-        }
-        for each in list(found.values())[:_SHOWN]
-    ]  # fmt: skip
 
 
 def point_of(facts: Mapping[str, Any]) -> Checkpoint:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+MOST_SHOWN = 24
+"""Updates, and rollouts of each, that a page has room for."""
+
 
 @dataclass(frozen=True)
 class RlSettings:
@@ -38,6 +41,11 @@ class RlSettings:
     """Held-out problems that a checkpoint is measured on, one sample each."""
     stop_hacked: bool = False
     """End the run when the rule says that the reward is being hacked."""
+    traces_at: tuple[int, ...] = ()
+    """Updates of which the page shows rollouts, every token coloured by its advantage: --traces-at 1 10 50. Empty: those of
+    checkpoints, of which it shows three."""
+    traces_shown: int = 3
+    """Rollouts that are shown of each: right ones, wrong ones and those that left their groups in turn."""
 
     def check(self) -> None:
         """Refuse sizes that do not fit together."""
@@ -49,6 +57,13 @@ class RlSettings:
             raise ValueError(
                 "updates, prompts, iterations, accumulation and the like are at least 1, and a group has 2"
             )
+        if len(self.traces_at) > MOST_SHOWN or not 1 <= self.traces_shown <= MOST_SHOWN:
+            raise ValueError(
+                f"--traces-at {len(self.traces_at)} updates, --traces-shown {self.traces_shown}: a page has room for "
+                f"{MOST_SHOWN} updates and {MOST_SHOWN} rollouts of each; at least 1 is shown"
+            )
+        if outside := [update for update in self.traces_at if not 1 <= update <= self.updates]:
+            raise ValueError(f"--traces-at {outside[0]}: the run has the updates 1 to {self.updates}")
         if size % self.accumulation or self.updates % self.iterations:
             raise ValueError(
                 f"{size} completions are cut into --accumulation {self.accumulation} equal parts, and --updates "
