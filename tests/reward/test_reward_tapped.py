@@ -23,7 +23,7 @@ from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 torch.set_num_threads(1)
 HEADS: dict[str, dict[str, Any]] = {
     "both-ways": {}, "frozen-linear": {}, "policy-state": {"dropout": 0.0, "gradient": 1.0},
-    "uncertainty": {"size": 16, "heads": 2, "window": 3, "dropout": 0.0},
+    "confidence-probe": {"dropout": 0.0}, "uncertainty": {"size": 16, "heads": 2, "window": 3, "dropout": 0.0},
 }  # fmt: skip
 TRACES = [trace("ok", "no", "ok", id="a"), trace("no", id="b"), trace("no", "ok", id="c")]
 
@@ -60,6 +60,7 @@ def rows(n: int = 24) -> list[Judged]:
         ("mean-of-members", {"members": 1_000_000, "hidden": [1000]}, "at most 268,435,456 numbers"),
         ("policy-state", {"layer": 99}, "reads the layer 99; this decoder has -3 to 2"),
         ("policy-state", {"gradient": -1.0}, "a share from 0 to 1"),
+        ("confidence-probe", {"dropout": 1.0}, "a share from 0 to below 1"),
         ("uncertainty", {"size": 1_000_000}, "at most 268,435,456 numbers"),
         ("uncertainty", {"size": 15}, "heads divide size"),
         ("uncertainty", {"window": 0}, "each is 1 or more"),

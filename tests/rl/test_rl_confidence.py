@@ -19,9 +19,10 @@ from footfall.policy.embedded import EMBEDDED
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.render import prompt_ids, template_for
+from footfall.reward.confidence_probe import STATES
 from footfall.rl import trainer as trainer_module
 from footfall.rl.beside import SOLVED, Beside
-from footfall.rl.confidence import STATES, ConfidenceProbe, Forcing, cuts_of, forced_right, forced_shares, states_at
+from footfall.rl.confidence import ConfidenceProbe, Forcing, cuts_of, forced_right, forced_shares, states_at
 from footfall.rl.groups import Rollout
 from footfall.rl.online import Sequences
 from footfall.rl.rewards import Reward

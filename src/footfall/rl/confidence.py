@@ -7,13 +7,14 @@ then. Behind a cut the policy is made to answer at once, several times:
 
 The MLP (D → D/4 → ReLU → dropout → 1) learns Y by cross-entropy on every batch, 16 passes over it, and then says c of the same
 states; no gradient reaches the policy. Forced answers are not trained on and pay nothing. c is said at every step's end, so the
-probe is a PRM that costs a forward pass.
+probe is a PRM that costs a forward pass; `save_prm` makes it one that stands alone.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ from torch import Tensor, nn
 from footfall.answers import equal, extract
 from footfall.policy.decoding import Request
 from footfall.policy.protocol import SamplingParams
+from footfall.render import Template
+from footfall.reward.confidence_probe import STATES, probe_net
+from footfall.reward.prm import PRM
 from footfall.rl.groups import Floats
 from footfall.rl.online import Sequences, load_learned, save_learned
 from footfall.types import Problem, content_key
 
-STATES, PASSES, BATCH = 4, 16, 16
-"""Hidden states that are averaged, and how the probe learns from a batch of completions."""
+PASSES, BATCH = 16, 16
+"""How the probe learns from a batch of completions."""
 _ROWS = 16
 """Completions in one pass."""
 
@@ -129,12 +133,7 @@ class ConfidenceProbe:
     """The MLP with its optimizer, beside a policy of this width."""
 
     def __init__(self, width: int, device: Any = "cpu", lr: float = 1e-3, dropout: float = 0.1, seed: int = 0) -> None:
-        inner = max(1, width // 4)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.net = nn.Sequential(
-                nn.Linear(width, inner), nn.ReLU(), nn.Dropout(dropout), nn.Linear(inner, 1)
-            ).to(device)  # fmt: skip
+        self.net = probe_net(width, dropout=dropout, seed=seed).to(device)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=lr, weight_decay=0.01)
 
     @torch.no_grad()
@@ -178,3 +177,17 @@ class ConfidenceProbe:
     def load(self, folder: Path) -> None:
         """Go on from there."""
         load_learned(folder, "probe", self.net, self.optimizer)
+
+    def save_prm(self, folder: Path, policy: Any, tokenizer: Any, template: Template, separator: str) -> None:
+        """A model folder that any command takes as a judge: the policy as it is now, adapters merged, with the probe as head.
+
+        It says of a step what the probe says beside the policy, but of the last, behind which there is no end token here.
+        """
+        whole = copy.deepcopy(policy).merge_and_unload() if hasattr(policy, "merge_and_unload") else policy
+        trained = [weight for weight in whole.parameters() if weight.requires_grad]
+        prm = PRM.from_backbone(whole, tokenizer, head={"name": "confidence-probe"}, template=template)
+        prm.head.load_state_dict({f"net.{name}": weight for name, weight in self.net.state_dict().items()})
+        prm.prm_config = replace(prm.prm_config, training={"objective": "rlcm", "separators": [separator]})
+        prm.save(folder)
+        for weight in trained:  # which a PRM with a head of this kind froze
+            weight.requires_grad_(True)

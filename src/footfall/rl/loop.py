@@ -2,6 +2,7 @@
 
     checkpoints/   the newest two; a killed run goes on from the last one and ends with the same weights (on the CPU)
     model/         the trained policy, or its adapter
+    probe/         with the credit rlcm, its probe: a PRM with the policy's weights
 
 At every checkpoint the policy writes one sample for each of some problems that it is not trained on. The figures of
 `footfall.rl.monitors`, what known exploits would be paid, and the signs of hacking go to whoever is `told`.
@@ -26,7 +27,7 @@ from footfall.loading import quiet
 from footfall.policy.protocol import SamplingParams
 from footfall.render import Template, prompt_ids
 from footfall.reward.backbone import check_rank
-from footfall.rl.confidence import Forcing
+from footfall.rl.confidence import Forcing, states_at
 from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
 from footfall.rl.online import Sequences, scored
 from footfall.rl.parts import Parts
@@ -143,6 +144,11 @@ def _save(trainer: CreditTrainer, given: Setting, marks: Sequence[tuple[Any, dic
     made = folder / "model.partial"
     shutil.rmtree(made, ignore_errors=True)
     model = trainer.unwrapped
+    if trainer.beside.probe is not None:
+        # Before the policy, whose folder says that a run has ended.
+        trainer.beside.probe.save_prm(
+            folder / "probe", model, given.tokenizer, given.template or trainer.template, given.separator
+        )
     for config, ids in marks:
         vars(config).update(ids)
     model.save_pretrained(made)
@@ -298,10 +304,9 @@ class Watch(TrainerCallback):
         rolled = self.trainer.judged(problems, [each.ids for each in written], None)
         traces = [each.trajectory for each in rolled]
         truth = None if self.given.truth is None else self.given.truth.judge(traces)
-        others = self._held_out(traces)
+        others, sure = self._held_out(traces), self._sure(rolled)
         logged = [
-            _logged(each, None if truth is None else truth[i], score)
-            for i, (each, score) in enumerate(zip(rolled, others, strict=True))
+            _logged(each, None if truth is None else truth[i], others[i], sure[i]) for i, each in enumerate(rolled)
         ]
         honest = [trace for trace in traces if trace.steps and trace.correct is not False][:_PROBED]
         paid = (
@@ -325,6 +330,16 @@ class Watch(TrainerCallback):
         other = replace(self.given.reward, judge=judge)
         made = [other.rollout(trace, said) for trace, said in zip(traces, other.judged(traces), strict=True)]
         return [None if each.rewards is None else aggregate(each.rewards.tolist(), other.aggregate) for each in made]
+
+    def _sure(self, rolled: Sequence[Rolled]) -> list[float | None]:
+        """What a probe beside the policy says of whole completions."""
+        assert self.trainer is not None
+        if self.trainer.beside.probe is None:
+            return [None] * len(rolled)
+        states = states_at(
+            self.trainer.unwrapped, _batch(self.trainer, rolled)[0], [each.rollout.lengths for each in rolled]
+        )
+        return list(self.trainer.beside.probe.says(torch.stack([own[-1] for own in states])))
 
     @torch.no_grad()
     def _kl(self, rolled: Sequence[Rolled]) -> float | None:
@@ -351,9 +366,9 @@ def _batch(trainer: CreditTrainer, rolled: Sequence[Rolled]) -> tuple[Sequences,
     return Sequences(ids.to(place), mask.to(place), after), mask[:, before:].to(place)
 
 
-def _logged(rolled: Rolled, truth: Judgement | None, held_out: float | None) -> Logged:
+def _logged(rolled: Rolled, truth: Judgement | None, held_out: float | None, sure: float | None) -> Logged:
     known = () if truth is None else tuple(None if value is None else value > 0.5 for value in truth.values)
-    return Logged(rolled.trajectory, rolled.judgement, rolled.reward, len(rolled.ids), known, held_out)
+    return Logged(rolled.trajectory, rolled.judgement, rolled.reward, len(rolled.ids), known, held_out, sure)
 
 
 def point_of(facts: Mapping[str, Any]) -> Checkpoint:

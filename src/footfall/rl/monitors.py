@@ -31,6 +31,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from footfall.metrics.steps import calibration_error
 from footfall.types import Judgement, Trajectory
 
 Figures = dict[str, float | None]
@@ -50,6 +51,8 @@ class Logged:
     """Whether each step is truly right, where that is known."""
     held_out: float | None = None
     """The score of a judge that the policy is not trained on."""
+    confidence: float | None = None
+    """How sure a probe beside the policy is of the answer, once all is written."""
 
 
 def measure(rows: Sequence[Logged], threshold: float = 0.5) -> Figures:
@@ -63,6 +66,7 @@ def measure(rows: Sequence[Logged], threshold: float = 0.5) -> Figures:
         **_lengths(rows),
         **_texts(rows),
         **_values(rows),
+        **_confidence(rows),
     }
 
 
@@ -156,6 +160,15 @@ def _values(rows: Sequence[Logged]) -> Figures:
         "saturated": _mean([not 0.01 <= value <= 0.99 for values in judged for value in values]),
         "unjudged": _mean([row.reward is None for row in rows]),
     }
+
+
+def _confidence(rows: Sequence[Logged]) -> Figures:
+    """How sure the probe is, and its expected calibration error against the answers, in ten bins."""
+    known = [(row.confidence, row.trajectory.correct) for row in rows if row.confidence is not None]
+    graded = [(sure, float(right)) for sure, right in known if right is not None]
+    sure_N, right_N = [sure for sure, _ in graded], [right for _, right in graded]
+    error = float(calibration_error(sure_N, right_N)) if graded else None
+    return {"confidence": _mean([sure for sure, _ in known]), "confidence_error": error}
 
 
 # The rule.

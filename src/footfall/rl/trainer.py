@@ -451,6 +451,7 @@ class CreditTrainer(GRPOTrainer):
 
     def load_ended(self, checkpoint: Path) -> None:
         """The weights of a checkpoint after which nothing is trained, and so nothing is sharded."""
+        self.beside.load(checkpoint)
         if not self.is_fsdp_enabled:
             self._load_from_checkpoint(str(checkpoint))
         elif files := sorted(checkpoint.glob("model*.safetensors")):  # of a large policy there are several
