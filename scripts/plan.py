@@ -95,8 +95,11 @@ def pack(words: Sequence[str]) -> int:
     parser.add_argument("--to", type=Path, required=True, help="the archive, a .tar.gz")
     parser.add_argument("--mib", type=number(0.001, 10**6, float), default=60.0, help="of a piece, at most")
     parser.add_argument("--only", nargs="+", default=[], help="files of stages of these names or patterns")
+    parser.add_argument("--for", dest="plan", metavar="PLAN", help="files that the open stages of this plan need")
+    parser.add_argument("--new", action="store_true", help="files that came with no archive")
     args = parser.parse_args(words)
-    found = plan_pack.pack(args.out, args.to, args.mib, args.only)
+    plan = None if args.plan is None else plan_of(args.plan)
+    found = plan_pack.pack(args.out, args.to, args.mib, args.only, plan, args.new)
     for name, size in sorted(found.sizes.items(), key=lambda each: -each[1]):
         sys.stdout.write(f"{size / plan_pack.MIB:9.2f} MiB  {name}\n")
     for piece in found.pieces:

@@ -18,8 +18,9 @@
     seconds = 120                               # a guess, until a stage of its kind was measured
 
 A stage may also have `heavy`, what it makes that is too large to travel (weights); `keeps`, with what it goes on after it was
-stopped; `least`, for one that goes on wherever it is stopped: it is begun when so many seconds are left; and `like`, a name for
-all that take alike long, where that is not the whole entry.
+stopped; `least`, for one that goes on wherever it is stopped: it is begun when so many seconds are left; `like`, a name for all
+that take alike long, where that is not the whole entry; and `reads`, the files it needs where those are not all that the stages
+before it made.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ GPU = ("none", "shared", "whole")
 _WORD = re.compile(r"\{([a-z][a-z0-9_-]*)(?:\[([a-z][a-z0-9_-]*)\])?\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "name": str, "run": str, "makes": str, "after": str, "heavy": str, "keeps": str, "gpu": str, "seconds": (int, float),
-    "least": (int, float), "like": str, "each": dict,
+    "name": str, "run": str, "makes": str, "after": str, "heavy": str, "keeps": str, "reads": str, "gpu": str,
+    "seconds": (int, float), "least": (int, float), "like": str, "each": dict,
 }  # fmt: skip
 _NEEDED = ("name", "run", "makes", "gpu", "seconds")
 _DEPTH = 8
@@ -65,6 +66,8 @@ class Stage:
     makes: tuple[str, ...]
     heavy: tuple[str, ...]
     keeps: tuple[str, ...]
+    reads: tuple[str, ...]
+    """Files it needs; empty: all that those before it made."""
     after: tuple[str, ...]
     gpu: str
     seconds: float
@@ -164,7 +167,7 @@ def _expanded(entry: Mapping[str, Any], words: Mapping[str, Any], open_: set[str
         row = {k: _filled(v, words, own, open_, called) for k, v in entry.items() if isinstance(v, str)}
         if not _NAME.fullmatch(row["name"]):
             raise ValueError(f"{called}: {row['name']!r} is no name for a file")
-        for part in ("makes", "heavy", "keeps"):
+        for part in ("makes", "heavy", "keeps", "reads"):
             _check_paths(row.get(part, "").split(), called)
         kind = row.pop("like", entry["name"])
         yield row | {"kind": kind, "seconds": float(entry["seconds"]), "least": entry.get("least")}
@@ -215,6 +218,7 @@ def _linked(rows: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
             words, makes = tuple(shlex.split(row["run"])), tuple(row["makes"].split())
             made[name] = Stage(
                 name, words, makes, tuple(row.get("heavy", "").split()), tuple(row.get("keeps", "").split()),
+                tuple(row.get("reads", "").split()),
                 tuple(stage.name for stage in before), row["gpu"], row["seconds"], row["least"], row["kind"],
                 content_key([*words, "", *(stage.key for stage in before)]),
             )  # fmt: skip

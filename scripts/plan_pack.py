@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import gzip
+import hashlib
 import io
 import re
 import shutil
@@ -21,9 +22,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from footfall.formats import atomic_write
-from scripts.plan_state import FOLDER, read_records
+from scripts.plan_file import Plan
+from scripts.plan_state import FOLDER, Progress, read_records
 
 MIB = 1 << 20
+CAME = "came.txt"
 MOST_FILES = 20_000
 _BLOCK = 1 << 20
 _PIECE = re.compile(r"(?P<stem>.+)\.(?P<k>[1-9]\d{0,4})-of-(?P<n>[1-9]\d{0,4})")
@@ -37,8 +40,14 @@ class Packed(NamedTuple):
     pieces: list[Path]
 
 
-def pack(out: Path, to: Path, mib: float, only: Sequence[str] = ()) -> Packed:
-    """Write `to`, or `to.1-of-3` and so on where it is larger; with `only`, files of stages of these names or patterns."""
+def pack(
+    out: Path, to: Path, mib: float, only: Sequence[str] = (), plan: Plan | None = None, new: bool = False
+) -> Packed:
+    """Write `to`, or `to.1-of-3` and so on where it is larger.
+
+    With `only`, files of stages of these names or patterns; with a `plan`, those that its open stages need; with `new`, those
+    that came with no archive. Records travel always.
+    """
     records = read_records(out)
     if not records:
         raise ValueError(f"{out / FOLDER} has no record of a stage: nothing to pack")
@@ -51,6 +60,13 @@ def pack(out: Path, to: Path, mib: float, only: Sequence[str] = ()) -> Packed:
         patterns = record.makes if record.end == "done" else [*record.makes, *record.keeps]
         for file in (file for pattern in patterns for path in out.glob(pattern) for file in _files(path)):
             taken.setdefault(file, name)
+    if plan is not None:
+        wanted = {file for pattern in needed(out, plan) for path in out.glob(pattern) for file in _files(path)}
+        unfinished = {name for name, record in records.items() if record.end != "done"} | {FOLDER}
+        taken = {file: name for file, name in taken.items() if file in wanted or name in unfinished}
+    if new:
+        came = _came(out)
+        taken = {f: name for f, name in taken.items() if name == FOLDER or came.get(_path(f, out)) != _digest(f)}
     sizes: dict[str, int] = {}
     for file, name in taken.items():
         sizes[name] = sizes.get(name, 0) + file.stat().st_size
@@ -59,6 +75,32 @@ def pack(out: Path, to: Path, mib: float, only: Sequence[str] = ()) -> Packed:
         _write(whole, out, sorted(taken))
         pieces = _cut(whole, to, int(mib * MIB))
     return Packed(sizes, pieces)
+
+
+def needed(out: Path, plan: Plan) -> list[str]:
+    """Patterns of the files that the open stages of a plan read."""
+    by_name = {stage.name: stage for stage in plan.stages}
+    open_ = Progress(plan, plan.stages, out, {}).open()
+    return [path for stage in open_ for path in stage.reads or (m for n in stage.after for m in by_name[n].makes)]
+
+
+def _path(file: Path, out: Path) -> str:
+    return file.relative_to(out).as_posix()
+
+
+def _digest(file: Path) -> str:
+    found = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _came(out: Path) -> dict[str, str]:
+    """The files that archives brought, with their digests, as `sha256sum` writes them."""
+    file = out / FOLDER / CAME
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -72,7 +114,7 @@ def _write(whole: IO[bytes], out: Path, files: Sequence[Path]) -> None:
     packed = gzip.GzipFile(filename="", fileobj=whole, mode="wb", compresslevel=6, mtime=0)
     with packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for file in files:
-            entry = tarfile.TarInfo(file.relative_to(out).as_posix())
+            entry = tarfile.TarInfo(_path(file, out))
             entry.size, entry.mode = file.stat().st_size, 0o644
             with file.open("rb") as stream:
                 archive.addfile(entry, stream)
@@ -124,7 +166,10 @@ def unpack(given: Path, out: Path, most_mib: float, replace: bool = False) -> li
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(out / name) as stream:
                     shutil.copyfileobj(content, stream, _BLOCK)
-    assert len(names) >= len(changed)
+    (out / FOLDER).mkdir(exist_ok=True)
+    came = _came(out) | {name: _digest(out / name) for name in names}
+    with atomic_write(out / FOLDER / CAME) as stream:
+        stream.write("".join(f"{digest}  {name}\n" for name, digest in sorted(came.items())).encode())
     return changed
 
 
@@ -170,8 +215,8 @@ def _checked(given: Path, whole: IO[bytes], out: Path, most: int) -> list[str]:
                     pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
         raise ValueError(f"{given}: {' '.join(str(error).split())[:300] or type(error).__name__}") from error
-    if len({*names}) != len(names):
-        raise ValueError(f"{given}: it holds a file twice")
+    if not names or len({*names}) != len(names):
+        raise ValueError(f"{given}: it holds {'a file twice' if names else 'no file'}")
     return names
 
 

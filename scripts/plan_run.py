@@ -146,12 +146,13 @@ class Runner:
 
     def _work(self, open_: list[Stage], done: set[str], lock: IO[str]) -> None:
         while not self.asked_to_stop and self.left > 0:
-            running = [child.stage for child in self.children]
+            now = time.monotonic()
+            running = {c.stage: max(0.0, self.progress.estimate(c.stage) - now + c.started) for c in self.children}
             fresh = [stage for stage in open_ if not self._is_over(stage)]
             for stage in startable(fresh, done, running, self.workers, partial(self.progress.fits, left=self.left)):
                 self._start(stage, lock)
             if not self.children:
-                if not startable(fresh, done, [], self.workers, partial(self.progress.fits, left=self.left)):
+                if not startable(fresh, done, {}, self.workers, partial(self.progress.fits, left=self.left)):
                     return
                 continue  # one failed at once, others may begin
             for child in [child for child in self.children if child.has_ended()]:
@@ -262,7 +263,7 @@ def forecast(progress: Progress, seconds: float, workers: int) -> tuple[list[Beg
     now = 0.0
     while True:
         fresh = [stage for stage in open_ if stage.name not in begun]
-        running = [stage for _, _, stage in ends]
+        running = {stage: end - now for end, _, stage in ends}
         for stage in startable(fresh, done, running, workers, partial(progress.fits, left=seconds - now)):
             takes = progress.estimate(stage)
             found.append(Begin(now, stage, takes))

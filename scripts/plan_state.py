@@ -162,18 +162,23 @@ class Progress:
         """Whether an estimate is of a stage that was done."""
         return any(each.kind == stage.kind and each.end == "done" for each in self.records.values())
 
-    def fits(self, stage: Stage, left: float) -> bool:
-        """Whether it will end in so many seconds, or can go on another time."""
-        return (self.estimate(stage) if stage.least is None else min(stage.least, self.estimate(stage))) <= left
+    def fits(self, stage: Stage, waits: float, left: float) -> bool:
+        """Whether it will end in the seconds that are left when it has waited, or can go on another time."""
+        takes = self.estimate(stage)
+        return (takes if stage.least is None else min(stage.least, takes)) <= left - waits
 
 
 def startable(
-    open_: Sequence[Stage], done: set[str], running: Sequence[Stage], workers: int, fits: Callable[[Stage], bool]
+    open_: Sequence[Stage],
+    done: set[str],
+    running: Mapping[Stage, float],
+    workers: int,
+    fits: Callable[[Stage, float], bool],
 ) -> list[Stage]:
-    """Which of the open stages may begin now, in their order.
+    """Which of the open stages may begin now, in their order; `running` has the seconds that each will still take.
 
-    One that needs the whole GPU has it alone, and those after it do not overtake it while it waits; stages without the GPU run
-    beside any other.
+    One that needs the whole GPU has it alone, and those after it do not overtake it while it waits, if it will fit when those
+    that it waits for have ended; stages without the GPU run beside any other. `fits` is asked with the seconds of waiting.
     """
     begun: list[Stage] = []
     waits_for_gpu = False
@@ -181,12 +186,12 @@ def startable(
         busy = [*running, *begun]
         if len(busy) >= workers:
             break
-        if stage in running or not done >= {*stage.after} or not fits(stage):
+        if stage in running or not done >= {*stage.after} or not fits(stage, 0.0):
             continue
-        beside = {each.gpu for each in busy} - {"none"}
-        free = stage.gpu == "none" or not beside or (stage.gpu == "shared" and "whole" not in beside)
-        if free and not (waits_for_gpu and stage.gpu != "none"):
+        beside = [each for each in busy if each.gpu != "none"]
+        alone = stage.gpu == "whole" or any(each.gpu == "whole" for each in beside)
+        if stage.gpu == "none" or not (waits_for_gpu or (alone and beside)):
             begun.append(stage)
-        elif stage.gpu != "none":
+        elif fits(stage, max((running.get(each, 0.0) for each in beside), default=0.0)):
             waits_for_gpu = True
     return begun

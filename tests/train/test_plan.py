@@ -257,17 +257,22 @@ def test_a_killed_runner_leaves_a_lock_as_long_as_its_stages_live(
 
 
 def shape(name: str, gpu: str, *after: str) -> Stage:
-    return Stage(name, ("x",), ("x",), (), (), after, gpu, 1.0, None, name, name)
+    return Stage(name, ("x",), ("x",), (), (), (), after, gpu, 1.0, None, name, name)
 
 
 def test_the_whole_gpu_is_had_alone_and_nobody_overtakes_who_waits_for_it() -> None:
     a, b, c, d = shape("a", "shared"), shape("b", "whole"), shape("c", "shared"), shape("d", "none")
-    every = lambda stage: True  # noqa: E731
-    assert startable([a, b, c, d], set(), [], 4, every) == [a, d]
-    assert startable([b, c, d], set(), [a], 4, every) == [d], "c does not overtake b"
-    assert startable([b, c, d], set(), [], 4, every) == [b, d]
-    assert startable([c, d], set(), [b], 4, every) == [d]
-    assert startable([a, c, d], set(), [], 2, every) == [a, c]
-    assert startable([a, b, c], set(), [], 4, lambda stage: stage is not b) == [a, c], "who does not fit blocks nobody"
+    every = lambda stage, waits: True  # noqa: E731
+    assert startable([a, b, c, d], set(), {}, 4, every) == [a, d]
+    assert startable([b, c, d], set(), {a: 9.0}, 4, every) == [d], "c does not overtake b"
+    assert startable([b, c, d], set(), {a: 9.0}, 4, lambda _, waits: waits < 9) == [c, d], (
+        "b will not fit when a has ended"
+    )
+    assert startable([b, c, d], set(), {}, 4, every) == [b, d]
+    assert startable([c, d], set(), {b: 1.0}, 4, every) == [d]
+    assert startable([a, c, d], set(), {}, 2, every) == [a, c]
+    assert startable([a, b, c], set(), {}, 4, lambda stage, _: stage is not b) == [a, c], (
+        "who does not fit blocks nobody"
+    )
     e = shape("e", "none", "a", "d")
-    assert startable([e], {"a"}, [], 4, every) == [] and startable([e], {"a", "d"}, [], 4, every) == [e]
+    assert startable([e], {"a"}, {}, 4, every) == [] and startable([e], {"a", "d"}, {}, 4, every) == [e]
