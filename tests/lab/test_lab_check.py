@@ -28,7 +28,7 @@ from footfall.lab.fingerprint import (
 )  # fmt: skip
 from footfall.lab.ledger import RELABELLED, Row, lines, read_ledger
 from footfall.lab.recipe import Entry, Outcome, find
-from footfall.lab.runner import check, merge, record_run, run_recipe, update
+from footfall.lab.runner import merge, record_run, run_recipe, update
 from footfall.lab.verdicts import effect, effect_by_looks
 from footfall.types import Cost
 
@@ -82,6 +82,10 @@ class Lab:
         outcomes = run_recipe(entry, range(seeds), self.runs / entry.recipe.name).outcomes
         return record_run(self.ledger, entry, outcomes, self.runs)
 
+    def check(self, entry: Entry) -> checking.Standing:
+        kept = read_outcomes(self.ledger).get(entry.recipe.name)
+        return checking.check(entry, read_ledger(self.ledger), kept, self.runs)
+
     @property
     def calls(self) -> list[str]:
         path = self.runs / "calls"
@@ -121,7 +125,7 @@ def test_a_run_records_hashes_of_its_seeds_and_of_the_quick_outcome(lab: Lab) ->
 
 def test_unchanged_code_is_current_and_nothing_is_run(lab: Lab) -> None:
     entry = lab.measured()
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
     assert update(lab.ledger, entry, lab.runs).status == "current"
     assert lab.calls == []
 
@@ -130,7 +134,7 @@ def test_a_refactoring_that_leaves_the_figures_alone_keeps_the_row_current(lab: 
     before = fingerprint(lab.measured().path)
     row, entry = lab.row, lab.recipe(REFACTORED)
     assert fingerprint(entry.path) != before
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
     assert lab.calls == ["toy quick"]
     assert update(lab.ledger, entry, lab.runs).status == "current"
     assert lab.calls == ["toy quick"], "what the check measured is kept"
@@ -141,7 +145,7 @@ def test_a_refactoring_that_leaves_the_figures_alone_keeps_the_row_current(lab: 
 def test_a_change_of_a_figure_makes_the_row_stale_and_an_update_makes_it_anew(lab: Lab) -> None:
     lab.measured()
     old, entry = lab.outcome(), lab.recipe(FIGURES_CHANGED)
-    found = check(lab.ledger, entry, lab.runs)
+    found = lab.check(entry)
     assert (found.status, found.why) == ("stale", "its quick outcome differs from the recorded one")
     assert lab.outcome() == old, "a check writes nothing"
     assert update(lab.ledger, entry, lab.runs).why == "measured anew on 3 seeds"
@@ -150,7 +154,7 @@ def test_a_change_of_a_figure_makes_the_row_stale_and_an_update_makes_it_anew(la
     assert lab.row["version"].endswith(fingerprint(entry.path))
     assert lab.outcome()["seeds"].keys() == old["seeds"].keys()
     assert not set(lab.outcome()["seeds"].values()) & set(old["seeds"].values())
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
 
 
 def test_a_full_seed_with_the_recorded_figures_keeps_the_row_and_records_the_new_quick_hash(lab: Lab) -> None:
@@ -161,7 +165,7 @@ def test_a_full_seed_with_the_recorded_figures_keeps_the_row_and_records_the_new
     assert lab.row == row
     assert lab.outcome()["quick"] != old["quick"]
     assert lab.outcome()["seeds"] == old["seeds"]
-    assert check(lab.ledger, lab.recipe((QUICK_CHANGED[0], QUICK_CHANGED[1] + "  #")), lab.runs).status == "current"
+    assert lab.check(lab.recipe((QUICK_CHANGED[0], QUICK_CHANGED[1] + "  #"))).status == "current"
 
 
 def test_without_hashes_of_full_seeds_a_quick_outcome_that_differs_costs_all_of_them(lab: Lab) -> None:
@@ -198,23 +202,22 @@ def test_another_environment_cannot_tell_unless_the_hash_is_the_same(lab: Lab) -
     lab.measured()
     lab.elsewhere()
     row, entry = lab.row, lab.recipe(FIGURES_CHANGED)
-    for look in (check, update):
-        found = look(lab.ledger, entry, lab.runs)
+    for found in (lab.check(entry), update(lab.ledger, entry, lab.runs)):
         assert (found.status, found.why) == ("cannot tell", "cannot tell here: recorded on vax, torch 0.1")
     assert lab.row == row
     assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == ["vax, torch 0.1"]
-    assert check(lab.ledger, lab.recipe(REFACTORED), lab.runs).status == "current", "equal hashes are equal anywhere"
+    assert lab.check(lab.recipe(REFACTORED)).status == "current", "equal hashes are equal anywhere"
 
 
 def test_an_update_with_unchanged_code_records_this_environment_beside_the_others(lab: Lab) -> None:
     lab.measured()
     lab.elsewhere(quick="0123")
     entry = lab.recipe()
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
     assert update(lab.ledger, entry, lab.runs).status == "current"
     assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == ["vax, torch 0.1", environment()]
     assert lab.outcome()["seeds"] == {}
-    assert check(lab.ledger, lab.recipe(FIGURES_CHANGED), lab.runs).status == "stale", "now it can tell"
+    assert lab.check(lab.recipe(FIGURES_CHANGED)).status == "stale", "now it can tell"
 
 
 def test_new_rows_forget_what_other_code_gave_elsewhere(lab: Lab) -> None:
@@ -233,7 +236,7 @@ def test_recording_current_rows_adds_hashes_of_this_environment_and_keeps_the_ro
     assert lab.outcome()["seeds"] == {seed: seeds[seed] for seed in ("0", "1")}
     assert list(read_outcomes(lab.ledger)["toy"]["environments"]) == ["vax, torch 0.1", environment()]
     assert lab.row == row
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
 
 
 def test_a_stale_row_is_not_replaced_by_one_of_fewer_seeds(lab: Lab) -> None:
@@ -256,7 +259,7 @@ def test_a_row_that_was_edited_or_removed_by_hand_is_named_with_the_fix(lab: Lab
     entry = lab.measured()
     rows = json.loads(lab.ledger.read_text())
     lab.ledger.write_text(json.dumps([{**rows[0], "effect": 1.25}]))
-    found = check(lab.ledger, entry, lab.runs)
+    found = lab.check(entry)
     assert found.status == "stale"
     assert found.why == (
         'row "More is more.": edited by hand; take the edit back, or make it anew: footfall lab run toy --record'
@@ -264,11 +267,11 @@ def test_a_row_that_was_edited_or_removed_by_hand_is_named_with_the_fix(lab: Lab
     (line,) = lines([entry], read_ledger(lab.ledger), read_outcomes(lab.ledger))
     assert line.stale, "seen without a check too"
     lab.ledger.write_text("[]")
-    assert "its row was removed" in check(lab.ledger, entry, lab.runs).why
+    assert "its row was removed" in lab.check(entry).why
     assert lab.record(entry, 3) == "rows of 3 seeds recorded"
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
     lab.ledger.write_text(json.dumps([{**rows[0], "claim": "More is less."}]))
-    assert 'row "More is less.": no claim of the recipe has these words' in check(lab.ledger, entry, lab.runs).why
+    assert 'row "More is less.": no claim of the recipe has these words' in lab.check(entry).why
 
 
 def test_a_change_in_how_rows_are_computed_makes_them_stale_and_an_update_makes_them_anew(
@@ -281,7 +284,7 @@ def test_a_change_in_how_rows_are_computed_makes_them_stale_and_an_update_makes_
     )
     the_ledger.statistics_hash.cache_clear()
     try:
-        found = check(lab.ledger, entry, lab.runs)
+        found = lab.check(entry)
         assert found.status == "stale"
         assert found.why == (
             'row "More is more.": rows are computed from outcomes otherwise now: footfall lab ledger --update'
@@ -289,7 +292,7 @@ def test_a_change_in_how_rows_are_computed_makes_them_stale_and_an_update_makes_
         assert update(lab.ledger, entry, lab.runs).status == "current"
         assert lab.calls == [], "the seeds are stored"
         assert lab.row["ci95"][0] == pytest.approx(before["ci95"][0] + 0.01)
-        assert check(lab.ledger, entry, lab.runs).status == "current"
+        assert lab.check(entry).status == "current"
     finally:
         the_ledger.statistics_hash.cache_clear()
 
@@ -359,7 +362,7 @@ def _given(records: Records) -> Kept:
 def test_a_claim_that_is_stated_otherwise_is_stale_though_no_figure_changed(lab: Lab) -> None:
     lab.measured()
     entry = lab.recipe(('method="more"', 'method="more", margin=2.0'))
-    found = check(lab.ledger, entry, lab.runs)
+    found = lab.check(entry)
     assert found.status == "stale"
     assert found.why == 'row "More is more.": the recipe states it otherwise now: footfall lab ledger --update'
     assert update(lab.ledger, entry, lab.runs).why == "measured anew on 3 seeds"
@@ -372,18 +375,18 @@ def test_what_a_header_says_of_a_claim_is_taken_up_without_running_it(
     lab.measured()
     before = lab.row
     entry = lab.recipe(('method="more"', 'method="more", stand_in="Toys.", smallest_effect=2.0'))
-    found = check(lab.ledger, entry, lab.runs)
+    found = lab.check(entry)
     assert (found.status, found.why) == ("stale", f'row "More is more.": {RELABELLED}')
     monkeypatch.setattr(checking, "record", _killed)
     with pytest.raises(KeyboardInterrupt):
         update(lab.ledger, entry, lab.runs)
     monkeypatch.undo()
-    assert RELABELLED in check(lab.ledger, entry, lab.runs).why, "after a kill it is still known for what it is"
+    assert RELABELLED in lab.check(entry).why, "after a kill it is still known for what it is"
     assert update(lab.ledger, entry, lab.runs).status == "current"
     assert lab.calls == ["toy quick"], "no full seed"
     said = {"stand_in": "Toys.", "smallest_effect": 2.0, "verdict": "no difference"}
     assert lab.row == {**before, **said}
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
 
 
 def _killed(*given: object) -> None:
@@ -393,8 +396,8 @@ def _killed(*given: object) -> None:
 def test_changed_code_without_any_recorded_outcome_is_stale(lab: Lab) -> None:
     lab.measured()
     outcomes_file(lab.ledger).unlink()
-    assert check(lab.ledger, lab.recipe(), lab.runs).status == "current"
-    assert check(lab.ledger, lab.recipe(REFACTORED), lab.runs).status == "stale"
+    assert lab.check(lab.recipe()).status == "current"
+    assert lab.check(lab.recipe(REFACTORED)).status == "stale"
 
 
 def test_at_sight_changed_code_is_unchecked_and_not_stale(lab: Lab) -> None:
@@ -412,7 +415,7 @@ def test_a_killed_check_and_a_killed_update_go_on(lab: Lab) -> None:
     killed = ("    less", '    assert (trial.folder.parents[2] / "go").exists()\n    less')
     entries = [lab.recipe(REFACTORED, "first"), lab.recipe(killed, "second")]
     with pytest.raises(AssertionError):
-        [check(lab.ledger, entry, lab.runs) for entry in entries]
+        [lab.check(entry) for entry in entries]
     with pytest.raises(AssertionError):
         [update(lab.ledger, entry, lab.runs) for entry in entries]
     assert lab.calls == ["first quick", "second quick", "second quick"], "the first is not measured twice"
@@ -450,9 +453,9 @@ def test_a_kill_between_rows_and_hashes_leaves_the_old_rows_stale_and_loses_no_o
     with pytest.raises(KeyboardInterrupt):
         record_run(lab.ledger, entry, outcomes, lab.runs)
     monkeypatch.undo()
-    assert check(lab.ledger, entry, lab.runs).status == "stale"
+    assert lab.check(entry).status == "stale"
     assert record_run(lab.ledger, entry, outcomes, lab.runs) == "rows of 3 seeds recorded"
-    assert check(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.check(entry).status == "current"
     assert read_outcomes(lab.ledger)["toy"]["environments"]["vax, torch 0.1"] == there
 
 
@@ -513,6 +516,27 @@ def test_the_command_checks_and_updates(
     assert main([*command, "--check"]) == 0
     assert "toy: cannot tell here: recorded on vax, torch 0.1" in capsys.readouterr().err
     assert main([*command, "--check", "--update"]) == 2
+
+
+def test_a_check_of_named_systems_runs_and_tells_of_no_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setattr("footfall.commands.lab.RUNS", lab.runs)
+    monkeypatch.setattr("footfall.commands.lab.catalogue", lambda: [lab.entry("first"), lab.entry("second")])
+    monkeypatch.setattr("footfall.commands.lab.find", lab.entry)
+    for name in ("first", "second"):
+        lab.measured(name)
+    lab.recipe(REFACTORED, "first")
+    lab.recipe(FIGURES_CHANGED, "second")
+    command = ["lab", "ledger", "--ledger", str(lab.ledger)]
+    capsys.readouterr()
+    assert main([*command, "first", "--check"]) == 0
+    assert lab.calls == ["first quick"] and "second" not in capsys.readouterr().err
+    assert main([*command, "first", "--update"]) == 0
+    assert lab.calls == ["first quick"] and lab.outcome("first")["code"] == fingerprint(lab.entry("first").path)
+    assert main([*command, "second", "--check"]) == 1
+    assert lab.calls == ["first quick", "second quick"]
 
 
 @pytest.fixture

@@ -128,14 +128,15 @@ def test_a_claim_at_real_scale_gets_its_verdict_from_stored_figures_and_no_code_
     assert states == {"lab": "unchecked", "real": "current"}
 
     stored.write_text(json.dumps([{**given, "ci95": [-0.01, 0.09]}]))
-    assert "stored figures" in check(ledger, entry, tmp_path / "runs").why
+    recorded = read_ledger(ledger), read_outcomes(ledger)["toy"]
+    assert "stored figures" in check(entry, *recorded, tmp_path / "runs").why
     update(ledger, entry, tmp_path / "runs")
     changed = read_ledger(ledger)[1]
     assert changed["verdict"] == "undecided" and changed["notes"] == ["the stored figures do not decide it"]
 
     stored.write_text(json.dumps([{"name": "toy"}]))
     with pytest.raises(ValueError, match=r"real.json: entry 1 must have name, claim"):
-        check(ledger, entry, tmp_path / "runs")
+        check(entry, *recorded, tmp_path / "runs")
 
 
 @pytest.mark.long

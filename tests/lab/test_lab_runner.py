@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 
@@ -114,11 +115,27 @@ def test_a_fingerprint_sees_code_and_not_comments_or_docstrings(tmp_path: Path) 
     assert fingerprint(path) != code
 
 
+def test_a_fingerprint_of_unchanged_files_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = toy(tmp_path).path
+    code = fingerprint(path)
+    monkeypatch.delitem(fingerprint.__globals__, "_source")
+    assert fingerprint(path) == code
+
+
+def test_a_collection_within_a_unit_goes_through_what_the_unit_made(tmp_path: Path) -> None:
+    entry = toy(tmp_path, measure="import gc\n" + MEASURE.replace('"most": 9', '"most": len(gc.get_objects())'))
+    before = len(gc.get_objects())
+    assert run_recipe(entry, range(2), tmp_path / "run").means["most"] < before / 2
+    assert gc.get_freeze_count() == 0 and len(gc.get_objects()) > before / 2, "afterwards all is looked through again"
+
+
 def test_a_fingerprint_follows_imports_to_the_files_that_have_the_parts(tmp_path: Path) -> None:
     imports = "from footfall.search import BestOfN\nfrom footfall.train import train_prm\n"
     path = toy(tmp_path, measure=imports + MEASURE).path
     found = modules_of(path)
-    assert {"footfall.search.best_of_n", "footfall.search.votes", "footfall.train.prm", "footfall.types"} <= set(found)
+    assert {"footfall.search.best_of_n", "footfall.search.votes", "footfall.train.prm", "footfall.types.traces"} <= set(
+        found
+    )
     assert "footfall.label.monte_carlo" in modules_of(find("math-shepherd").path)
     assert {"footfall.search", "footfall.search.beam", "footfall.lab.recipe", "footfall.registry"}.isdisjoint(found)
 

@@ -29,8 +29,8 @@ from footfall.lab.recipe import Entry, Outcome, catalogue, find
 from footfall.lab.runner import (
     QUICK_SEED,
     Finding,
-    Standing,
     Unit,
+    at_sight,
     check,
     finish,
     log_seed,
@@ -118,7 +118,8 @@ class LedgerConfig:
     """
 
     names: Positional[tuple[str, ...]] = ()
-    """Systems whose claims are shown, each with its notes; none: the main claim of each."""
+    """Systems whose claims are shown, each with its notes, and that --check and --update look at; none: the main claim of
+    each, and all are looked at."""
     all: bool = False
     """Show every claim of every system."""
     ledger: Path | None = None
@@ -129,7 +130,8 @@ class LedgerConfig:
     """Print rows as JSON on standard output, with `status` and `stale` added, and claims that were not run."""
     check: bool = False
     """Write nothing here; run the quick outcomes of recipes whose code changed, and exit with 1 if one differs from the
-    recorded one, a row was edited or is computed otherwise now, or a page is not what the ledger and the recipes give."""
+    recorded one, a row was edited or is computed otherwise now, or, where no system is named, a page is not what the ledger
+    and the recipes give."""
     update: bool = False
     """As --check; where a quick outcome differs run a full seed, and where that differs too all seeds, and record."""
     workers: int = 1
@@ -320,24 +322,24 @@ def _ledger(config: LedgerConfig) -> int:
         raise ValueError("the ledger of an installed package is for reading: record in a checkout of footfall")
     if config.merge is not None:
         _merge(ledger, config.merge)
-    found = _checked(config, ledger)
-    shown = lines(catalogue(), read_ledger(ledger), read_outcomes(ledger), found)
     wanted = {find(name).recipe.name for name in config.names}
+    found = _checked(config, ledger, wanted)
+    shown = lines(catalogue(), read_ledger(ledger), read_outcomes(ledger), found)
+    asked = [line for line in shown if line.entry.recipe.name in wanted] if wanted else shown
     if config.json:
         _print_json([_as_json(line) for line in shown])
     else:
-        all_of = [line for line in shown if line.entry.recipe.name in wanted] if wanted else shown
-        _show_ledger(all_of if wanted or config.all else [line for line in shown if line.main], bool(wanted))
-    unchecked = {line.entry.recipe.name for line in shown if line.status == "unchecked"}
+        _show_ledger(asked if wanted or config.all else [line for line in shown if line.main], bool(wanted))
+    unchecked = {line.entry.recipe.name for line in asked if line.status == "unchecked"}
     if unchecked:
         names = ", ".join(sorted(unchecked))
         note(f"code changed since the last check of {names}; compare with: footfall lab ledger --check")
-    stale = "stale" in found.values() or any(line.stale for line in shown)
+    stale = "stale" in found.values() or any(line.stale for line in asked)
     if not config.check:
         if ledger != SHIPPED:
             write_pages(ledger, shown)
         return 0
-    wrong = [] if ledger == SHIPPED else out_of_date(ledger, shown)
+    wrong = [] if ledger == SHIPPED or wanted else out_of_date(ledger, shown)
     for page in wrong:
         note(f"{page} is not what {ledger.name} gives; write it with: footfall lab ledger")
     if stale:
@@ -355,19 +357,20 @@ def _merge(ledger: Path, given: Path) -> None:
             note(line)
 
 
-def _checked(config: LedgerConfig, ledger: Path) -> dict[str, Status]:
-    """What a check or an update found, told recipe by recipe; empty if neither is asked for."""
+def _checked(config: LedgerConfig, ledger: Path, wanted: set[str]) -> dict[str, Status]:
+    """What a check or an update found of these recipes, of all if none is named, told one by one; else nothing."""
     if not (config.check or config.update):
         return {}
     found: dict[str, Status] = {}
-    entries, rows, outcomes = catalogue(), read_ledger(ledger), read_outcomes(ledger)
-    changed = {line.entry.recipe.name for line in lines(entries, rows, outcomes) if line.status == "unchecked"}
-    todo = [entry for entry in entries if entry.recipe.name in changed]
+    entries = [entry for entry in catalogue() if not wanted or entry.recipe.name in wanted]
+    rows, outcomes = read_ledger(ledger), read_outcomes(ledger)
+    todo = [e for e in entries if at_sight(e, rows, outcomes.get(e.recipe.name)).status == "unchecked"]
     units = [unit for e in todo for unit in units_of(e, [QUICK_SEED], quick_folder(e, RUNS), quick=True)]
     for _, outcome in spread(units, config.workers):
         outcome()
     for entry in entries:
-        standing: Standing = (update if config.update else check)(ledger, entry, RUNS)
+        kept = outcomes.get(entry.recipe.name)
+        standing = update(ledger, entry, RUNS) if config.update else check(entry, rows, kept, RUNS)
         found[standing.name] = standing.status
         if standing.why:
             note(f"{standing.name}: {standing.why}")

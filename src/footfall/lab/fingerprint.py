@@ -52,6 +52,21 @@ def version_of(recipe: Path) -> str:
 
 def fingerprint(recipe: Path) -> str:
     """12 hex digits from the recipe and all its parts."""
+    return _fingerprint(recipe, tuple(_ASSETS.items()), _stamps(recipe))
+
+
+def _stamps(recipe: Path) -> tuple[tuple[int, int], ...]:
+    """Size and time of every file that a fingerprint may be made from: while they stay, so does it."""
+    places = [
+        recipe,
+        *sorted(PACKAGE.rglob("*.py")),
+        *(f for place in _ASSETS.values() for f in sorted(place.glob("*"))),
+    ]
+    return tuple((found.st_size, found.st_mtime_ns) for found in map(os.stat, places))
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(recipe: Path, assets: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...]) -> str:
     digest = hashlib.sha256(_code(_source(recipe)))
     for module in modules_of(recipe):
         digest.update(f"\n{module}\n".encode() + _code(_source(_file(module))))

@@ -18,12 +18,14 @@ what was recorded on another machine.
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -107,13 +109,25 @@ class Unit(NamedTuple):
                 return found
             begun = time.monotonic()
             # Figures must not depend on how many cores a machine has.
-            with single_threaded():
+            with single_threaded(), _own_garbage():
                 outcome = load_measure(self.entry)(self.trial._replace(folder=scratch))
             seconds = round(time.monotonic() - begun, 3)
             outcome = replace(outcome, cost=replace(outcome.cost, seconds=seconds))
             made = keep_json(path, {"seed": self.trial.seed, "version": self.version, **outcome.to_dict()})
             remove_folder(scratch)
         return made
+
+
+@contextmanager
+def _own_garbage() -> Iterator[None]:
+    """Collections go through what is made within alone. Every training begins with one, and most of what a process holds is
+    libraries."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
 
 
 def units_of(
@@ -278,9 +292,8 @@ class Standing(NamedTuple):
     why: str = ""
 
 
-def check(ledger: Path, entry: Entry, runs: Path) -> Standing:
-    """Compare the quick outcome, if the code changed. Run directories are folders of `runs`."""
-    rows, kept = _recorded(ledger, entry)
+def check(entry: Entry, rows: Sequence[Row], kept: Kept | None, runs: Path) -> Standing:
+    """Compare the quick outcome, if the code changed since what is recorded. Run directories are folders of `runs`."""
     found = at_sight(entry, rows, kept)
     return compared(found.name, quick_hash(entry, runs), _records(kept)) if found.status == "unchecked" else found
 
@@ -368,7 +381,10 @@ def merge(ledger: Path, entry: Entry, given: Kept, runs: Path) -> list[str]:
         there["code"] for where, there in theirs.items() if where in ours and ours[where]["quick"] == there["quick"]
     }
     code = fingerprint(entry.path)
-    if code in {there["code"] for there in theirs.values()} - known and check(ledger, entry, runs).status == "current":
+    if (
+        code in {there["code"] for there in theirs.values()} - known
+        and check(entry, rows, kept, runs).status == "current"
+    ):
         known.add(code)
     told: list[str] = []
     for where, there in theirs.items():

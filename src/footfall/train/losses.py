@@ -33,9 +33,6 @@ from torch import Tensor
 
 from footfall.types import Trajectory
 
-BUFFERED = ("good", "bad", "buffer")
-"""Outputs of a head that is trained by `buffer_loss`."""
-
 
 def soft_bce_loss(logits: Tensor, targets: Tensor, mask: Tensor, wrong_weight: float = 1.0) -> Tensor:
     """mean of -y log p - (1 - y) log(1 - p), p = sigmoid(logit), y a probability. Least at p = y, where it is H(y).
@@ -110,8 +107,10 @@ def buffer_loss(
     p_b p / (p + p_b) >= 0: no pseudo label ever feeds the buffer, which drains as training goes on. So it damps noisy labels
     early, and at convergence the loss is plain cross-entropy. With β = 0.5 it is that at once, of p_r + p_b / 2.
     """
-    if logits.shape[-1] != len(BUFFERED):
-        raise ValueError(f"the buffer loss takes a head with the outputs {BUFFERED}, not {logits.shape[-1]} outputs")
+    if logits.shape[-1] != 3:
+        raise ValueError(
+            f"the buffer loss takes a head with the outputs good, bad, buffer, not {logits.shape[-1]} outputs"
+        )
     log_p = logits.log_softmax(dim=-1)
     right, wrong, spare = log_p.unbind(dim=-1)
     own = torch.where(targets > 0.5, right, wrong)

@@ -15,7 +15,6 @@ from torch import Tensor
 from footfall.registry import Declared, load, named_files, register
 from footfall.reward.readout import MeanOfHeads, Readout, Several
 from footfall.train.losses import (
-    BUFFERED,
     Ending,
     bce_loss,
     bradley_terry_loss,
@@ -272,7 +271,7 @@ def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
         f"buffer(factor={shown}, last_weight={last_weight:g})",
         lambda logits, targets, mask: buffer_loss(logits, targets, mask, factor, last_weight),
         outcome,
-        classes=BUFFERED,
+        classes=("good", "bad", "buffer"),
         good=("good",),
         one_label=True,
     )
