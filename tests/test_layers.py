@@ -45,6 +45,7 @@ HEAVY = (
     "footfall.rl.online",
     "footfall.rl.parts",
     "footfall.rl.shared_prompts",
+    "footfall.rl.shown",
     "footfall.rl.whole_weights",
     "footfall.rl.trainer",
     "footfall.rl.verl",
