@@ -401,7 +401,7 @@ def no_hub_id(name: str) -> str | None:
     path = Path(name)
     if "/" not in name or path.exists():
         return None
-    if path.parts[0] == "runs":  # where commands put their folders
+    if path.is_absolute() or name.startswith((".", "~")) or path.parts[0] == "runs":  # where commands put their folders
         there = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, there, n=1)
         hint = f"did you mean {path.parent / near[0]}?" if near else f"there are: {', '.join(there[:9]) or 'none'}"

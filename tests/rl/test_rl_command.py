@@ -102,6 +102,8 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
     [
         (("--updates", "0"), "at least 1"),
         (("--accumulation", "3"), "divisors"),
+        (("--forced", " "), "--forced is empty"),
+        (("--model", "/no/such/folder"), "--model /no/such/folder: there is no such folder"),
         (("--credit", "gpro"), "grpo"),
         (("--prompts", "64"), "problems to train on"),
         (("--credit", "pure,form=sun"), "sun"),

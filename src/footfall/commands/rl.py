@@ -462,7 +462,8 @@ class _Shown:
             self.bar = self.stack.enter_context(Progress(self.name, self.updates, facts["update"] - 1))
         said = [f"{name} {facts[name]:.3f}" for name in ("reward", "accuracy") if name in facts]
         said += [f"{facts['left']:.0f} left their groups"] if facts.get("left") else []
-        self.bar.note = ", ".join(said)
+        # A second update on the same rollouts (--iterations) has nothing new to say of them.
+        self.bar.note = ", ".join(said) or self.bar.note
         self.bar.advance(facts["update"] - self.bar.done)
 
 

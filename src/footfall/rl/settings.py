@@ -57,6 +57,8 @@ class RlSettings:
             raise ValueError(
                 "updates, prompts, iterations, accumulation and the like are at least 1, and a group has 2"
             )
+        if not self.forced.strip():
+            raise ValueError("--forced is empty: say the words that an answer stands behind, such as 'The answer is'")
         if len(self.traces_at) > MOST_SHOWN or not 1 <= self.traces_shown <= MOST_SHOWN:
             raise ValueError(
                 f"--traces-at {len(self.traces_at)} updates, --traces-shown {self.traces_shown}: a page has room for "
