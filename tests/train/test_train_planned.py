@@ -161,6 +161,36 @@ def test_a_language_model_s_run_goes_on_from_its_checkpoint(tmp_path: Path) -> N
     assert not list((tmp_path / "cut").rglob("checkpoint-*")), "a finished run keeps none"
 
 
+@pytest.mark.parametrize("option", ["packing", "gradient_checkpointing"])
+def test_an_implicit_prm_learns_the_same_packed_or_with_activations_computed_twice(option: str, tmp_path: Path) -> None:
+    config: TrainConfig = replace(QUICK, epochs=2)
+    plain = train_prm(rows(), model(tmp_path), config, tmp_path / "plain")
+    chosen: dict[str, Any] = {option: True}
+    other = train_prm(rows(), model(tmp_path), replace(config, **chosen), tmp_path / "other")
+    assert [loss for _, loss in other.curve] == pytest.approx([loss for _, loss in plain.curve], rel=1e-4)
+    assert other.metrics["loss"] == pytest.approx(plain.metrics["loss"], rel=1e-3)
+
+
+def test_packed_log_probabilities_are_those_of_padded_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from footfall.reward.packed import packing
+
+    lm, trace = small(), rows(1)[0].trajectory
+    items = [language.Item(trace, 0, tuple(row.ids), row.first, 1.0) for row in ROWS[:5]]
+    with torch.no_grad(), packing(lm):
+        expected = language.written_log_probs(lm, items)
+        monkeypatch.setattr(language, "padded", None)
+        assert torch.allclose(language.written_log_probs(lm, items, packed=True), expected, atol=1e-4)
+
+
+def test_a_setting_that_would_be_left_unheeded_is_refused(tmp_path: Path) -> None:
+    critic = replace(QUICK, family="thinkprm", objective="verdict", packing=True)
+    for name, config in (
+        ("schedule", replace(QUICK, schedule="cosine")), ("compile", replace(QUICK, compile=True)), ("packing", critic)
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"trained without {name}; leave that out"):
+            train_prm(rows(8), model(tmp_path), config, tmp_path / name)
+
+
 def test_texts_of_any_judge_are_learned_to_their_end_and_none_is_cut(tmp_path: Path) -> None:
     from trl.trainer.sft_config import SFTConfig
 

@@ -57,6 +57,7 @@ from footfall.rl.shared_prompts import completion_logprobs, shareable
 from footfall.rl.whole_weights import WholeWeights
 from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
 from footfall.train.trainer import part_of_mean
+from footfall.train.writers import Silent
 from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 # TRL would print the completion of a failed judgement as it is; here such rollouts are counted.
@@ -97,7 +98,7 @@ class _ByEpoch(Sampler[int]):
         return iter(self.sampler)
 
 
-class CreditTrainer(GRPOTrainer):
+class CreditTrainer(Silent, GRPOTrainer):
     """`GRPOTrainer` whose advantages come from a Footfall credit. What `args` say of sampling holds for every writer."""
 
     model: Any

@@ -17,8 +17,12 @@ from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 
 from footfall.reward.generative.chains import Preference
-from footfall.train.writers import asked, train_writer
+from footfall.train.writers import Silent, asked, train_writer
 from footfall.types import content_key
+
+
+class SilentDPO(Silent, DPOTrainer):
+    """TRL's trainer."""
 
 
 class Preferred(NamedTuple):
@@ -55,9 +59,9 @@ def train_dpo(
     if not train:
         raise ValueError(f"{len(pairs)} pairs of critiques leave none to train on: sample more, or lower eval_share")
 
-    def make(lm: Any, tokenizer: Any) -> DPOTrainer:
+    def make(lm: Any, tokenizer: Any) -> SilentDPO:
         rows = [Dataset.from_list(preference_rows(each, tokenizer)) if each else None for each in (train, held)]
-        return DPOTrainer(model=lm, args=args, processing_class=tokenizer, train_dataset=rows[0], eval_dataset=rows[1])
+        return SilentDPO(model=lm, args=args, processing_class=tokenizer, train_dataset=rows[0], eval_dataset=rows[1])
 
     _, metrics = train_writer(model, out, args, make)
     return Preferred(Path(out), len(train), len(held), metrics)

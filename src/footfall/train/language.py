@@ -17,6 +17,8 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,7 @@ from torch import Tensor
 from footfall.formats import atomic_write
 from footfall.loading import load_model, pack, padded, pick_device, quiet
 from footfall.policy.torch_policy import first_token
-from footfall.render import Writer, dialogue_text
+from footfall.render import Reading, Writer, dialogue_text
 from footfall.reward.backbone import add_lora, context_length
 from footfall.reward.checkpoint import evidence
 from footfall.reward.config import CONFIG_FILE, PRMConfig, read_json
@@ -34,6 +36,7 @@ from footfall.reward.families.critics import PROMPT_FILE
 from footfall.reward.families.eurus import token_log_probs
 from footfall.reward.family import Evidence, Family
 from footfall.reward.generative.critic import Request
+from footfall.reward.packed import pack_row, packable, packing
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
 from footfall.train.imitation import ImitationConfig, planned
@@ -93,6 +96,8 @@ def train_language_prm(
     lm, tokenizer = load_model(seen.folder, str(place))
     lm.float()
     limit = min(n for n in (config.max_length, context_length(lm)) if n)
+    if config.packing and not packable(lm, limit):
+        raise ValueError(f"a {type(lm).__name__} cannot be packed (`footfall.reward.packed`): leave packing out")
     items_of = _outcomes(seen, family) if family.spans is not None else _verdicts(seen, family, tokenizer, objective)
     train, train_report = _items(train_rows, items_of, limit, config, objective)
     held, held_report = _items(held_rows, items_of, limit, config, objective)
@@ -112,7 +117,9 @@ def train_language_prm(
     if family.spans is None:
         losses = _fit_critic(lm, tokenizer, train, plan, progress, keeping)
     else:
-        losses = fit_loss(lm, plan, _log_ratio_loss(lm, train, behind, objective), progress, keeping)
+        with packing(_whole(lm)) if config.packing else nullcontext():
+            loss_of = _log_ratio_loss(lm, train, behind, objective, bool(config.packing))
+            losses = fit_loss(lm, plan, loss_of, progress, keeping)
     lm = lm.merge_and_unload() if config.lora_rank is not None else lm
     odds = _log_odds(lm, held, behind[len(train) :], objective, family)
     tokens = sum(len(item.ids) for item in train) * config.epochs
@@ -145,17 +152,17 @@ def _plan(items: Sequence[Item], size: int, lm: Any, config: TrainConfig) -> Pla
         weight_decay=config.weight_decay, max_grad_norm=config.max_grad_norm, seed=config.seed,
     )  # fmt: skip
     longest = [size * max(lengths[i : i + size]) for i in range(0, len(lengths), size)]
-    return planned(longest, settings)
+    return replace(planned(longest, settings), checkpointing=config.gradient_checkpointing)
 
 
 def _log_ratio_loss(
-    lm: Any, items: Sequence[Item], behind: Sequence[float], objective: Objective
+    lm: Any, items: Sequence[Item], behind: Sequence[float], objective: Objective, packed: bool
 ) -> Callable[[Sequence[int]], Tensor]:
     """The objective's loss of the log-ratios of units; `behind` is what the reference says of each item."""
 
     def loss_of(units: Sequence[int]) -> Tensor:
         batch = members(units, objective.together)
-        said_N = written_log_probs(_whole(lm), [items[i] for i in batch])
+        said_N = written_log_probs(_whole(lm), [items[i] for i in batch], packed)
         ratio_N = said_N - torch.tensor([behind[i] for i in batch], device=said_N.device)
         targets_N1 = torch.tensor([[objective.target(items[i].label)] for i in batch], device=said_N.device)
         logits_N11 = objective.settings["beta"] * ratio_N[:, None, None]
@@ -191,12 +198,12 @@ def _refuse_nothing(items: Sequence[Item], rows: Sequence[Judged], objective: Ob
 
 
 def _refuse_settings(config: TrainConfig, family: Family) -> None:
+    """What would be left unheeded."""
     usual = TrainConfig()
-    asked = [
-        n
-        for n in ("heads", "head", "view", "marker", "head_lr", "accumulation", "patience")
-        if getattr(config, n) != getattr(usual, n)
-    ]
+    unheeded = ("heads", "head", "view", "marker", "head_lr", "accumulation", "patience", "schedule")
+    asked = [name for name in unheeded if getattr(config, name) != getattr(usual, name)]
+    asked += ["compile"] if config.compile else []
+    asked += ["packing"] if config.packing and family.spans is None else []
     if asked:
         raise ValueError(f"a {family.name} is a language model, trained without {', '.join(asked)}; leave that out")
 
@@ -297,15 +304,31 @@ def _whole(lm: Any) -> Any:
     return lm.get_base_model() if hasattr(lm, "get_base_model") else lm
 
 
-def written_log_probs(lm: Any, batch: Sequence[Item]) -> Tensor:
-    """Σ log π of the scored tokens of each item, (N,), in float32."""
-    ids_NT = padded([item.ids for item in batch]).to(lm.device)
-    hidden_NTH: Tensor = lm.base_model(input_ids=ids_NT, use_cache=False).last_hidden_state
+def written_log_probs(lm: Any, batch: Sequence[Item], packed: bool = False) -> Tensor:
+    """Σ log π of the scored tokens of each item, (N,), in float32; `packed` inside `packing` only."""
+    states, ids = (_packed_states if packed else _padded_states)(lm, batch)
     # The token before predicts the token: the state at i − 1 for the target at i.
-    before = [hidden_NTH[n, item.first - 1 : len(item.ids) - 1] for n, item in enumerate(batch)]
-    targets = [ids_NT[n, item.first : len(item.ids)] for n, item in enumerate(batch)]
+    before = [row_TH[item.first - 1 : len(item.ids) - 1] for row_TH, item in zip(states, batch, strict=True)]
+    targets = [row_T[item.first : len(item.ids)] for row_T, item in zip(ids, batch, strict=True)]
     found_M = token_log_probs(torch.cat(before), torch.cat(targets), lm.get_output_embeddings().weight)
     return torch.stack([each.sum() for each in torch.split(found_M, [len(t) for t in targets])])
+
+
+def _padded_states(lm: Any, batch: Sequence[Item]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """Last states and ids of each item, with what pads it."""
+    ids_NT = padded([item.ids for item in batch]).to(lm.device)
+    hidden_NTH: Tensor = lm.base_model(input_ids=ids_NT, use_cache=False).last_hidden_state
+    return list(hidden_NTH), list(ids_NT)
+
+
+def _packed_states(lm: Any, batch: Sequence[Item]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The same from one row without padding."""
+    row = pack_row([Reading(item.ids, ()) for item in batch], 0)
+    lengths = [len(item.ids) for item in batch]
+    ids_1T, own_1T, starts = (each.to(lm.device) for each in (row.input_ids, row.position_ids, row.starts))
+    told = {"cu_seq_lens_q": starts, "max_length_q": max(lengths)}
+    hidden_1TH = lm.base_model(input_ids=ids_1T, position_ids=own_1T, use_cache=False, **told).last_hidden_state
+    return torch.split(hidden_1TH[0], lengths), torch.split(ids_1T[0], lengths)
 
 
 @torch.inference_mode()

@@ -26,6 +26,7 @@ from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
 
 from footfall.train.online import multi_head_dpo_loss
+from footfall.train.writers import Silent
 from footfall.types import Trajectory
 
 
@@ -88,7 +89,7 @@ class _WithObjectives(DataCollatorForPreference):
         return {**found, "objective": torch.tensor([example["objective"] for example in examples])}
 
 
-class MultiHeadDPOTrainer(DPOTrainer):
+class MultiHeadDPOTrainer(Silent, DPOTrainer):
     """`DPOTrainer` whose pairs are compared under the head of their objective."""
 
     def __init__(

@@ -38,6 +38,8 @@ class Plan:
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     seed: int = 0
+    checkpointing: bool = False
+    """Activations are computed twice instead of kept."""
 
     @property
     def updates(self) -> int:
@@ -68,7 +70,7 @@ def arguments(plan: Plan, folder: Path, cpu: bool) -> dict[str, Any]:
         "output_dir": str(folder), "num_train_epochs": 1, "learning_rate": plan.lr, "max_grad_norm": plan.max_grad_norm,
         "seed": plan.seed, "use_cpu": cpu, "save_strategy": "no", "save_total_limit": 2, "logging_steps": 1,
         "logging_nan_inf_filter": False, "report_to": "none", "disable_tqdm": True, "remove_unused_columns": False,
-        "dataloader_pin_memory": not cpu, "gradient_checkpointing": False, "bf16": False,
+        "dataloader_pin_memory": not cpu, "gradient_checkpointing": plan.checkpointing, "bf16": False,
     }  # fmt: skip
 
 
@@ -79,6 +81,8 @@ class Planned(Trainer):
 
     def __init__(self, plan: Plan, **given: Any) -> None:
         self.plan = plan
+        # Of several GPUs that nobody launched processes for, one is used.
+        given["args"]._n_gpu = min(1, given["args"].n_gpu)
         super().__init__(**given)
         self.remove_callback(PrinterCallback)
 

@@ -20,7 +20,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling, SFTTrainer
 from footfall.reward.generative.critic import Request
 from footfall.train.planned import Keeping, Plan, Planned, arguments, run
 from footfall.train.trainer import Progress
-from footfall.train.writers import asked, train_writer
+from footfall.train.writers import Silent, asked, train_writer
 
 _NOT_LEARNED = -100
 
@@ -39,8 +39,12 @@ class Taught(NamedTuple):
         }
 
 
-class PlannedSFT(Planned, SFTTrainer):
-    """TRL's trainer on the batches of a plan."""
+class SilentSFT(Silent, SFTTrainer):
+    """TRL's trainer."""
+
+
+class PlannedSFT(Planned, SilentSFT):
+    """The same on the batches of a plan."""
 
 
 def fit_sft(
@@ -78,7 +82,7 @@ def train_sft(
     if not texts:
         raise ValueError("there are no texts to train on")
 
-    def make(lm: Any, tokenizer: Any) -> SFTTrainer:
+    def make(lm: Any, tokenizer: Any) -> SilentSFT:
         rows = [written(asked(request, tokenizer), text, tokenizer) for request, text in texts]
         longest = max(len(row.ids) for row in rows)
         if args.max_length is not None and longest > args.max_length:
@@ -86,7 +90,7 @@ def train_sft(
                 f"a row has {longest} tokens, the limit is {args.max_length}: raise max_length, or drop it"
             )
         data = Dataset.from_list([row.columns() for row in rows])
-        return SFTTrainer(model=lm, args=args, train_dataset=data, processing_class=tokenizer)
+        return SilentSFT(model=lm, args=args, train_dataset=data, processing_class=tokenizer)
 
     return train_writer(model, out, args, make)[1]
 

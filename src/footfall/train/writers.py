@@ -17,6 +17,13 @@ from footfall.render import dialogue_text
 from footfall.reward.generative.critic import Request
 
 
+class Silent:
+    """Put before a trainer of TRL: it tells nobody that it runs, which it would by itself (footgun 9)."""
+
+    def _send_telemetry(self) -> None:
+        """Nothing is sent."""
+
+
 def asked(request: Request, tokenizer: Any) -> str:
     """A question as the judge is asked it, rendered with its chat template."""
     return dialogue_text(tokenizer, request.messages, request.opening, request.header)
