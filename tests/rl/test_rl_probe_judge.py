@@ -74,7 +74,9 @@ def test_a_run_leaves_a_probe_that_scores_and_tells_its_calibration_error(
     with monkeypatch.context() as once, pytest.raises(Killed):
         once.setattr(Watch, "look", killed)
         cli.main(words(Path("embedded"), tmp_path / "run", *SIZES))
+    capsys.readouterr()
     assert cli.main(words(Path("embedded"), tmp_path / "run", *SIZES)) == 0
+    assert json.loads(capsys.readouterr().out)["probe"] == str(tmp_path / "run" / "probe")
     figures = [[row["figures"] for row in events(tmp_path / name, "checkpoint")] for name in ("whole", "run")]
     assert figures[0] == figures[1]
     assert all(0 <= row["confidence_error"] <= 1 and 0 < row["confidence"] < 1 for row in figures[0])

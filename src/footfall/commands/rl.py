@@ -79,8 +79,8 @@ class RlConfig:
     A model of your own with LoRA, GRPO with PROF's filter, and what it will cost first:
         footfall rl --problems train.jsonl --model ./Qwen2.5-0.5B --lora-rank 32 --filter prof --judge PRM --estimate
 
-    The run directory holds the policy in model/, checkpoints, log.jsonl with every update, and a page, report.html. Killed at
-    any moment, the same command line goes on from the last checkpoint.
+    The run directory holds the policy in model/ (and rlcm's probe, a judge, in probe/), checkpoints, log.jsonl with every
+    update, and a page, report.html. Killed at any moment, the same command line goes on from the last checkpoint.
     """
 
     problems: str | None = None
@@ -244,8 +244,9 @@ def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
             finished = run.logged("finished")
         with naming(log):
             arm, end = Arm.read(name, run.logged), finished[-1]
+            probe = {"probe": str(run.folder / "probe")} if (run.folder / "probe").is_dir() else {}
             result = {
-                "model": str(run.folder / "model"), "page": str(run.folder / REPORT), "credit": config.credit,
+                "model": str(run.folder / "model"), **probe, "page": str(run.folder / REPORT), "credit": config.credit,
                 "updates": end["updates"], "rollouts": config.settings.rollouts, "left": arm.left, "hacked": end["hacked"],
                 "alarms": [alarm["why"] for alarm in end["alarms"]], "shares": end["seconds"],
                 "before": _accuracy(arm.checkpoints[0]), "after": _accuracy(arm.checkpoints[-1]),
@@ -281,7 +282,7 @@ def _accuracy(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 def _throw_away(folder: Path) -> None:
     import shutil
 
-    for name in ("checkpoints", "model", "model.partial"):
+    for name in ("checkpoints", "model", "model.partial", "probe"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -479,7 +480,7 @@ def _show(console: Console, result: Mapping[str, Any], problems: str) -> None:
         "left their groups": result["left"] or None,
         "hacked": "; ".join(result["alarms"]) if result["hacked"] else None,
         "signs": "; ".join(result["alarms"]) if not result["hacked"] else None,
-        "model": result["model"], "page": result["page"],
+        "model": result["model"], "probe": result.get("probe"), "page": result["page"],
     })  # fmt: skip
     next_command(console, "search", "--policy", result["model"], "--problems", problems)
 
