@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
+from footfall.loading import load_tokenizer, quiet
+from footfall.policy import engine
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.policy.tapping import last_looks
@@ -93,6 +99,66 @@ def test_without_probabilities_too_and_what_is_too_much_is_dropped() -> None:
     seen.keep((1, 2), 0, torch.zeros(2, 1))
     seen.keep((1, 3), 1, torch.ones(1, 1))
     assert seen.of((1, 2), 0) is None and seen.of((1, 3), 1) is not None and seen.of((1, 3), 0) is None
+
+
+def test_what_a_broken_off_call_saw_is_not_taken_for_the_next_one_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, again = TorchPolicy.load(EMBEDDED, "cpu"), judge()
+    watching = while_written(again, policy)
+    steps = iter(range(12))
+
+    def broken_off(*_: object) -> None:
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(engine, "told", broken_off)
+        written(policy)
+    traces = written(policy)
+    assert [j.values for j in watching.judge(traces)] == [
+        pytest.approx(j.values, abs=1e-5) for j in again.judge(traces)
+    ]
+
+
+def test_a_policy_that_is_trained_on_is_read_by_a_second_pass_and_as_before_when_it_is_what_it_was() -> None:
+    policy, again = TorchPolicy.load(EMBEDDED, "cpu"), judge()
+    watching, weights = while_written(again, policy), list(policy.engine.model.parameters())
+    before = [weight.detach().clone() for weight in weights]
+    with torch.no_grad():
+        for weight in weights:
+            weight.mul_(1.02)
+    moved = written(policy, 1)
+    assert [j.values for j in watching.judge(moved)] == [j.values for j in again.judge(moved)]
+    assert runner(watching).read_again == len(moved)
+    with torch.no_grad():
+        for weight, own in zip(weights, before, strict=True):
+            weight.copy_(own)
+    assert [j.values for j in watching.judge(moved)] == [j.values for j in again.judge(moved)], "seen by another decoder"
+    mine, known = written(policy, 1), runner(watching).read_again
+    assert [j.values for j in watching.judge(mine)] == [pytest.approx(j.values, abs=1e-5) for j in again.judge(mine)]
+    assert runner(watching).read_again == known
+
+
+def test_a_model_that_caps_its_logits_is_read_as_a_second_pass_reads_it(tmp_path: Path) -> None:
+    tokenizer: Any = load_tokenizer(str(EMBEDDED))
+    torch.manual_seed(0)
+    config = Gemma2Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=512, sliding_window=8, final_logit_softcapping=0.5,
+        attn_logit_softcapping=5.0, query_pre_attn_scalar=8, initializer_range=0.4, pad_token_id=0,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    made: Any = Gemma2ForCausalLM
+    with quiet():
+        made(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    head = {"name": "uncertainty", "size": 16, "heads": 2, "window": 3}
+    again, policy = PRMJudge(PRM.from_backbone(str(tmp_path), head=head, seed=3)), TorchPolicy.load(tmp_path, "cpu")
+    watching = while_written(again, policy)
+    traces = written(policy, 2)
+    assert [j.values for j in watching.judge(traces)] == [
+        pytest.approx(j.values, abs=1e-5) for j in again.judge(traces)
+    ]
+    assert runner(watching).read_again == 0
 
 
 def test_wrong_use_is_told_in_one_line() -> None:

@@ -331,6 +331,8 @@ class Engine:
     ) -> None:
         self._prefill(requests, results)
         assert self._slots is not None and self._decoder is not None
+        if isinstance(self._decoder, TappedDecoder):
+            self._decoder.begin()
         loop = Loop(
             requests, results, slots=self._slots, decoder=self._decoder, cache=self.cache, prefill=self._read, ends=ends,
             keep=keep,

@@ -1,7 +1,7 @@
 """What a model looks at while it writes, for a head that judges by that: no second pass over what was written.
 
     of every token that is fed   how much each attention head of each layer looks at it and the tokens before it (`window`),
-                                 and the `top` probabilities of what comes next
+                                 and the `top` probabilities of what comes next, before a model caps or scales its logits
 
 A sequence keeps its row until its last token has been read as well; a search reads that token anyway when it goes on.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -52,15 +52,26 @@ class TappedDecoder(EagerDecoder):
         self.tap = tap
         self._seen: defaultdict[int, list[Tensor]] = defaultdict(list)
 
+    def begin(self) -> None:
+        """A call begins; what is left of one that was broken off is dropped."""
+        self._seen.clear()
+
     def logits(self, batch: Batch, tokens_N: Tensor, positions_N: Tensor, length: int) -> Tensor:
         """Those of the model, and on the way what it looks at."""
         looks: list[Tensor] = []
+        said: list[Tensor] = []
 
         def look(weights_NHL: Tensor) -> None:
             looks.append(last_looks(weights_NHL, positions_N, self.tap.window))
 
-        logits_NV = self.forward(tokens_N, SlotView(self.slots, positions_N[:, None], length, look))
-        seen_NF = features(looks, logits_NV, self.tap.top).cpu()
+        # A second pass knows the decoder alone, so it has the output layer's own numbers: Gemma 2 caps them, Granite scales.
+        model: Any = self.model
+        hook = model.get_output_embeddings().register_forward_hook(lambda module, given, out: said.append(out[:, -1]))
+        try:
+            logits_NV = self.forward(tokens_N, SlotView(self.slots, positions_N[:, None], length, look))
+        finally:
+            hook.remove()
+        seen_NF = features(looks, said[0], self.tap.top).cpu()
         for row, owner in enumerate(batch.owner[: len(tokens_N)].tolist()):
             if owner >= 0:
                 self._seen[owner].append(seen_NF[row])

@@ -1,14 +1,14 @@
 """A head on the frozen policy, read while the policy writes (card: uhead): judging a step costs no pass over its tokens.
 
 The engine tells what the decoder looked at and what it held likely at every token (`footfall.policy.tapping`); the head reads
-that as it would read a second pass. A trace that this policy did not write here, or whose prompt is rendered in another way, is
-read by a second pass as before.
+that as it would read a second pass. A trace that this policy did not write here, or wrote with other weights than those of
+the head's decoder, or whose prompt is rendered in another way, is read by a second pass as before.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -28,10 +28,12 @@ MOST_BYTES = 1 << 30
 
 
 class Seen:
-    """What the decoder saw at each token, by the exact ids up to it."""
+    """What the decoder saw at each token, by the exact ids up to it; nothing is kept while `same` says that it is another."""
 
-    def __init__(self, window: int, top: int, most_bytes: int = MOST_BYTES) -> None:
-        self.window, self.top, self.most_bytes = window, top, most_bytes
+    def __init__(
+        self, window: int, top: int, most_bytes: int = MOST_BYTES, same: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.window, self.top, self.most_bytes, self.same = window, top, most_bytes, same
         self._nodes: dict[tuple[int, int], int] = {}
         self._seen: dict[int, Tensor] = {}
         self._bytes = 0
@@ -44,6 +46,8 @@ class Seen:
 
     def keep(self, ids: Sequence[int], first: int, seen_TF: Tensor) -> None:
         """What was seen at `ids[first:]`, a row a token."""
+        if not self.same():
+            return
         self._bytes += seen_TF.nbytes
         if self._bytes > self.most_bytes:
             self.forget()
@@ -71,8 +75,8 @@ class Seen:
 class SeenRunner(Runner):
     """Runs the head alone over what was seen, and the whole model over what was not."""
 
-    def __init__(self, model: PRM, head: Uncertainty, seen: Seen) -> None:
-        super().__init__(model)
+    def __init__(self, model: PRM, head: Uncertainty, seen: Seen, token_budget: int | None = None) -> None:
+        super().__init__(model, token_budget)
         self.own, self.seen = head, seen
         self.read_again = 0
         """Traces that needed a second pass."""
@@ -107,16 +111,32 @@ def while_written(judge: PRMJudge, policy: TorchPolicy) -> PRMJudge:
     model, head = judge.model, judge.model.head
     if not isinstance(head, Uncertainty):
         raise ValueError(f"the head {model.prm_config.head['name']} is not read while a policy writes: uncertainty is")
-    ours, theirs = (weights_fingerprint(each) for each in (model.backbone, policy.engine.model.base_model))
-    if ours != theirs:
+    same = _sameness(model, policy)
+    if not same():
         raise ValueError(
             "the head was trained on another decoder than the policy's: give the policy that it was trained on"
         )
-    seen = Seen(head.window, head.top)
+    seen = Seen(head.window, head.top, same=same)
     policy.engine.tap = seen
     found = PRMJudge(model, too_long=judge.too_long)
-    found.runner = SeenRunner(model, head, seen)
+    found.runner = SeenRunner(model, head, seen, judge.runner.token_budget)
     return found
+
+
+def _sameness(model: PRM, policy: TorchPolicy) -> Callable[[], bool]:
+    """Whether the policy writes with the decoder of the head, as of its engine's last look at the weights; compared again when
+    they have changed."""
+    ours, engine = weights_fingerprint(model.backbone), policy.engine
+    known: dict[int, bool] = {}
+
+    def same() -> bool:
+        changes = engine.weights.changes
+        if changes not in known:
+            known.clear()
+            known[changes] = weights_fingerprint(engine.model.base_model) == ours
+        return known[changes]
+
+    return same
 
 
 @register(
