@@ -2,7 +2,7 @@
 
 Packed are the records of all stages and what the stages made (of unfinished ones, with what they go on); what a plan calls
 heavy stays. An archive may come from anybody: nothing in it is a link, a device or a path that leads out of the folder, it is
-no larger than said, and all of it is read and checked before the first file is written.
+no larger than said, and all of it is read to its checksum before the first file is written. No runner may be at work there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from typing import IO, NamedTuple
 
 from footfall.formats import atomic_write
 from scripts.plan_file import Plan
+from scripts.plan_run import LOCK, locked
 from scripts.plan_state import FOLDER, Progress, read_records
 
 MIB = 1 << 20
 CAME = "came.txt"
+_OWN = ((FOLDER, LOCK), (FOLDER, CAME))
+"""What every machine has for itself."""
 MOST_FILES = 20_000
 _BLOCK = 1 << 20
 _PIECE = re.compile(r"(?P<stem>.+)\.(?P<k>[1-9]\d{0,4})-of-(?P<n>[1-9]\d{0,4})")
-_LONGEST_NAME = 400
+_LONGEST_PATH, _LONGEST_NAME = 400, 200
+"""Of a file with its folders, and of each of these: a name that is being written is a little longer."""
 
 
 class Packed(NamedTuple):
@@ -104,9 +108,9 @@ def _came(out: Path) -> dict[str, str]:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """Those of a folder, or the file itself; links are left out."""
+    """Those of a folder, or the file itself; links are left out, and what is this machine's own."""
     every = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return (file for file in every if file.is_file() and not file.is_symlink())
+    return (file for file in every if file.is_file() and not file.is_symlink() and file.parts[-2:] not in _OWN)
 
 
 def _write(whole: IO[bytes], out: Path, files: Sequence[Path]) -> None:
@@ -154,22 +158,28 @@ def unpack(given: Path, out: Path, most_mib: float, replace: bool = False) -> li
     """
     with _joined(given) as whole:
         names = _checked(given, whole, out, int(most_mib * MIB))
-        changed = [name for name, content in _members(whole) if not _same(out / name, content)]
-        there = [name for name in changed if (out / name).exists()]
-        if there and not replace:
-            raise ValueError(
-                f"{out / there[0]} and {len(there) - 1} more are here with other bytes than in {given}; --replace takes the "
-                "archive's"
-            )
-        for name, content in _members(whole):
-            if name in changed:
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                with atomic_write(out / name) as stream:
-                    shutil.copyfileobj(content, stream, _BLOCK)
-    (out / FOLDER).mkdir(exist_ok=True)
-    came = _came(out) | {name: _digest(out / name) for name in names}
-    with atomic_write(out / FOLDER / CAME) as stream:
-        stream.write("".join(f"{digest}  {name}\n" for name, digest in sorted(came.items())).encode())
+        with locked(out):
+            changed = _written(given, whole, out, replace)
+            came = _came(out) | {name: _digest(out / name) for name in names}
+            with atomic_write(out / FOLDER / CAME) as stream:
+                stream.write("".join(f"{digest}  {name}\n" for name, digest in sorted(came.items())).encode())
+    return changed
+
+
+def _written(given: Path, whole: IO[bytes], out: Path, replace: bool) -> list[str]:
+    changed = [name for name, content in _members(whole) if not _same(out / name, content)]
+    there = [name for name in changed if (out / name).exists()]
+    if there and not replace:
+        raise ValueError(
+            f"{out / there[0]} and {len(there) - 1} more are here with other bytes than in {given}; --replace takes the "
+            "archive's"
+        )
+    wanted = {*changed}
+    for name, content in _members(whole):
+        if name in wanted:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(out / name) as stream:
+                shutil.copyfileobj(content, stream, _BLOCK)
     return changed
 
 
@@ -203,7 +213,8 @@ def _checked(given: Path, whole: IO[bytes], out: Path, most: int) -> list[str]:
     size = 0
     try:
         whole.seek(0)
-        with tarfile.open(fileobj=_Bounded(whole, most + MOST_FILES * 2048), mode="r|") as archive:
+        unpacked = _Bounded(whole, most + MOST_FILES * 2048)
+        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
             for entry in archive:
                 _check_entry(entry, out)
                 names.append(entry.name)
@@ -213,10 +224,16 @@ def _checked(given: Path, whole: IO[bytes], out: Path, most: int) -> list[str]:
                 content = archive.extractfile(entry)
                 while content is not None and content.read(_BLOCK):
                     pass
+        # A header that is damaged ends a tar as its last one does, and only who reads on to the end sees gzip's checksum.
+        while block := unpacked.read(_BLOCK):
+            if any(block):
+                raise ValueError(f"something follows its file {len(names)}, as if it were damaged there")
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
         raise ValueError(f"{given}: {' '.join(str(error).split())[:300] or type(error).__name__}") from error
     if not names or len({*names}) != len(names):
         raise ValueError(f"{given}: it holds {'a file twice' if names else 'no file'}")
+    if within := {*names} & {str(folder) for name in names for folder in PurePosixPath(name).parents}:
+        raise ValueError(f"{given}: it holds {min(within)!a} both as a file and as a folder")
     return names
 
 
@@ -225,16 +242,19 @@ def _check_entry(entry: tarfile.TarInfo, out: Path) -> None:
     shown = ascii(entry.name[:100])
     if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         raise ValueError(f"{shown} is no plain file")
-    plain = len(entry.name) <= _LONGEST_NAME and entry.name.isprintable() and "\\" not in entry.name
+    short = len(entry.name) <= _LONGEST_PATH and all(len(part.encode()) <= _LONGEST_NAME for part in path.parts)
+    plain = entry.name.isprintable() and "\\" not in entry.name and short
     if not plain or path.is_absolute() or ".." in path.parts or str(path) != entry.name or path.name == "":
         raise ValueError(f"{shown} is no plain path inside the folder")
+    if path.parts in _OWN:
+        raise ValueError(f"{shown} is each machine's own, which does not travel")
     here = out
     for part in path.parts:
         here = here / part
         if here.is_symlink():
             raise ValueError(f"{shown} would go through the link {here}")
-    if here.is_dir():
-        raise ValueError(f"{shown} is a folder here")
+        if here.is_dir() if here == out / path else here.exists() and not here.is_dir():
+            raise ValueError(f"{shown}: {here} is a {'folder' if here.is_dir() else 'file'} here")
 
 
 def _members(whole: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:

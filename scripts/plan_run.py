@@ -28,6 +28,8 @@ from scripts.loop_files import tell
 from scripts.plan_file import OUT, Stage
 from scripts.plan_state import FOLDER, End, Progress, startable
 
+LOCK = "lock"
+"""The file in plan/ that a runner holds."""
 MORE = 75
 """The exit status when all went well and something is left to do."""
 GRACE = 15.0
@@ -88,7 +90,7 @@ class Summary:
 def locked(out: Path) -> Iterator[IO[str]]:
     """The folder of results for this runner and its stages alone."""
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
-    with (out / FOLDER / "lock").open("a+") as stream:
+    with (out / FOLDER / LOCK).open("a+") as stream:
         until = time.monotonic() + PATIENCE
         while not (free := _take(stream)) and time.monotonic() < until:
             time.sleep(_LOOK)
@@ -107,6 +109,13 @@ def _take(stream: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def say(text: str, *log: str) -> None:
+    """A line on standard error, and lines of a log. Nobody may be there to read it any more, as when a terminal was closed:
+    stages are ended and recorded all the same."""
+    with contextlib.suppress(OSError):
+        tell("\n".join([text, *(f"    {visible(line[:300])}" for line in log)]))
 
 
 class Runner:
@@ -130,6 +139,7 @@ class Runner:
     def run(self) -> Summary:
         """To the end of the plan, or of the time."""
         with locked(self.progress.out) as lock, self._listening():
+            self.progress.read_again()  # a runner that was waited for has left records
             for stage in self.progress.open():
                 if why := self.progress.otherwise(stage):
                     self.summary.failed[stage.name] = (
@@ -184,33 +194,30 @@ class Runner:
         lock.write(" ".join(str(child.process.pid) for child in self.children))
         lock.flush()
         estimate = self.progress.estimate(stage)
-        tell(f"begun    {stage.name}, about {estimate:.0f} s of {self.left:.0f} s that are left")
+        say(f"begun    {stage.name}, about {estimate:.0f} s of {self.left:.0f} s that are left")
 
     def _finish(self, child: Child, stopped: bool = False) -> None:
         stage, seconds = child.stage, time.monotonic() - child.started
         status = child.reap()
         self.children.remove(child)
         missing = self.progress.missing(stage)
-        end: End = "stopped" if stopped else "failed"
-        if status == 0 and not missing:
-            end = "done"
+        end: End = "done" if status == 0 and not missing else "stopped" if stopped else "failed"
+        self.progress.record(stage, end, seconds).write(self.progress.out)
+        if end == "done":
             self.summary.done.append(stage.name)
-            tell(f"done     {stage.name}, {seconds:.0f} s")
-        elif stopped:
+            say(f"done     {stage.name}, {seconds:.0f} s")
+        elif end == "stopped":
             self.summary.stopped.append(stage.name)
-            tell(f"stopped  {stage.name}, after {seconds:.0f} s")
+            say(f"stopped  {stage.name}, after {seconds:.0f} s")
         else:
             log = self.progress.out / FOLDER / f"{stage.name}.log"
             why = f"it ended with status {status}" if status else f"it ended well, and {missing[0]} is not there"
             self.summary.failed[stage.name] = f"{why}; see {log}"
             tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-            tell(f"failed   {stage.name}, after {seconds:.0f} s: {why}; the end of {log}:")
-            for line in tail:
-                sys.stderr.write(f"    {visible(line[:300])}\n")
-        self.progress.record(stage, end, seconds).write(self.progress.out)
+            say(f"failed   {stage.name}, after {seconds:.0f} s: {why}; the end of {log}:", *tail)
 
     def _stop(self) -> None:
-        """Ends what still runs; by the time it is asked twice, or asked in vain, it is killed."""
+        """Ends what still runs: asked first, and killed if that was in vain for so long."""
         for child in self.children:
             child.end(signal.SIGTERM)
         until = time.monotonic() + GRACE

@@ -75,8 +75,11 @@ class Progress:
     def __init__(self, plan: Plan, stages: Sequence[Stage], out: Path, given: Mapping[str, str]) -> None:
         self.plan, self.stages, self.out = plan, stages, out
         self.given = {name: PurePath(value).name for name, value in given.items() if name in plan.given}
-        self.records = read_records(out)
         self._by_name = {stage.name: stage for stage in plan.stages}
+        self.read_again()
+
+    def read_again(self) -> None:
+        self.records = read_records(self.out)
 
     def settings(self, stage: Stage) -> dict[str, str]:
         """What is given to a stage and to those before it, each by the last part of its name: paths differ by machine.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import plan, plan_pack
+from scripts import plan, plan_pack, plan_run
 from scripts.plan_pack import CAME, MIB, pack, unpack
 from tests.train.test_plan import stage, write
 
@@ -38,7 +38,9 @@ def ran(out: Path, **changed: object) -> Path:
 
 
 def files_in(out: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    """But for the lock, which is each folder's own."""
+    files = (file for file in out.rglob("*") if file.is_file() and file.name != "lock")
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
 
 
 def test_what_stages_made_travels_in_pieces_and_their_remains_do_not(
@@ -129,7 +131,15 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tuple[tar
     return found, b"" if kind != tarfile.REGTYPE else b"content"
 
 
+def damaged(content: bytes, at: int) -> bytes:
+    """With one bit turned over."""
+    changed = bytearray(content)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
 GOOD = entry("fine")
+NOISE = archived(GOOD, (tarfile.TarInfo("x"), os.urandom(100_000)))
 CLAIM = gzip.decompress(archived((tarfile.TarInfo("big"), b"x")))[:512].replace(b"0000000001", b"7777777777")
 HOSTILE = {
     "a path above": (archived(GOOD, entry("../out-of-here")), "'../out-of-here' is no plain path inside the folder"),
@@ -146,12 +156,23 @@ HOSTILE = {
     "a folder": (archived(GOOD, entry("a", tarfile.DIRTYPE)), "'a' is no plain file"),
     "a file twice": (archived(GOOD, GOOD), "it holds a file twice"),
     "through a link that is here": (archived(GOOD, entry("away/x")), "would go through the link"),
-    "over a folder that is here": (archived(GOOD, entry("kept")), "'kept' is a folder here"),
+    "over a folder that is here": (archived(GOOD, entry("kept")), "kept is a folder here"),
+    "below a file that is here": (archived(GOOD, entry("mine/x")), "mine is a file here"),
+    "below a file of its own": (archived(GOOD, entry("fine/x")), "'fine' both as a file and as a folder"),
+    "a name that cannot be written": (archived(GOOD, entry("a" * 250)), "is no plain path inside the folder"),
+    "the lock": (archived(GOOD, entry("plan/lock")), "'plan/lock' is each machine's own"),
+    "what came": (archived(GOOD, entry("plan/came.txt")), "'plan/came.txt' is each machine's own"),
+    "a bit": (damaged(NOISE, 50_000), "CRC check failed"),
+    "a checksum": (damaged(NOISE, -8), "CRC check failed"),
+    "a header": (gzip.compress(damaged(gzip.decompress(NOISE), 1024 + 10)), "something follows its file 1"),
+    "two archives": (archived(GOOD) + archived(entry("more")), "something follows its file 1"),
     "much": (archived(GOOD, (tarfile.TarInfo("big"), bytes(3 * MIB))), "it holds more than"),
     "a claim of much": (gzip.compress(CLAIM), "it holds more than|bad checksum|no plain file|invalid header|truncated"),
-    "zeros": (gzip.compress(bytes(80 * MIB)), "it holds no file"),
+    "zeros": (gzip.compress(bytes(80 * MIB)), "it holds more than it may"),
+    "a few zeros": (gzip.compress(bytes(MIB)), "it holds no file"),
+    "cut at the end": (NOISE[:-4], "end-of-stream"),
     "no gzip": (b"hello", "gzipped"),
-    "cut": (archived(GOOD, (tarfile.TarInfo("x"), os.urandom(100_000)))[:-2000], "end-of-stream|unexpected end|truncated"),
+    "cut": (NOISE[:-2000], "end-of-stream|unexpected end|truncated"),
     "nothing": (b"", "empty file|it holds no file"),
 }  # fmt: skip
 
@@ -164,6 +185,7 @@ def test_an_archive_that_somebody_else_made_writes_nothing(
     out, away = tmp_path / "in" / "out", tmp_path / "away"
     (out / "kept").mkdir(parents=True)
     away.mkdir()
+    (out / "mine").write_text("mine")
     (out / "away").symlink_to(away)
     file = tmp_path / "r.tar.gz"
     file.write_bytes(content)
@@ -174,6 +196,29 @@ def test_an_archive_that_somebody_else_made_writes_nothing(
     assert status == 2 and told.count("\n") == 1 and "\x1b" not in told and len(told) < 700
     with pytest.raises(ValueError, match=said):
         unpack(file, out, 2)
+
+
+def test_pieces_of_two_archives_are_not_one(tmp_path: Path) -> None:
+    out = ran(tmp_path / "out")
+    for name in ("one", "two"):
+        (out / "a" / "b" / "one.bin").write_bytes(os.urandom(300_000))
+        pack(out, tmp_path / name / "r.tar.gz", 0.1)
+    (tmp_path / "one" / "r.tar.gz.2-of-3").replace(tmp_path / "two" / "r.tar.gz.2-of-3")
+    with pytest.raises(ValueError, match=r"r\.tar\.gz: "):
+        unpack(tmp_path / "two" / "r.tar.gz", tmp_path / "there", 10)
+    assert files_in(tmp_path / "there") == {}
+
+
+def test_nothing_is_unpacked_under_a_runner_and_its_lock_does_not_travel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, archive = ran(tmp_path / "out", makes=["*"]), tmp_path / "r.tar.gz"
+    monkeypatch.setattr(plan_run, "PATIENCE", 0.1)
+    with plan_run.locked(out):
+        pack(out, archive, 1)
+        with pytest.raises(ValueError, match="are still going"):
+            unpack(archive, out, 10)
+    assert "other" in unpack(archive, tmp_path / "there", 10)
 
 
 def test_many_files_are_refused_by_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

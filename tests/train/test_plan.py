@@ -256,6 +256,39 @@ def test_a_killed_runner_leaves_a_lock_as_long_as_its_stages_live(
     assert run(file, out) == 0
 
 
+def test_a_runner_that_waited_for_another_takes_what_that_one_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    file = write(tmp_path / "p.toml", stage("a", touch("a"), "a"))
+    take, tries = plan_run._take, []
+
+    def busy_at_first(stream: Any) -> bool:
+        tries.append(stream)
+        if len(tries) == 1:
+            assert run(file, out) == 0, "the other one, which ends now"
+        return take(stream)
+
+    monkeypatch.setattr(plan_run, "_take", busy_at_first)
+    assert run(file, out) == 0 and len(tries) == 2 and (out / "a").read_text() == "x\n"
+
+
+def test_stages_are_ended_and_recorded_when_nobody_reads_what_is_said(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = 'sh -c \'trap "" HUP; echo $$ > "$0/pid-{k}"; sleep 50\' {out}'
+    process = started(write(tmp_path / "p.toml", stage("s-{k}", script, "never", each="{k = [0, 1]}")), out)
+    for k in (0, 1):
+        wait_for(out / f"pid-{k}")
+    assert process.stdout is not None
+    process.stdout.close()  # as a terminal that is closed
+    process.send_signal(signal.SIGHUP)
+    process.wait(timeout=20)
+    for k in (0, 1):
+        assert json.loads((out / "plan" / f"s-{k}.json").read_text())["end"] == "stopped"
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((out / f"pid-{k}").read_text()), 0)
+
+
 def shape(name: str, gpu: str, *after: str) -> Stage:
     return Stage(name, ("x",), ("x",), (), (), (), after, gpu, 1.0, None, name, name)
 
