@@ -128,7 +128,7 @@ class RlConfig:
 
 _QUICK = RlConfig(
     problems=QUICK_PROBLEMS, held_out=QUICK_HELD_OUT, device="cpu",
-    settings=RlSettings(updates=30, lr=3e-4, checkpoint_every=15, measured=300), sampling=SamplingOptions(max_tokens=160),
+    settings=RlSettings(updates=45, lr=3e-4, checkpoint_every=15, measured=300), sampling=SamplingOptions(max_tokens=160),
 )  # fmt: skip
 _ARMS: dict[str, dict[str, Any]] = {
     name: {"credit": arm.credit, "judge": JudgeOptions(arm.judge, arm.settings)} for name, arm in QUICK_ARMS.items()
