@@ -132,7 +132,9 @@ def test_a_policy_that_is_trained_on_is_read_by_a_second_pass_and_as_before_when
     with torch.no_grad():
         for weight, own in zip(weights, before, strict=True):
             weight.copy_(own)
-    assert [j.values for j in watching.judge(moved)] == [j.values for j in again.judge(moved)], "seen by another decoder"
+    assert [j.values for j in watching.judge(moved)] == [j.values for j in again.judge(moved)], (
+        "seen by another decoder"
+    )
     mine, known = written(policy, 1), runner(watching).read_again
     assert [j.values for j in watching.judge(mine)] == [pytest.approx(j.values, abs=1e-5) for j in again.judge(mine)]
     assert runner(watching).read_again == known
