@@ -41,21 +41,24 @@ def plan_of(named: str) -> Plan:
 def run(words: Sequence[str]) -> int:
     """Options come from the plan too, so it is read first."""
     parser = argparse.ArgumentParser(
-        prog="plan run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+        prog="plan run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # an option of the plan may begin one of these
+    )  # fmt: skip
     parser.add_argument("plan", metavar="PLAN")
-    parser.add_argument("--out", type=Path, required=True, help="folder of results")
+    out = parser.add_argument("--out", type=Path, help="folder of results")
     parser.add_argument(
         "--seconds", type=number(1, 10**7, float), default=1500.0, help="when they are over, all is stopped"
     )
     parser.add_argument("--workers", type=number(1, 64), default=3, help="stages beside each other")
     parser.add_argument("--only", nargs="+", default=[], help="stages of these names or patterns, and what they need")
     parser.add_argument("--dry", action="store_true", help="say what would be done, with estimated seconds")
-    known, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
+    others = [word for word in words if word not in ("-h", "--help")]
+    known, _ = parser.parse_known_args(others or words)
+    out.required = True
     plan = plan_of(known.plan)
     told = parser.add_argument_group("what this plan is given")
     for name, text in {**plan.given, **plan.places}.items():
-        told.add_argument(f"--{name}", help=text)
+        told.add_argument(f"--{name}", help=text.replace("%", "%%"))
     args = parser.parse_args(words)
     stages = plan.needing(args.only)
     values = {

@@ -27,12 +27,13 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from footfall.damaged import naming
@@ -44,6 +45,8 @@ else:
     import tomli as tomllib
 
 OUT = "out"
+OPTIONS = ("plan", "seconds", "workers", "only", "dry", "help")
+"""Of `run` itself, beside what a plan is given."""
 GPU = ("none", "shared", "whole")
 _WORD = re.compile(r"\{([a-z][a-z0-9_-]*)(?:\[([a-z][a-z0-9_-]*)\])?\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -116,6 +119,10 @@ def read_plan(file: Path) -> Plan:
         given, places = _texts(found, "given"), _texts(found, "places")
         if both := sorted({OUT, *found["words"]} & {*given, *places} | {*given} & {*places}):
             raise ValueError(f"{both[0]!r} is given, a place, a word or {OUT}: only one of them")
+        if odd := [name for name in (*given, *places) if name in OPTIONS or not _WORD.fullmatch(f"{{{name}}}")]:
+            raise ValueError(
+                f"{odd[0]!r} cannot be given: a name is in small letters, and none of {', '.join(OPTIONS)}"
+            )
         rows = [row for entry in found["stage"] for row in _expanded(entry, found["words"], {*given, *places, OUT})]
         return Plan(_linked(rows), given, places)
 
@@ -142,7 +149,9 @@ def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
                 found[table][name] = {**known, **value}
             elif known != value:
                 raise ValueError(f"{name!r} in [{table}] says two things: {known!r} and {value!r}")
-    found["stage"] += more.get("stage", [])
+    if not isinstance(stages := more.get("stage", []), list):
+        raise ValueError("a stage begins with [[stage]], in two brackets")
+    found["stage"] += stages
 
 
 def _texts(found: Mapping[str, Any], table: str) -> dict[str, str]:
@@ -159,8 +168,10 @@ def _expanded(entry: Mapping[str, Any], words: Mapping[str, Any], open_: set[str
     for name, kind in _FIELDS.items():
         if name in entry and not isinstance(entry[name], kind):
             raise ValueError(f"{called}: {name} is {entry[name]!r}, of another kind than it must be")
-    if entry["gpu"] not in GPU or entry["seconds"] <= 0 or entry.get("least", 0) < 0:
+    if entry["gpu"] not in GPU or not 0 < entry["seconds"] < math.inf or not entry.get("least", 0) >= 0:
         raise ValueError(f"{called}: gpu is one of {', '.join(GPU)}, and seconds are positive")
+    if not entry["run"].split():
+        raise ValueError(f"{called}: run is no command")
     each = entry.get("each", {})
     for values in itertools.product(*each.values()):
         own = dict(zip(each, map(str, values), strict=True))
@@ -195,9 +206,15 @@ def _filled(text: str, words: Mapping[str, Any], own: Mapping[str, str], open_: 
     raise ValueError(f"{called}: words in {text[:80]!r} name each other without end")
 
 
+def is_inside(path: str) -> bool:
+    """Whether a path or pattern names something in the folder of results, and not that itself."""
+    parts = PurePath(path).parts
+    return bool(parts) and ".." not in parts and not PurePath(path).is_absolute()
+
+
 def _check_paths(paths: Iterable[str], called: str) -> None:
     for path in paths:
-        if Path(path).is_absolute() or ".." in Path(path).parts or _WORD.search(path):
+        if not is_inside(path) or _WORD.search(path):
             raise ValueError(f"{called}: {path!r} is no path inside the folder of results")
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal
 
 from footfall.damaged import json_of, naming
 from footfall.types import content_key
 from scripts.loop_files import keep
-from scripts.plan_file import Plan, Stage
+from scripts.plan_file import Plan, Stage, is_inside
 
 FOLDER = "plan"
 End = Literal["done", "failed", "stopped"]
@@ -58,7 +58,7 @@ def _check(record: Record) -> None:
     """Records may have come with an archive."""
     paths = [*record.makes, *record.keeps]
     for path in paths:
-        if not isinstance(path, str) or PurePath(path).is_absolute() or ".." in PurePath(path).parts:
+        if not isinstance(path, str) or not is_inside(path):
             raise ValueError(f"{path!r} is no path inside the folder of results")
     if record.end not in ("done", "failed", "stopped") or not float(record.seconds) >= 0:
         raise ValueError("a record says done, failed or stopped, and after how many seconds")
@@ -69,12 +69,19 @@ def is_there(out: Path, pattern: str) -> bool:
     return any(True for _ in out.glob(pattern))
 
 
+def named(value: str) -> str:
+    """What is given, by the last part of its path, for paths differ by machine; a hub id has its owner too."""
+    file = Path(value)
+    is_hub_id = len(file.parts) == 2 and not file.is_absolute() and file.suffix != ".gguf" and not file.exists()
+    return value if is_hub_id else file.name
+
+
 class Progress:
     """The stages that were asked for, their records, and what is given."""
 
     def __init__(self, plan: Plan, stages: Sequence[Stage], out: Path, given: Mapping[str, str]) -> None:
         self.plan, self.stages, self.out = plan, stages, out
-        self.given = {name: PurePath(value).name for name, value in given.items() if name in plan.given}
+        self.given = {name: named(value) for name, value in given.items() if name in plan.given}
         self._by_name = {stage.name: stage for stage in plan.stages}
         self.read_again()
 
@@ -82,7 +89,7 @@ class Progress:
         self.records = read_records(self.out)
 
     def settings(self, stage: Stage) -> dict[str, str]:
-        """What is given to a stage and to those before it, each by the last part of its name: paths differ by machine.
+        """What is given to a stage and to those before it.
 
         What is not given now, because nothing open needs it, is what it was for the stages before.
         """
@@ -103,10 +110,9 @@ class Progress:
         before = self.records.get(stage.name)
         if end != "done" and before is not None and before.end != "done":
             seconds = max(seconds, before.seconds)
-        settings = self.settings(stage)
         found = Record(
-            stage.name, stage.kind, content_key([stage.key, *(f"{k}={v}" for k, v in settings.items())]),
-            " ".join(stage.words), settings, [*stage.makes], [*stage.keeps], end, round(seconds, 1),
+            stage.name, stage.kind, self._key(stage), " ".join(stage.words), self.settings(stage), [*stage.makes],
+            [*stage.keeps], end, round(seconds, 1),
         )  # fmt: skip
         self.records[stage.name] = found
         return found
@@ -114,21 +120,25 @@ class Progress:
     def is_recorded(self, stage: Stage) -> bool:
         """Whether it was done, with these settings."""
         known = self.records.get(stage.name)
-        settings = self.settings(stage)
-        key = content_key([stage.key, *(f"{k}={v}" for k, v in settings.items())])
-        return known is not None and known.end == "done" and known.key == key
+        return known is not None and known.end == "done" and known.key == self._key(stage)
+
+    def _key(self, stage: Stage) -> str:
+        return content_key([stage.key, *(f"{k}={v}" for k, v in self.settings(stage).items())])
 
     def otherwise(self, stage: Stage) -> str | None:
-        """How it was done, if with other settings; what it left must not be taken for what is asked for now."""
+        """How it was done, or begun, if with other settings; what it left must not be taken for what is asked for now."""
         known = self.records.get(stage.name)
-        if known is None or known.end != "done" or self.is_recorded(stage):
+        if known is None or known.key == self._key(stage):
             return None
+        if known.end != "done" and not any(is_there(self.out, path) for path in known.keeps):
+            return None
+        how = "made" if known.end == "done" else "begun"
         run = " ".join(stage.words)
         if known.run != run:
-            return f"it was made by `{known.run}`, and is now `{run}`"
+            return f"it was {how} by `{known.run}`, and is now `{run}`"
         if known.given != self.settings(stage):
-            return f"it was made with {known.given}, and is now asked for with {self.settings(stage)}"
-        return "a stage before it was made otherwise"
+            return f"it was {how} with {known.given}, and is now asked for with {self.settings(stage)}"
+        return f"a stage before it was another when it was {how}"
 
     def missing(self, stage: Stage) -> list[str]:
         """What it makes and is not here."""
@@ -153,12 +163,15 @@ class Progress:
         return [stage for stage in self.stages if stage.name in asked and is_open(stage)]
 
     def estimate(self, stage: Stage) -> float:
-        """Seconds: its own if it was done, else the longest of its kind, else the plan's guess; a try is a lower bound."""
+        """Seconds: its own if it was done, else the longest of its kind, else the plan's guess.
+
+        A try is a lower bound, but for a stage that goes on with what it keeps.
+        """
         own = self.records.get(stage.name)
         if own is not None and own.end == "done":
             return own.seconds
         like = [each.seconds for each in self.records.values() if each.kind == stage.kind and each.end == "done"]
-        tried = own.seconds if own is not None and own.end == "stopped" else 0.0
+        tried = own.seconds if own is not None and own.end == "stopped" and not stage.keeps else 0.0
         return max(max(like, default=stage.seconds), tried)
 
     def is_measured(self, stage: Stage) -> bool:

@@ -84,6 +84,10 @@ def test_an_entry_is_a_stage_for_each_of_its_combinations_with_words_filled_in(t
         ([stage("a/b", "e", "x")], "'a/b' is no name for a file"),
         ([stage("a", "e", "x", gpu="half")], "gpu is one of none, shared, whole"),
         ([stage("a", "e", "x", seconds=0)], "seconds are positive"),
+        (["[[stage]]\nname = 'a'\nrun = 'e'\nmakes = 'x'\ngpu = 'none'\nseconds = nan\n"], "seconds are positive"),
+        ([stage("a", " ", "x")], "stage 'a': run is no command"),
+        ([stage("a", "e", ".")], "'.' is no path inside"),
+        ([stage("a", "e", "x").replace("[[stage]]", "[stage]")], r"begins with \[\[stage\]\]"),
         ([stage("a", "e", "x", needs="b")], "a stage has name, .*, not needs"),
         ([stage("a", "e", "x", after=["b"])], "after is \\['b'\\], of another kind"),
         (["[[stage]]\nname = 'a'\n"], "stage 'a': it needs run"),
@@ -118,6 +122,51 @@ def test_what_is_done_is_skipped_and_what_has_other_settings_is_neither_redone_n
     with pytest.raises(SystemExit):
         run(file, out)
     assert "its open stages need --model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["seconds", "Model", '"a b"'])
+def test_a_name_that_no_command_can_have_is_not_given(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be given: a name is in small letters"):
+        read_plan(write(tmp_path / "p.toml", stage("a", "e", "x"), head=f'[given]\n{name} = "x"\n'))
+
+
+def test_options_of_a_plan_are_its_own_and_its_help_needs_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = '[given]\nwork = "100% of it"\n'
+    file = write(tmp_path / "p.toml", stage("a", touch("a") + " {work}", "a"), head=head)
+    assert run(file, tmp_path / "out", "--work", "hard") == 0
+    for words in (["--help"], [str(file), "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            plan.main(["run", *words])
+        assert ended.value.code == 0
+    assert "100% of it" in capsys.readouterr().out
+
+
+def test_what_was_begun_with_other_settings_is_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    script = 'sh -c \'echo "$1" >> "$0/part"; if [ -e "$0/go" ]; then touch "$0/made"; else exit 3; fi\' {out} {model}'
+    file = write(tmp_path / "p.toml", stage("long", script, "made", keeps="part"))
+    assert run(file, out, "--model", "one/m") == 1
+    (out / "go").touch()
+    assert run(file, out, "--model", "two/m") == 1 and (out / "part").read_text() == "one/m\n"
+    told = capsys.readouterr().out
+    assert "it was begun with {'model': 'one/m'}, and is now asked for with {'model': 'two/m'}" in told
+    assert run(file, out, "--model", "one/m") == 0 and (out / "part").read_text() == "one/m\none/m\n"
+
+
+def test_a_stage_that_goes_on_is_begun_again_in_the_time_that_it_was_stopped_after(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    entries = [stage("on", "sleep 30", "x", keeps="part", seconds=0.5), stage("anew", "sleep 30", "y")]
+    file = write(tmp_path / "p.toml", *entries)
+    (out / "plan").mkdir(parents=True)
+    of_both = progress(file, out)
+    for each in of_both.plan.stages:
+        of_both.record(each, "stopped", 9.0)
+    assert [of_both.fits(each, 0, 5.0) for each in of_both.plan.stages] == [True, False]
+    assert of_both.estimate(of_both.plan.stages[0]) == 0.5
 
 
 def test_the_last_stages_need_not_be_given_what_only_earlier_ones_need(tmp_path: Path) -> None:
