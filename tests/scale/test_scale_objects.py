@@ -208,6 +208,27 @@ def test_one_that_was_stopped_before_it_took_over_does_not_take_from_those_after
     assert third._holds()
 
 
+def test_who_finds_a_lock_that_is_followed_before_it_is_read_is_told_that_the_run_is_taken(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, second, third = (Remote(bucket) for _ in range(3))
+    link = objects._link_new
+
+    def beaten(place: Path, data: bytes, token: str) -> None:
+        monkeypatch.setattr(objects, "_link_new", link)
+        second.take()
+        try:
+            link(place, data, token)
+        finally:
+            second.release()
+            third.take()
+
+    monkeypatch.setattr(objects, "_link_new", beaten)
+    with pytest.raises(RunError, match="was taken by another process just now"):
+        late.take()
+    third.release()
+
+
 def test_a_holder_whose_lock_is_gone_does_not_put_it_again(tmp_path: Path, bucket: str) -> None:
     clock = [1000.0]
     stopped, second = (Remote(bucket, now=lambda: clock[0], wait=lambda _: None) for _ in range(2))

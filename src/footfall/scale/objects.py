@@ -389,7 +389,10 @@ class Remote:
             else:
                 self._tried(lambda: self._files.pipe_file(place, data, mode="create"))
         except FileExistsError:
-            return self._holder(name).token == self._token
+            try:
+                return self._holder(name).token == self._token
+            except FileNotFoundError:  # it was another's, and was followed by now
+                return False
         return True
 
     def _remove(self, name: str) -> None:
