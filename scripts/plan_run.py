@@ -96,11 +96,23 @@ def locked(out: Path) -> Iterator[IO[str]]:
             time.sleep(_LOOK)
         if not free:
             stream.seek(0)
+            holders = " ".join(map(str, _holders(stream)))
             raise ValueError(
                 f"stages of an earlier run in {out} are still going, in process groups {stream.read().strip() or '?'}; wait "
                 "for them, or end each by `kill -- -GROUP`"
+                + (f". Its lock is held by the processes {holders}" if holders else "")
             )
         yield stream
+
+
+def _holders(stream: IO[str]) -> list[int]:
+    """Other processes that have this file open: one that left its stage's group is known by nothing else."""
+    own, found = os.fstat(stream.fileno()), set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(link.stat(), own):
+                found.add(int(link.parts[2]))
+    return sorted(found - {os.getpid()})
 
 
 def _take(stream: IO[str]) -> bool:

@@ -305,6 +305,23 @@ def test_a_killed_runner_leaves_a_lock_as_long_as_its_stages_live(
     assert run(file, out) == 0
 
 
+def test_a_process_that_left_the_group_of_its_stage_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '50'], start_new_session=True, close_fds=False)"
+    script = f"python -c \"{code}; open(sys.argv[1], 'w').write(str(p.pid))\" {{out}}/pid"
+    file = write(tmp_path / "p.toml", stage("a", script, "pid"))
+    monkeypatch.setattr(plan_run, "PATIENCE", 0.2)
+    assert run(file, out) == 0
+    pid = int((out / "pid").read_text())
+    try:
+        assert run(file, out) == 2
+        assert f"Its lock is held by the processes {pid}\n" in capsys.readouterr().err
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_a_runner_that_waited_for_another_takes_what_that_one_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
