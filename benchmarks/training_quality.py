@@ -137,14 +137,19 @@ def quality(seeds: int, device: str, traces: int = 240, problems: int = 50, firs
 
 
 def over_trl(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, list[float]]]:
-    """Footfall less TRL on equal labels, seed by seed: the mean difference and its 95% interval."""
+    """Footfall less TRL, seed by seed: the mean difference and its 95% interval. Labels that TRL cannot be given as they are
+    stand against all that it was given of them."""
     told: dict[str, dict[str, list[float]]] = {}
     for name, runs in found.items():
         side, _, labels = name.partition(", ")
-        theirs = found.get(f"trl, {labels}")
-        if side == "footfall" and theirs is not None:
-            pairs = list(zip(runs, theirs, strict=True))
-            told[labels] = {key: list(mean_of_seeds([a[key] - b[key] for a, b in pairs])) for key in ("auc", "f1")}
+        if side == "trl":
+            continue
+        equal = f"trl, {labels}"
+        made_hard = [arm for arm in found if ARMS[arm][:2] == ("trl", ARMS[name][1])]
+        for other in [equal] if equal in found else made_hard:
+            pairs = list(zip(runs, found[other], strict=True))
+            what = labels if other == equal else f"{labels}, over {other}"
+            told[what] = {key: list(mean_of_seeds([a[key] - b[key] for a, b in pairs])) for key in ("auc", "f1")}
     return told
 
 

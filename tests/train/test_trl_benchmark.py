@@ -79,10 +79,15 @@ def test_one_run_has_both_sides_and_their_ratio(trl: Any, rank: int | None) -> N
     assert 0 < found["trl"]["share_of_matmul"] < 1
 
 
-def test_differences_are_of_equal_labels_seed_by_seed() -> None:
-    arms = {"trl, exact": (0.8, 0.9), "footfall, exact": (0.9, 0.9), "footfall, rollouts soft": (1.0, 1.0)}
+def test_differences_are_of_equal_labels_or_of_one_source_seed_by_seed() -> None:
+    arms = {
+        "trl, exact": (0.8, 0.9), "footfall, exact": (0.9, 0.9), "footfall, rollouts soft": (1.0, 1.0),
+        "trl, rollouts above 0": (0.9, 0.9), "trl, rollouts as it cuts them": (0.7, 0.7),
+    }  # fmt: skip
     found = over_trl({name: [{"auc": v, "f1": v} for v in values] for name, values in arms.items()})
-    assert set(found) == {"exact"}, "soft labels have no counterpart"
+    hard = {f"rollouts soft, over trl, rollouts {way}": way for way in ("above 0", "as it cuts them")}
+    assert set(found) == {"exact", *hard}, "soft labels stand against both ways in which TRL has them"
+    assert [found[name]["auc"][0] for name in hard] == pytest.approx([0.1, 0.3])
     mean, low, high = found["exact"]["f1"]
     assert (
         mean == pytest.approx(0.05) and low == pytest.approx(0.05 - 12.7062 * 0.05) and high == pytest.approx(0.1 - low)
