@@ -19,7 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -91,6 +93,7 @@ def train_language_prm(
     """Fit the causal LM at `source` as its family is read. What the reference says is kept in the file `stored`, and
     checkpoints as `keeping` says."""
     _refuse_settings(config, family)
+    sft = _sft() if family.spans is None else None
     seen, place = evidence(source), pick_device(config.device)
     lm: Any
     lm, tokenizer = load_model(seen.folder, str(place))
@@ -114,8 +117,9 @@ def train_language_prm(
         lm = add_lora(lm, config.lora_rank, config.lora_alpha or 2 * config.lora_rank, config.seed)
 
     plan = _plan(train, objective.together, lm, config)
-    if family.spans is None:
-        losses = _fit_critic(lm, tokenizer, train, plan, progress, keeping)
+    if sft is not None:
+        taught = [sft.Taught(item.ids, item.first) for item in train]
+        losses = sft.fit_sft(lm, tokenizer, taught, plan, progress, keeping)
     else:
         with packing(_whole(lm)) if config.packing else nullcontext():
             loss_of = _log_ratio_loss(lm, train, behind, objective, bool(config.packing))
@@ -171,17 +175,16 @@ def _log_ratio_loss(
     return loss_of
 
 
-def _fit_critic(
-    lm: Any, tokenizer: Any, items: Sequence[Item], plan: Plan, progress: Progress | None, keeping: Keeping | None
-) -> tuple[float, ...]:
+def _sft() -> ModuleType:
     """Supervised fine-tuning on verdicts, or on critiques with them."""
     try:
-        from footfall.train.sft import Taught, fit_sft
+        return import_module("footfall.train.sft")
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("trl", "datasets"):
+            raise
         raise ModuleNotFoundError(
             "judges that write are trained by TRL, which is not installed: pip install 'footfall[rl]'"
         ) from error
-    return fit_sft(lm, tokenizer, [Taught(item.ids, item.first) for item in items], plan, progress, keeping)
 
 
 def _refuse_nothing(items: Sequence[Item], rows: Sequence[Judged], objective: Objective) -> None:

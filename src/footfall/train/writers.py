@@ -36,10 +36,15 @@ def train_writer(
     lm: Any
     lm, tokenizer = load_model(str(model), "cpu" if args.use_cpu else None)
     lm.float()  # what is trained is not half precision, as a writer on CUDA is
+    settings = (tokenizer, lm.config.get_text_config(), lm.generation_config)
+    padding = [each.pad_token_id for each in settings]
     trainer: Any = make(lm, tokenizer)
     metrics = dict(trainer.train().metrics)
     if trainer.eval_dataset is not None:
         metrics |= trainer.evaluate()
+    # TRL makes the end of a text the padding of a model that has none, and who trains on that learns no end.
+    for each, own in zip(settings, padding, strict=True):
+        each.pad_token_id = own
     with quiet():
         trainer.model.save_pretrained(out)
     tokenizer.save_pretrained(out)
