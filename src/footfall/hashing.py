@@ -68,6 +68,11 @@ MOST_BYTES = 64 << 20
 """Of one image; what is larger is refused."""
 
 
+def common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Of the longest beginning that both have."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def pinned(reference: str, folder: str | os.PathLike[str] | None) -> str:
     """The reference with the content's hash behind it, where the content is at hand: a file under `folder`, or a `data:` URL.
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from footfall.hashing import prefix_hashes
+from footfall.hashing import common_length, prefix_hashes
 from footfall.loading import pack, padded
 from footfall.render import Reading
 from footfall.reward.prm import PRM
@@ -146,7 +146,8 @@ class PrefixCache:
         }  # fmt: skip
         jobs: dict[int, _Job] = {}
         for group in _families(new):
-            shared = _common(new[group[0]], new[group[-1]])
+            # The readings are sorted: what the first and the last share, all do.
+            shared = new[group[0]][: common_length(new[group[0]], new[group[-1]])]
             if len(group) > 1:
                 beginning = Reading(shared, ())
                 jobs[group[0]] = _Job(beginning, _keys(beginning), None, 0, ())
@@ -275,15 +276,9 @@ def _families(beginnings: Mapping[int, Ids]) -> list[list[int]]:
     for i in sorted(beginnings, key=lambda i: beginnings[i]):
         ids = beginnings[i]
         if found:
-            shared = len(_common(beginnings[found[-1][0]], ids))
+            shared = common_length(beginnings[found[-1][0]], ids)
             if shared >= max(_SHARED_ENOUGH, min(len(ids), len(beginnings[found[-1][0]])) / 2):
                 found[-1].append(i)
                 continue
         found.append([i])
     return found
-
-
-def _common(one: Ids, other: Ids) -> Ids:
-    """The longest beginning of both; of the first and the last of sorted sequences it is that of all."""
-    size = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:size]

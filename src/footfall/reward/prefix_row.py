@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from footfall.hashing import common_length
 from footfall.render import Reading
 from footfall.reward.last_layer import last_attention
 from footfall.reward.packed import packable, packing
@@ -69,7 +70,7 @@ def lay_out(readings: Sequence[Reading], dtype: torch.dtype = torch.float32) -> 
     path: list[int] = []
     for i in sorted(range(len(readings)), key=lambda i: readings[i].ids):
         own = readings[i].ids
-        shared = _in_common(before, own)
+        shared = common_length(before, own)
         paths[i] = path = [*path[:shared], *range(len(ids), len(ids) + len(own) - shared)]
         added[i], before = (len(ids), shared), own
         ids += own[shared:]
@@ -83,10 +84,6 @@ def lay_out(readings: Sequence[Reading], dtype: torch.dtype = torch.float32) -> 
     mask_LL = torch.full((longest, longest), float("-inf"), dtype=dtype).triu_(1)
     ids_1N, positions_1N = torch.tensor([[ids], [positions]])
     return Row(ids_1N, positions_1N, segments, torch.tensor([place for each in paths for place in each]), mask_LL)
-
-
-def _in_common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def row_attention(
@@ -165,7 +162,7 @@ def _passes(readings: Sequence[Reading], token_budget: int) -> Iterator[list[int
     before: tuple[int, ...] = ()
     tokens = 0
     for i in sorted(range(len(readings)), key=lambda i: readings[i].ids):
-        new = len(readings[i].ids) - _in_common(before, readings[i].ids)
+        new = len(readings[i].ids) - common_length(before, readings[i].ids)
         if group and tokens + new > token_budget:
             yield group
             group, tokens, new = [], 0, len(readings[i].ids)
