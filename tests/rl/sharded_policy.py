@@ -10,6 +10,7 @@ from accelerate import state
 
 from footfall.registry import create
 from footfall.rl.rewards import Reward
+from footfall.scale import processes
 from tests.rl.test_rl_trainer import graded, trainer
 from tests.train.fsdp_on_cpu import sharded
 
@@ -18,9 +19,10 @@ if __name__ == "__main__":
     torch.distributed.init_process_group("gloo")
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     state.PartialState._prepare_backend = sharded
-    given = writer if writer in ("engine", "trl") else create("policy", writer)
-    made = graded(trainer(Path(folder), Reward(create("credit", credit)), writer=given, per_device_train_batch_size=4))
-    assert made.is_fsdp_enabled
-    made.train()
-    if made.accelerator.is_main_process:
-        sys.stdout.write(json.dumps([row["loss"] for row in made.state.log_history if "loss" in row]) + "\n")
+    with processes.joined(cpu=True):  # a process that ends with the group alive can abort in gloo's threads
+        given = writer if writer in ("engine", "trl") else create("policy", writer)
+        made = graded(trainer(Path(folder), Reward(create("credit", credit)), writer=given, per_device_train_batch_size=4))
+        assert made.is_fsdp_enabled
+        made.train()
+        if made.accelerator.is_main_process:
+            sys.stdout.write(json.dumps([row["loss"] for row in made.state.log_history if "loss" in row]) + "\n")
