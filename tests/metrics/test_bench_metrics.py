@@ -17,6 +17,7 @@ from footfall.metrics.steps import (
     brier,
     calibration_error,
     first_error_f1,
+    positive_calibration_error,
     prm_counts,
     prm_score,
     reliability,
@@ -89,8 +90,8 @@ def test_weights_count_a_row_as_often_as_they_say(rows: list[tuple[int, bool]], 
     again, says = np.array([s / 5 for s, _ in repeated]), np.array([float(right) for _, right in repeated])
     for metric in (auc, brier, average_precision):
         assert metric(values, truth, weights)[0] == pytest.approx(float(metric(again, says)), nan_ok=True)
-    ece = calibration_error(values, truth, 10, weights)[0]
-    assert ece == pytest.approx(float(calibration_error(again, says)), abs=1e-12)
+    for error in (calibration_error, positive_calibration_error):
+        assert error(values, truth, 10, weights)[0] == pytest.approx(float(error(again, says)), abs=1e-12)
 
 
 def test_average_precision_by_hand() -> None:
@@ -103,6 +104,24 @@ def test_brier_and_calibration_error_by_hand() -> None:
     assert float(brier(values, truth)) == pytest.approx((0.05**2 + 0.95**2 + 0.15**2 + 0.05**2) / 4)
     # Bin [.9, 1]: |.95 - .5| with weight 1/2; bin [.1, .2]: |.15 - .1| with weight 1/2.
     assert float(calibration_error(values, truth)) == pytest.approx(0.5 * 0.45 + 0.5 * 0.05)
+
+
+def test_positive_calibration_error_by_hand() -> None:
+    """Of three bins two say more than is true: .95 of .5 in half of the rows, .15 of 0 in a quarter; .65 of 1 says less."""
+    values, truth = [0.95, 0.95, 0.15, 0.65], [1, 0, 0, 1]
+    assert float(positive_calibration_error(values, truth)) == pytest.approx(0.5 * 0.45 + 0.25 * 0.15)
+    assert float(calibration_error(values, truth)) == pytest.approx(0.5 * 0.45 + 0.25 * 0.15 + 0.25 * 0.35)
+    # Values that are never too high have none, and those that are never too low have nothing else.
+    assert float(positive_calibration_error([0.65, 0.3], [1, 1])) == 0
+    assert float(positive_calibration_error([0.65, 0.3], [0, 0])) == pytest.approx((0.65 + 0.3) / 2)
+
+
+@given(scored)
+def test_over_and_under_confidence_are_all_of_the_calibration_error(rows: list[tuple[int, bool]]) -> None:
+    """PCE of p against y, and of 1 − p against 1 − y, which turns too high into too low, add up to the ECE."""
+    values, truth = np.array([s / 5 * 0.9 + 0.05 for s, _ in rows]), np.array([float(right) for _, right in rows])
+    over, under = positive_calibration_error(values, truth), positive_calibration_error(1 - values, 1 - truth)
+    assert float(over + under) == pytest.approx(float(calibration_error(values, truth)), abs=1e-12)
 
 
 def test_reliability_bins_hold_every_value_once() -> None:

@@ -79,7 +79,9 @@ def test_a_run_leaves_a_probe_that_scores_and_tells_its_calibration_error(
     assert json.loads(capsys.readouterr().out)["probe"] == str(tmp_path / "run" / "probe")
     figures = [[row["figures"] for row in events(tmp_path / name, "checkpoint")] for name in ("whole", "run")]
     assert figures[0] == figures[1]
-    assert all(0 <= row["confidence_error"] <= 1 and 0 < row["confidence"] < 1 for row in figures[0])
+    assert all(
+        0 <= row["overconfidence"] <= row["confidence_error"] <= 1 and 0 < row["confidence"] < 1 for row in figures[0]
+    )
     assert figures[0][0]["confidence"] != figures[0][-1]["confidence"]
     heads = [(tmp_path / name / "probe" / "head.safetensors").read_bytes() for name in ("whole", "run")]
     assert heads[0] == heads[1]
@@ -96,15 +98,15 @@ def test_a_run_leaves_a_probe_that_scores_and_tells_its_calibration_error(
 
 
 @pytest.mark.parametrize(
-    ("sure", "right", "error"),
+    ("sure", "right", "error", "over"),
     [
-        ([0.75, 0.75, 0.75, 0.75], [True, True, True, False], 0.0),
-        ([0.9, 0.2], [False, True], 0.85),
-        ([0.5], [None], None),
+        ([0.75, 0.75, 0.75, 0.75], [True, True, True, False], 0.0, 0.0),
+        ([0.9, 0.2], [False, True], 0.85, 0.45),
+        ([0.5], [None], None, None),
     ],
 )
 def test_the_calibration_error_of_whole_completions(
-    sure: list[float], right: list[bool | None], error: float | None
+    sure: list[float], right: list[bool | None], error: float | None, over: float | None
 ) -> None:
     rows = [
         Logged(Trajectory("t", PROBLEM, (Step("4"),), "4", each), Judgement("t", (None,), "j"), None, 1, confidence=c)
@@ -112,3 +114,4 @@ def test_the_calibration_error_of_whole_completions(
     ]
     found = measure(rows)
     assert found["confidence"] == pytest.approx(np.mean(sure)) and found["confidence_error"] == pytest.approx(error)
+    assert found["overconfidence"] == pytest.approx(over)

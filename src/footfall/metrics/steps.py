@@ -95,12 +95,33 @@ def calibration_error(
     values: npt.ArrayLike, truth: npt.ArrayLike, bins: int = 10, weights: Floats | None = None
 ) -> Floats:
     """ECE = Σ_b (n_b / n) |mean p in b − mean y in b| over equal-width bins of [0, 1]; 1.0 falls into the last bin."""
+    return _bin_gaps(values, truth, bins, weights, np.abs)
+
+
+def positive_calibration_error(
+    values: npt.ArrayLike, truth: npt.ArrayLike, bins: int = 10, weights: Floats | None = None
+) -> Floats:
+    """PCE = Σ_b (n_b / n) max(0, mean p in b − mean y in b), the over-confident part of `calibration_error`.
+
+    The rest, ECE − PCE, is under-confidence. The name is that of arXiv 2603.09117 and 2604.23333.
+    """
+    return _bin_gaps(values, truth, bins, weights, lambda gaps_R: np.maximum(gaps_R, 0.0))
+
+
+def _bin_gaps(
+    values: npt.ArrayLike,
+    truth: npt.ArrayLike,
+    bins: int,
+    weights: Floats | None,
+    counted: Callable[[Floats], Floats],
+) -> Floats:
+    """Σ_b (n_b / n) counted(mean p in b − mean y in b), `counted` being positively homogeneous."""
     values_N, truth_N, weights_RN = _columns(values, truth, weights, probabilities=True)
     index = _bin_index(values_N, bins)
-    gap = np.zeros(len(weights_RN))
+    total_R = np.zeros(len(weights_RN))
     for b in np.unique(index):
-        gap += np.abs(weights_RN[:, index == b] @ (values_N - truth_N)[index == b])
-    return _shaped(ratio(gap, weights_RN.sum(axis=1)), weights)
+        total_R += counted(weights_RN[:, index == b] @ (values_N - truth_N)[index == b])
+    return _shaped(ratio(total_R, weights_RN.sum(axis=1)), weights)
 
 
 @dataclass(frozen=True, slots=True)

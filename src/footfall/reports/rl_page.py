@@ -36,6 +36,7 @@ MONITORS = {
     "short": "one step only", "wordless": "no digit", "unanswered": "no answer", "last_minimum": "least value last",
     "last_by_chance": "least value last, by chance", "saturated": "saturated values", "cut": "cut at the limit",
     "unjudged": "not judged", "confidence": "confidence of the probe", "confidence_error": "its calibration error (ECE)",
+    "overconfidence": "of that, over-confidence (PCE)",
 }  # fmt: skip
 """Figures of `footfall.rl.monitors`, in words."""
 _SHADES = 5

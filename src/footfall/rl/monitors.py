@@ -13,6 +13,7 @@ rollouts of one checkpoint and gives figures; `alarms` takes the figures of a ru
     last_minimum, last_by_chance  how often the least value stands alone at the last step, and how often it would by chance
     saturated                     share of step values above 0.99 or below 0.01
     unjudged                      share of rollouts whose judgement failed
+    confidence, confidence_error, overconfidence   what a probe says of whole completions, its ECE and its PCE
 
 The rule (`hacked`): reward up and truth down since truth was best. Truth is the answers' or, without them, a judge's which
 the policy is not trained on. Where neither is logged, two of the other signs at once are taken for it.
@@ -31,7 +32,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from footfall.metrics.steps import calibration_error
+from footfall.metrics.steps import calibration_error, positive_calibration_error
 from footfall.types import Judgement, Trajectory
 
 Figures = dict[str, float | None]
@@ -163,12 +164,15 @@ def _values(rows: Sequence[Logged]) -> Figures:
 
 
 def _confidence(rows: Sequence[Logged]) -> Figures:
-    """How sure the probe is, and its expected calibration error against the answers, in ten bins."""
+    """How sure the probe is, and its ECE and PCE against the answers, in ten bins."""
     known = [(row.confidence, row.trajectory.correct) for row in rows if row.confidence is not None]
     graded = [(sure, float(right)) for sure, right in known if right is not None]
     sure_N, right_N = [sure for sure, _ in graded], [right for _, right in graded]
-    error = float(calibration_error(sure_N, right_N)) if graded else None
-    return {"confidence": _mean([sure for sure, _ in known]), "confidence_error": error}
+    return {
+        "confidence": _mean([sure for sure, _ in known]),
+        "confidence_error": float(calibration_error(sure_N, right_N)) if graded else None,
+        "overconfidence": float(positive_calibration_error(sure_N, right_N)) if graded else None,
+    }
 
 
 # The rule.
