@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from footfall.cli import main
+from footfall.lab import checking
 from footfall.lab import ledger as the_ledger
-from footfall.lab import runner as checking
+from footfall.lab.checking import merge, record_run, update
 from footfall.lab.fingerprint import (
     Kept,
     Record,
@@ -28,7 +29,7 @@ from footfall.lab.fingerprint import (
 )  # fmt: skip
 from footfall.lab.ledger import RELABELLED, Row, lines, read_ledger
 from footfall.lab.recipe import Entry, Outcome, find
-from footfall.lab.runner import merge, record_run, run_recipe, update
+from footfall.lab.runner import run_recipe
 from footfall.lab.verdicts import effect, effect_by_looks
 from footfall.types import Cost
 

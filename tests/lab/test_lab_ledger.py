@@ -14,11 +14,12 @@ from zipfile import ZipFile
 import pytest
 
 from footfall.cli import main
+from footfall.lab.checking import check, record_run, update
 from footfall.lab.fingerprint import fingerprint, read_outcomes, version_of
 from footfall.lab.ledger import Row, checkout_ledger, lines, read_ledger, record
 from footfall.lab.pages import brief_cost, out_of_date, write_pages
 from footfall.lab.recipe import catalogue, find
-from footfall.lab.runner import check, record_run, run_recipe, update
+from footfall.lab.runner import run_recipe
 from footfall.types import Cost
 
 

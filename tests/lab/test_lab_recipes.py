@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from footfall.lab.checking import compared
 from footfall.lab.fingerprint import outcome_hash, read_outcomes
 from footfall.lab.ledger import checkout_ledger
 from footfall.lab.recipe import OTHER_DATA, RECIPES, Entry, Outcome, Trial, catalogue, find, load_measure
-from footfall.lab.runner import compared
 from footfall.lab.shared.cases import first_error_f1
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
@@ -66,11 +66,11 @@ def test_on_a_machine_of_another_kind_figures_are_not_compared_and_the_suite_say
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = Outcome({"an arm": [0.123]})
-    monkeypatch.setattr("footfall.lab.runner.environment", lambda: "vax, python 2.7")
+    monkeypatch.setattr("footfall.lab.checking.environment", lambda: "vax, python 2.7")
     with pytest.raises(pytest.skip.Exception, match="figures are not compared; cannot tell here: recorded on "):
         compare_with_the_recorded_outcome(RECORDED, other)
     recorded = next(iter(OUTCOMES[RECORDED.recipe.name]["environments"]))
-    monkeypatch.setattr("footfall.lab.runner.environment", lambda: recorded)
+    monkeypatch.setattr("footfall.lab.checking.environment", lambda: recorded)
     with pytest.raises(AssertionError, match="its quick outcome differs from the recorded one: if that is meant"):
         compare_with_the_recorded_outcome(RECORDED, other)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from footfall.lab.checking import record_run
 from footfall.lab.fingerprint import fingerprint, modules_of, version_of
 from footfall.lab.recipe import Claim, Entry, Outcome, Trial, catalogue, find, load_measure
-from footfall.lab.runner import record_run, run_recipe
+from footfall.lab.runner import run_recipe
 
 HEADER = '''"""A paper. What differs: nothing."""
 

@@ -22,29 +22,23 @@ from tyro.conf import Positional
 from footfall.commands._options import RayOptions
 from footfall.commands._output import facts, note, spent
 from footfall.commands._running import ray_workers
+from footfall.lab.checking import QUICK_SEED, at_sight, check, merge, quick_folder, record_run, update
 from footfall.lab.fingerprint import read_kept, read_outcomes
 from footfall.lab.ledger import SHIPPED, Line, Row, Status, checkout_ledger, lines, read_ledger, visible_ledger
 from footfall.lab.pages import effect_text, out_of_date, remarks_on, scale_text, write_pages
 from footfall.lab.recipe import Entry, Outcome, catalogue, find
 from footfall.lab.runner import (
-    QUICK_SEED,
     Finding,
     Unit,
-    at_sight,
-    check,
     finish,
     log_seed,
-    merge,
     opened,
-    quick_folder,
-    record_run,
     rows_of,
     seed_outcome,
     single_figures,
     spread,
     spread_on,
     units_of,
-    update,
 )
 from footfall.lab.verdicts import BUDGET, looks
 from footfall.scale import Call, RayWorkers

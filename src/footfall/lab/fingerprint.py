@@ -4,7 +4,7 @@ The parts are found by reading `import` statements, from the recipe on through t
 name imported from a room (`from footfall.search import BestOfN`) leads through the room's `__init__` to the one file that
 has it, so a new part beside it is not seen. Comments, docstrings and layout do not count.
 
-Equal fingerprints mean equal figures. Different ones mean nothing yet: the outcomes decide (`footfall.lab.runner`).
+Equal fingerprints mean equal figures. Different ones mean nothing yet: the outcomes decide (`footfall.lab.checking`).
 
 The ledger remembers beside its rows: hashes of outcomes, by the environment they were measured in, and of the rows.
 

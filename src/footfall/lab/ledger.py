@@ -3,7 +3,7 @@
 A row is stale when the figures change, not when a file does. What can be said at sight, without running anything:
 
     current     the code is the one that gave the row, or one that was seen to give the same figures
-    unchecked   it is another, and the quick outcome has yet to be compared (`footfall.lab.runner`)
+    unchecked   it is another, and the quick outcome has yet to be compared (`footfall.lab.checking`)
     stale       the row has a fault (its claim is stated otherwise, it was edited by hand, rows are computed otherwise
                 now), or the code changed and no outcome was recorded
 
