@@ -88,17 +88,64 @@ def test_a_trace_that_somebody_else_wrote_is_read_by_a_second_pass() -> None:
     assert runner(watching).read_again == 2 * len(others), "the engine has forgotten"
 
 
-def test_without_probabilities_too_and_what_is_too_much_is_dropped() -> None:
+def test_without_probabilities_too() -> None:
     policy, again = TorchPolicy.load(EMBEDDED, "cpu"), judge(top=0)
     watching = while_written(again, policy)
     traces = written(policy, 1)
     assert [j.values for j in watching.judge(traces)] == [
         pytest.approx(j.values, abs=1e-5) for j in again.judge(traces)
     ]
-    seen = Seen(1, 0, most_bytes=8)
-    seen.keep((1, 2), 0, torch.zeros(2, 1))
-    seen.keep((1, 3), 1, torch.ones(1, 1))
-    assert seen.of((1, 2), 0) is None and seen.of((1, 3), 1) is not None and seen.of((1, 3), 0) is None
+
+
+def rows(*values: float) -> torch.Tensor:
+    """Of four bytes each."""
+    return torch.tensor(values)[:, None]
+
+
+def told(seen: Seen, *ids: int) -> list[float] | None:
+    found = seen.of(ids, 0)
+    return None if found is None else [round(value, 1) for value in found[:, 0].tolist()]
+
+
+def test_what_nobody_used_for_longest_is_dropped_when_there_is_too_much() -> None:
+    seen = Seen(1, 0, most_bytes=5 * 4)
+    seen.keep((1, 2, 3), 0, rows(0.1, 0.2, 0.3))
+    seen.keep((1, 2, 4), 1, rows(0.9, 0.4))  # the token 2 was seen before, and that stays
+    seen.keep((1, 2, 5), 2, rows(0.5))
+    assert told(seen, 1, 2, 4) == [0.1, 0.2, 0.4]
+    seen.keep((1, 2, 4, 6), 3, rows(0.6))
+    assert told(seen, 1, 2, 5) is None, "given up: the others were read or gone on from since"
+    assert told(seen, 1, 2, 4, 6) == [0.1, 0.2, 0.4, 0.6]
+    seen.keep((7, 8), 0, rows(0.7, 0.8))
+    assert told(seen, 7, 8) == [0.7, 0.8] and told(seen, 1, 2, 4) is None, "ends go before their beginning"
+    assert told(seen, 1, 2, 3) == [0.1, 0.2, 0.3]
+
+
+def test_a_sequence_that_is_too_much_alone_is_kept_until_the_next() -> None:
+    seen = Seen(1, 0, most_bytes=4)
+    seen.keep((1, 2), 0, rows(0.1, 0.2))
+    assert told(seen, 1, 2) == [0.1, 0.2]
+    seen.keep((3,), 0, rows(0.3))
+    assert told(seen, 1, 2) is None and told(seen, 3) == [0.3]
+
+
+def test_a_long_search_drops_what_it_gave_up_and_reads_nothing_again() -> None:
+    policy, again = TorchPolicy.load(EMBEDDED, "cpu"), judge()
+    watching = while_written(again, policy)
+    seen = runner(watching).seen
+
+    def solve(n: int) -> None:
+        searcher = Searcher(
+            policy, watching, BeamSearch(n=4, expansions=2), params=SamplingParams(max_tokens=120, seed=2),
+            separator="\n",
+        )  # fmt: skip
+        for problem in WORLD.problems(n, split="test"):
+            searcher.solve([problem])
+
+    solve(1)
+    seen.most_bytes = 2 * seen.bytes
+    solve(8)
+    assert runner(watching).read_again == 0 and seen.bytes <= seen.most_bytes
 
 
 def test_what_a_broken_off_call_saw_is_not_taken_for_the_next_one_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ if __name__ == "__main__":
     state.PartialState._prepare_backend = sharded
     with processes.joined(cpu=True):  # a process that ends with the group alive can abort in gloo's threads
         given = writer if writer in ("engine", "trl") else create("policy", writer)
-        made = graded(trainer(Path(folder), Reward(create("credit", credit)), writer=given, per_device_train_batch_size=4))
+        made = graded(
+            trainer(Path(folder), Reward(create("credit", credit)), writer=given, per_device_train_batch_size=4)
+        )
         assert made.is_fsdp_enabled
         made.train()
         if made.accelerator.is_main_process:

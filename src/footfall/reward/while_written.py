@@ -7,8 +7,11 @@ the head's decoder, or whose prompt is rendered in another way, is read by a sec
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,52 +27,84 @@ from footfall.reward.tapped import Uncertainty
 from footfall.types import Cost, Judge
 
 MOST_BYTES = 1 << 30
-"""Of what was seen; when there is more, all of it is dropped."""
+"""Of what was seen; when there is more, that is dropped which nobody read or went on from for the longest time."""
+
+
+@dataclass(eq=False)
+class _Stretch:
+    """What one call saw at tokens that no call before had seen, a row a token; it is kept or dropped as a whole."""
+
+    keys: list[bytes]
+    rows_TF: Tensor
 
 
 class Seen:
-    """What the decoder saw at each token, by the exact ids up to it; nothing is kept while `same` says that it is another."""
+    """What the decoder saw at each token, by the exact ids up to it; nothing is kept while `same` says that it is another.
+
+    A trace that is judged again, or gone on from, keeps all that it is made of; those that a search gave up are dropped first.
+    """
 
     def __init__(
         self, window: int, top: int, most_bytes: int = MOST_BYTES, same: Callable[[], bool] = lambda: True
     ) -> None:
         self.window, self.top, self.most_bytes, self.same = window, top, most_bytes, same
-        self._nodes: dict[tuple[int, int], int] = {}
-        self._seen: dict[int, Tensor] = {}
-        self._bytes = 0
+        self._rows: dict[bytes, tuple[_Stretch, int]] = {}
+        self._stretches: OrderedDict[_Stretch, None] = OrderedDict()
+        """Those used last stand last."""
+        self.bytes = 0
 
     def forget(self) -> None:
         """Drop all."""
-        self._nodes.clear()
-        self._seen.clear()
-        self._bytes = 0
+        self._rows.clear()
+        self._stretches.clear()
+        self.bytes = 0
 
     def keep(self, ids: Sequence[int], first: int, seen_TF: Tensor) -> None:
         """What was seen at `ids[first:]`, a row a token."""
         if not self.same():
             return
-        self._bytes += seen_TF.nbytes
-        if self._bytes > self.most_bytes:
-            self.forget()
-            self._bytes = seen_TF.nbytes
-        node = 0
-        for at, token in enumerate(ids):
-            node = self._nodes.setdefault((node, token), len(self._nodes) + 1)
-            if first <= at < first + len(seen_TF):
-                self._seen[node] = seen_TF[at - first]
+        keys = _names(ids)[: first + len(seen_TF)]
+        new = [at for at in range(first, len(keys)) if keys[at] not in self._rows]
+        if new:
+            stretch = _Stretch([keys[at] for at in new], seen_TF[[at - first for at in new]])
+            self._rows.update({key: (stretch, row) for row, key in enumerate(stretch.keys)})
+            self._stretches[stretch] = None
+            self.bytes += stretch.rows_TF.nbytes
+        own = self._use([self._rows[key] for key in keys if key in self._rows])
+        while self.bytes > self.most_bytes and (oldest := next(iter(self._stretches))) not in own:
+            self._drop(oldest)
 
     def of(self, ids: Sequence[int], first: int) -> Tensor | None:
         """(T, F) of all ids, 0 before `first`; None if a token from there on was not seen."""
-        node, rows = 0, []
-        for at, token in enumerate(ids):
-            node = self._nodes.get((node, token), -1)
-            if node < 0 or (at >= first and node not in self._seen):
-                return None
-            if at >= first:
-                rows.append(self._seen[node])
-        if not rows:
+        keys = _names(ids)[first:]
+        found = [self._rows[key] for key in keys if key in self._rows]
+        if not keys or len(found) < len(keys):
             return None
-        return torch.cat([torch.zeros(first, len(rows[0])), torch.stack(rows)])
+        self._use(found)
+        rows_TF = torch.stack([stretch.rows_TF[row] for stretch, row in found])
+        return torch.cat([torch.zeros(first, rows_TF.shape[1]), rows_TF])
+
+    def _use(self, rows: Sequence[tuple[_Stretch, int]]) -> dict[_Stretch, None]:
+        """The stretches of a sequence now count as used last, its beginning after all: without that the rest is of no use."""
+        found = dict.fromkeys(stretch for stretch, _ in rows)
+        for stretch in reversed(found):
+            self._stretches.move_to_end(stretch)
+        return found
+
+    def _drop(self, stretch: _Stretch) -> None:
+        del self._stretches[stretch]
+        self.bytes -= stretch.rows_TF.nbytes
+        for key in stretch.keys:
+            del self._rows[key]
+
+
+def _names(ids: Sequence[int]) -> list[bytes]:
+    """A name for every beginning of `ids`, by its content."""
+    digest, found = hashlib.blake2b(digest_size=16), []
+    for token in ids:
+        digest.update(token.to_bytes(8, "little"))
+        found.append(digest.copy().digest())
+    return found
 
 
 class SeenRunner(Runner):
