@@ -9,10 +9,12 @@ two each (one, the other, the other, the one). Figures are medians of rounds. We
 are of one length, and those of outcome and process are the same. A step is writing, judging, the forward and the backward
 pass. The prompts' ids are Footfall's for both; both train on the same number of completions, each whole, in one update; stock
 pads them to the longest prompt and completion.
-`process` pays steps by a judge beside the outcome; `--judge same` is a PRM of the policy's own size. On the CPU seconds are CPU
-seconds of the process, which do not count what others do there; `by_the_clock` has the ratios of wall-clock seconds. The matrix
-rate is that of a large product on the same device. Tokens trained are those of prompts and completions as a batch has them,
-each prompt with every completion; tokens run went through the model, padding too, and the share of the matrix rate is theirs.
+`process` pays steps by a judge beside the outcome; `--judge same` is a PRM of the policy's own size. With `--cached` it has the
+prefix cache that it has in a search, where `footfall rl` has it read each batch as one row and keep nothing. On the CPU seconds
+are CPU seconds of the process, which do not count what others do there; `by_the_clock` has the ratios of wall-clock seconds.
+The matrix rate is that of a large product on the same device. Tokens trained are those of prompts and completions as a batch
+has them, each prompt with every completion; tokens run went through the model, padding too, and the share of the matrix rate is
+theirs.
 
 Random weights never end a completion, so all have --tokens tokens; one id in 24 ends a step, and the judge is a PRM of the same
 shape, with random weights too.
@@ -118,7 +120,8 @@ def trainers(given: argparse.Namespace, folder: str) -> dict[str, Any]:
         judge = PRMJudge(prm, cache_tokens=1 << 16 if given.device == "cpu" else 0, compile=False)
     else:
         judge = make_judge(given.judge, {}, {"device": given.device})
-    keep_nothing(judge)  # as `footfall rl` does
+    if not given.cached:
+        keep_nothing(judge)  # as `footfall rl` does
     problems = ArithmeticWorld().problems(max(given.prompts, 64))
     separator = "\n" if given.model == str(EMBEDDED) else "\n\n"
 
@@ -210,6 +213,7 @@ def main() -> None:
     parser.add_argument(
         "--judge", default="truth-arithmetic", help="of the process reward: a PRM's folder, a name, or same"
     )
+    parser.add_argument("--cached", action="store_true", help="the judge keeps what it reads, as in a search (CPU)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)

@@ -36,13 +36,13 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 RECIPES = ROOT / "src" / "footfall" / "recipes"
 OWN_BIN = Path(sys.executable).parent
 
-_FENCE = re.compile(
+FENCE = re.compile(
     r"^(?:<!-- (?P<mark>run|prints at full size|prints)(?P<swaps>(?: \S+=\S+)*) -->\n)?"
     r"(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
 _LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)\)|<(?:img|source)[^>]*? src(?:set)?=\"(?P<source>[^\"]+)\"")
-_CODE_SPAN = re.compile(r"`([^`\n]+)`")
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
 
 
 class Block(NamedTuple):
@@ -65,7 +65,7 @@ def text_of(page: Path) -> str:
 def marked(page: Path, full_size: bool = False) -> list[Block]:
     text = text_of(page)
     found = []
-    for fence in _FENCE.finditer(text):
+    for fence in FENCE.finditer(text):
         if fence["mark"]:
             source = fence["body"]
             for swap in () if full_size else fence["swaps"].split():
@@ -80,7 +80,7 @@ def marked(page: Path, full_size: bool = False) -> list[Block]:
 
 def prose(page: Path) -> str:
     """The page without its fenced blocks."""
-    return _FENCE.sub("", text_of(page))
+    return FENCE.sub("", text_of(page))
 
 
 RUNNABLE = [page for page in PAGES if marked(page)]
@@ -257,7 +257,7 @@ def test_the_first_trace_of_the_readme_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
     in_site = page.parent == ROOT / "docs"
-    for link in _LINK.finditer(_CODE_SPAN.sub("", prose(page))):
+    for link in _LINK.finditer(CODE_SPAN.sub("", prose(page))):
         target = link["target"] or link["source"]
         if re.match(r"[a-z]+:", target):
             continue
@@ -276,51 +276,12 @@ def anchors(page: Path) -> set[str]:
     return named | {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
 
 
-def command_lines(page: Path) -> Iterator[list[str]]:
-    """Every `footfall …` that a user is told to type, in a block or in a sentence."""
-    text = text_of(page)
-    blocks = [fence["body"] for fence in _FENCE.finditer(text) if fence["language"] in ("bash", "sh", "console")]
-    lines = [line for body in blocks for line in body.replace("\\\n", " ").splitlines()]
-    lines += _CODE_SPAN.findall(prose(page))
-    for line in lines:
-        for part in re.split(r"\s*(?:\||&&|;)\s*", line.removeprefix("$ ").partition(" #")[0]):
-            if re.match(r"(?:\.venv/bin/)?footfall(?: |$)", part):
-                yield shlex.split(part)[1:]
-
-
-@cache
-def options_of(command: tuple[str, ...]) -> set[str]:
-    """The flags that `footfall COMMAND --help` lists."""
-    with pytest.MonkeyPatch.context() as environment, redirect_stdout(StringIO()) as shown:
-        environment.setenv("COLUMNS", "80")
-        code = cli.main([*command, "--help"])
-    assert code == 0, f"there is no command `footfall {' '.join(command)}`"
-    return set(re.findall(r"^[\s│]*(?:-\w, )?(--[a-z][a-z-]*)", shown.getvalue(), re.MULTILINE))
-
-
-GROUPS = ("lab",)
-"""Commands that have commands of their own."""
-
-
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_command_lines_use_commands_and_options_that_exist(page: Path) -> None:
-    for words in command_lines(page):
-        if not words or words[0].startswith("-") or not words[0].isalpha() or words[0].isupper():
-            continue
-        size = 2 if words[0] in GROUPS and len(words) > 1 and words[1].isalpha() else 1
-        known = options_of(tuple(words[:size]))
-        unknown = [word for word in words[size:] if word.startswith("--") and word.partition("=")[0] not in known]
-        assert not unknown, (
-            f"{page_name(page)}: `footfall {' '.join(words)}` uses {unknown}, which --help does not list"
-        )
-
-
 _NAME = re.compile(r"footfall((?:\.\w+)+)(?::([\w.]+))?(?:\(.*\))?")
 
 
 def named(page: Path) -> Iterator[tuple[str, list[str]]]:
     """Modules and names of the package that a page speaks of in code spans: `footfall.store:Run`, `footfall.store.Run`."""
-    for span in _CODE_SPAN.findall(prose(page)):
+    for span in CODE_SPAN.findall(prose(page)):
         if found := _NAME.fullmatch(span):
             yield f"footfall{found[1]}", found[2].split(".") if found[2] else []
 
