@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ pytest.importorskip("trl", reason="could not import 'trl'")
 
 import torch
 
+from tests.forked import Job, run
 from tests.rl.runs import events, model, weights, words
 from tests.train import fsdp_on_cpu
 from tests.train.test_train_processes import FSDP2, MODULE, kill_main_at, launch
@@ -33,7 +32,7 @@ PARTED = (
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run by one process."""
     folder = tmp_path_factory.mktemp("parted") / "alone"
-    done = subprocess.run([sys.executable, "-m", "footfall", *PARTED, str(folder)], capture_output=True, text=True)
+    done = run([*MODULE, *PARTED, folder])
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -58,8 +57,8 @@ def test_several_processes_write_what_one_writes_and_learn_the_same(
     parted = tmp_path / "parted"
     program = [str(Path(fsdp_on_cpu.__file__))] if sharded else MODULE
 
-    def start(number: int) -> subprocess.Popen[str]:
-        return launch(number, *PARTED, parted, program=program, **(FSDP2 if sharded else {}))
+    def start(number: int) -> Job:
+        return Job(number, [*program, *PARTED, parted], **(FSDP2 if sharded else {}))
 
     for number in processes[:-1]:
         kill_main_at(parted / "checkpoints" / "checkpoint-2", start(number))

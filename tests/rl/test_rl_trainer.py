@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,6 +33,7 @@ from footfall.rl.shared_prompts import shareable
 from footfall.rl.trainer import CreditTrainer
 from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
+from tests.forked import Job
 
 PROBLEMS = ArithmeticWorld().problems(4)
 
@@ -419,13 +417,10 @@ FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POL
 )  # fmt: skip
 def test_sharded_weights_are_trained_as_whole_ones_whoever_writes(tmp_path: Path, credit: str, writer: str) -> None:
     program = Path(__file__).with_name("sharded_policy.py")
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program)]
-    done = subprocess.run(
-        [*run, credit, writer, str(tmp_path)], capture_output=True, text=True, timeout=300,
-        env={**os.environ, **FSDP2, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    losses = json.loads(done.stdout.splitlines()[-1])
+    job = Job(2, [program, credit, writer, tmp_path], **FSDP2)
+    printed, said = job.communicate(timeout=300)
+    assert job.returncode == 0, said
+    losses = json.loads(printed.splitlines()[-1])
     assert len(losses) == 2
     if writer != "trl":  # each process of TRL's draws tokens of its own
         given = writer if writer == "engine" else create("policy", writer)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from footfall.train.parted import check_stage
 from footfall.train.trainer import LengthGrouped, Shares, part_of_mean, share
 from footfall.types import Judged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
+from tests.forked import Job
 from tests.reward.tiny_models import backbone_folder
 from tests.train.test_train_prm import QUICK, toy_rows
 
@@ -140,24 +140,25 @@ def judged(folder: Path) -> Path:
     return folder / "judged.parquet"
 
 
-def launch(
-    processes: int, *words: object, program: Sequence[str] = MODULE, **environment: str
-) -> subprocess.Popen[str]:
-    """`torchrun -m footfall …`, one thread each."""
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+def launch(processes: int, *words: object) -> subprocess.Popen[str]:
+    """`torchrun -m footfall …` itself, one thread each."""
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *MODULE]
     return subprocess.Popen(
-        [*run, *program, *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*run, *map(str, words)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def kill_main_at(checkpoint: Path, job: subprocess.Popen[str]) -> None:
+def kill_main_at(checkpoint: Path, job: subprocess.Popen[str] | Job) -> None:
     """SIGKILL to the main process once the checkpoint is whole; the launcher ends the others."""
     while not (checkpoint / "checksums.json").is_file():
-        assert job.poll() is None, job.communicate()[1]
+        assert job.poll() is None, job.communicate(timeout=120)[1]
         time.sleep(0.02)
-    workers = [each for each in psutil.Process(job.pid).children() if each.environ().get("RANK") == "0"]
-    workers[0].send_signal(signal.SIGKILL)
+    if isinstance(job, Job):
+        job.processes[0].kill()
+    else:
+        workers = [each for each in psutil.Process(job.pid).children() if each.environ().get("RANK") == "0"]
+        workers[0].send_signal(signal.SIGKILL)
     job.communicate(timeout=120)
     assert job.returncode != 0
 
@@ -172,9 +173,9 @@ def test_a_run_of_four_processes_killed_and_gone_on_with_by_two_ends_as_one_proc
     assert cli.main(["train", "--data", str(data), *FIT, "--out", str(tmp_path / "alone")]) == 0
     capsys.readouterr()
     words = ("train", "--data", data, *FIT, "--out", tmp_path / "parted")
-    kill_main_at(tmp_path / "parted" / "checkpoints" / "checkpoint-2", launch(4, *words))
+    kill_main_at(tmp_path / "parted" / "checkpoints" / "checkpoint-2", Job(4, [*MODULE, *words]))
     assert not (tmp_path / "parted" / "result.json").exists()
-    job = launch(2, *words)
+    job = Job(2, [*MODULE, *words])
     printed, said = job.communicate(timeout=240)
     assert job.returncode == 0, said
     assert json.loads(printed)["updates"] == 6, "one process prints one object"
@@ -212,7 +213,7 @@ def test_fsdp2_with_one_process_is_plain_training(
     assert cli.main([*words, "--out", str(tmp_path / "plain")]) == 0
     capsys.readouterr()
     program = (str(Path(__file__).with_name("fsdp_on_cpu.py")),) if device == "cpu" else MODULE
-    job = launch(1, *words, "--out", tmp_path / "sharded", program=program, **FSDP2)
+    job = Job(1, [*program, *words, "--out", tmp_path / "sharded"], **FSDP2)
     said = job.communicate(timeout=240)[1]
     assert job.returncode == 0, said
     close = 2e-6 if device == "cpu" else 2e-3
