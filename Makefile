@@ -16,7 +16,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 # One thread a test worker: OpenMP teams of several processes on the same cores wait for each other most of the time.
 # Offline: a test that wants the network must fail here, not on the next machine.
-TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+# Bytecode is kept: without it every process that a test starts compiles the package anew.
+TEST_ENV := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
 .PHONY: help demo test test-long lint docs bench smollm2 clean
 .DEFAULT_GOAL := help
@@ -35,10 +36,10 @@ demo: $(INSTALLED)
 	$(BIN)/footfall demo --out $(OUT)
 
 test: lint
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-long: $(DEV)
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "long and not cuda"
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not cuda"
 
 lint: $(DEV)
 	$(BIN)/ruff check .

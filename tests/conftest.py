@@ -1,4 +1,5 @@
-"""What was not run is told at the end: each reason, how many tests it cost, and the command that would change it."""
+"""The slowest tests begin first. What was not run is told at the end: each reason, how many tests it cost, and the command that
+would change it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +30,18 @@ REMEDIES = (
     (r"data|pools|ProcessBench|scores", "no public data", "put the datasets into ../shared/data"),
     (r"no verl", "no verl", "pip install --no-deps verl && pip install ray tensordict hydra-core torchdata codetiming "
      "cachetools dill fastapi uvicorn opentelemetry-sdk aiohttp TransferQueue pillow, in an environment of its own"),
+    (r"FOOTFALL_SOAK", "a whole sweep", "FOOTFALL_SOAK=1 make test-long"),
     (r"no fish", "no fish shell", "apt-get install fish"),
 )  # fmt: skip
 """A reason as tests give it, its name here, and what to do about it."""
+
+SLOWEST = (
+    "scale/test_scale_faults.py", "attacks/test_kills.py", "train/test_plan_loop.py", "rl/test_rl_processes.py", "test_docs.py",
+    "scale/test_scale_objects.py", "attacks/test_attack.py", "test_resume_after_kill.py", "rl/test_rl_trainer.py",
+    "attacks/test_fuzz.py", "attacks/test_disks.py", "reward/test_reward_packed.py", "train/test_train_processes.py",
+    "test_site.py", "test_extension.py", "cli/test_many_problems.py", "lab/test_lab_check.py", "lab/test_lab_recipes.py",
+)  # fmt: skip
+"""Files with tests that take long, which begin first: a worker that met one last would keep the others waiting."""
 
 
 def skips(reasons: Iterable[str]) -> list[str]:
@@ -50,6 +61,12 @@ def pytest_configure() -> None:
     # On a busy machine an example takes long by chance; no test here is one of time.
     settings.register_profile("footfall", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("footfall")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slowest files first, the others in their order."""
+    place = {Path(__file__).parent / name: number for number, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

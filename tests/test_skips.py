@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REMEDIES, skips
+from tests.conftest import REMEDIES, SLOWEST, skips
 
 TESTS = Path(__file__).parent
 REASON = re.compile(r'(?:pytest\.skip\(|(?:skipif|importorskip)\(.+reason=)f?"([^"]+)"')
@@ -50,3 +50,7 @@ def test_every_reason_that_a_test_gives_is_known() -> None:
     unknown = {reason for reason in given if not any(re.search(pattern, reason) for pattern, _, _ in REMEDIES)}
     assert unknown <= {"needs fork", "there is no bash", "root may write everywhere", "a disk of one's own needs root"}
     assert skips(["Skipped: needs fork"]) == ["    1  needs fork"]
+
+
+def test_the_slowest_files_are_there() -> None:
+    assert [name for name in SLOWEST if not (TESTS / name).is_file()] == []

@@ -20,6 +20,8 @@ if __name__ == "__main__":
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     state.PartialState._prepare_backend = sharded
     code = cli.main()
-    if torch.distributed.is_initialized():  # one process leaves no group by itself, and can abort in gloo's threads at its end
+    if (
+        torch.distributed.is_initialized()
+    ):  # one process leaves no group by itself, and can abort in gloo's threads at its end
         torch.distributed.destroy_process_group()
     sys.exit(code)
