@@ -5,7 +5,10 @@
     label     steps of these solutions, by --method: monte-carlo, omegaprm, consensus-filter (the policy as its own critic), …
     train     a PRM called --name on --rows: labels (monte-carlo, …), outcome (of the samples), and sources (prm800k mr-ben
               eic-math gold injected distilled); with --budget, labels that cost so many generated tokens
-    score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500
+    score     with the PRM --name: --on processbench, prmbench, and pools of samples of gsm8k-test and math-500; with --few
+              of the pools what the stage few left
+    few       the --first candidates of --problems problems of the pools of --sets, into few/: PRMs are compared on these, and
+              they are small enough to travel with their texts
     thin      pools of --sets without their texts, into thin/: small enough to travel, and all that evaluate reads
     evaluate  all scores there are: first-error F1 by split, votes against the majority's, labels by cost; no model is needed
     ship      the PRM --name into the package, as an adapter on --hub, with its model card; no model is needed
@@ -54,7 +57,7 @@ from footfall.train import TrainConfig, train_prm
 from footfall.types import Cost, Judge, Judged, Trajectory
 from scripts import loop_data as data
 from scripts import loop_measure
-from scripts.loop_files import keep, keep_lines, kept, scores_of, tell
+from scripts.loop_files import keep, keep_lines, kept, scores_of, search_file, tell
 from scripts.loop_options import options
 from scripts.loop_rows import lessons_of
 from scripts.loop_ship import ship
@@ -205,7 +208,7 @@ def score(args: argparse.Namespace, opened: Callable[[argparse.Namespace], Judge
         else:
             ids = [problem.id for problem in read_problems(args.out / "problems" / f"{name}.jsonl")]
             wanted = set(ids[: args.problems]) - set(seen.get(name, ()))
-            pool: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
+            pool = pool_of(args, name, "few" if args.few else "")
             own = [trace for trace in pool if trace.problem.id in wanted]
             rounds = [[(name, trace) for trace in part] for part in data.in_rounds(own, ROUND, args.first)]
         for part in rounds:
@@ -221,12 +224,27 @@ def score(args: argparse.Namespace, opened: Callable[[argparse.Namespace], Judge
             tell(f"{name}: {len(said)} traces, {tokens} tokens, {time.monotonic() - started:.0f} s")
 
 
+def pool_of(args: argparse.Namespace, name: str, folder: str = "") -> list[Trajectory]:
+    return read_parquet(args.out / folder / f"sample-{name}.parquet", "trajectory")
+
+
+def keep_pool(args: argparse.Namespace, name: str, folder: str, pool: Sequence[Trajectory]) -> None:
+    file = args.out / folder / f"sample-{name}.parquet"
+    file.parent.mkdir(exist_ok=True)
+    write_parquet(file, pool, "trajectory")
+
+
+def few(args: argparse.Namespace) -> None:
+    for name in args.sets:
+        problems = read_problems(args.out / "problems" / f"{name}.jsonl")[: args.problems]
+        wanted = {problem.id for problem in problems}
+        pool = [trace for trace in pool_of(args, name) if trace.problem.id in wanted]
+        keep_pool(args, name, "few", [trace for part in data.in_rounds(pool, ROUND, args.first) for trace in part])
+
+
 def thin(args: argparse.Namespace) -> None:
     for name in args.sets:
-        pool: list[Trajectory] = read_parquet(args.out / f"sample-{name}.parquet", "trajectory")
-        file = args.out / "thin" / f"sample-{name}.parquet"
-        file.parent.mkdir(exist_ok=True)
-        write_parquet(file, data.thinned(pool), "trajectory")
+        keep_pool(args, name, "thin", data.thinned(pool_of(args, name)))
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -247,14 +265,14 @@ def search(args: argparse.Namespace) -> None:
     judge = open_prm(args, cache_tokens=1 << 20)
     params = SamplingParams(0.8, max_tokens=args.max_tokens, seed=args.seed)
     for name in args.sets:
-        file = args.out / f"search-{args.name}-{name}.json"
-        facts: dict[str, Any] = kept(file) if file.is_file() else {}
         problems = read_problems(args.out / "problems" / f"{name}.jsonl")[: args.problems]
         # Rollouts for the truth are others than those of the searches.
         cache = RolloutCache(policy, replace(params, seed=args.seed + 1_000_003))
         for method_name in args.methods:
             size = {"paths": args.n, "width": 4} if method_name == "mcts" else {"n": args.n}
             method = create("searcher", method_name, **size)
+            file = search_file(args.out, args.name, name, method_name, method.judged and bool(args.truth))
+            facts: dict[str, Any] = kept(file) if file.is_file() else {}
             for share in args.truth if method.judged and args.truth else [None]:
                 told = "" if share is None else f", truth {share:g}"
                 called = f"{method_name} {args.n}, {len(problems)} problems{told}"
@@ -281,8 +299,8 @@ def search(args: argparse.Namespace) -> None:
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
-    "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "thin": thin,
-    "evaluate": evaluate, "search": search, "ship": lambda args: ship(args.out, args.name, args.to, args.hub),
+    "prepare": prepare, "sample": sample, "label": label, "train": train, "score": score, "few": few,
+    "thin": thin, "evaluate": evaluate, "search": search, "ship": lambda args: ship(args.out, args.name, args.to, args.hub),
 }  # fmt: skip
 
 

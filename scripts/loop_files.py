@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -34,6 +36,35 @@ def scores_of(file: Path) -> dict[tuple[str, str], list[float | None]]:
         for scores in found.values():
             if not all(value is None or 0 <= value <= 1 for value in scores):
                 raise ValueError("a score is a number from 0 to 1, or null")
+    return found
+
+
+def search_file(out: Path, name: str, on: str, method: str, truth: bool) -> Path:
+    """Where a search with the PRM `name` is kept: a file a method, so that several may run beside each other."""
+    return out / f"search-{name}-{on}-{method}{'-truth' if truth else ''}.json"
+
+
+def search_files(out: Path, on: str) -> dict[str, list[Path]]:
+    """The files of searches on a set, by PRM; one without a method, as older runs left, is among them."""
+    found: dict[str, list[Path]] = {}
+    for file in sorted(out.glob("search-*.json")):
+        if named := re.fullmatch(rf"search-(.+)-{re.escape(on)}(?:-[a-z][a-z0-9-]*)?", file.stem):
+            found.setdefault(named[1], []).append(file)
+    return found
+
+
+def searches_of(files: Iterable[Path]) -> dict[str, Any]:
+    """What the stage search left in these: rows by method, width, problems and share of the truth."""
+    found: dict[str, Any] = {}
+    for file in files:
+        rows = kept(file)
+        with naming(file):
+            for called, row in rows.items():
+                if not {*row["right"]} <= {*"01"} or not math.isfinite(row["generated"]):
+                    raise ValueError(
+                        f"{called!r} says which problems are right in 0 and 1, and how many tokens it took"
+                    )
+        found |= rows
     return found
 
 

@@ -34,7 +34,7 @@ from footfall.registry import create
 from footfall.search.votes import aggregate, pass_at_k
 from footfall.types import Judgement, Trajectory
 from scripts.loop_data import EVALUATED, FILES, STEPS, equal_answers, pool_file
-from scripts.loop_files import kept, scores_of
+from scripts.loop_files import kept, scores_of, search_files, searches_of
 
 PUBLISHED = (
     "Skywork-1.5B", "Skywork-PRM-1.5B", "Math-Shepherd-7B", "Qwen2.5-Math-7B-PRM800K", "Qwen2.5-Math-PRM-7B",
@@ -86,11 +86,10 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
             for name in names:
                 with naming(there[name]):
                     found[name][on] = measure(scores[name], prms[name])
+    searched = {on: search_files(out, on) for on in FILES}
     for name in prms:
-        sets = [on for on in FILES if (out / f"search-{name}-{on}.json").is_file()]
-        for on in sets:
-            with naming(out / f"search-{name}-{on}.json"):
-                found[name][f"search, {on}"] = measured_searches(out, name, on, seed)
+        for on in (on for on, files in searched.items() if name in files):
+            found[name][f"search, {on}"] = measured_searches(out, name, on, seed)
     return found
 
 
@@ -234,7 +233,7 @@ def measured_searches(out: Path, name: str, on: str, seed: int) -> list[dict[str
 
     A pool of samples of the same problems gives these votes; without one, or past its size, only the search's figures stand.
     """
-    searched = kept(out / f"search-{name}-{on}.json")
+    searched = searches_of(search_files(out, on)[name])
     problems = read_problems(out / "problems" / f"{on}.jsonl")
     stored, score_file = pool_file(out, on), out / f"scores-{name}-{on}.jsonl.gz"
     ids = [problem.id for problem in problems[: max(len(facts["right"]) for facts in searched.values())]]

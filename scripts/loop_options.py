@@ -41,6 +41,7 @@ def options(stages: Iterable[str], told: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--first", type=COUNT, help="candidates of each problem in a pool that are scored; default: all"
     )
+    parser.add_argument("--few", action="store_true", help="score the pools that the stage few left")
     parser.add_argument("--n", type=COUNT, default=4, help="solutions a problem; of a search, its width")
     parser.add_argument("--max-tokens", type=COUNT, default=768)
     parser.add_argument("--chunk", type=COUNT, default=512, help="problems or traces between two savings")

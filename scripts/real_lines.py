@@ -35,6 +35,7 @@ from footfall.search.self_consistency import chance_of_lead
 from footfall.search.votes import frequency, majority, tally
 from footfall.types import Judged, Judgement, Step, Trajectory
 from scripts.loop_data import pool_file
+from scripts.loop_files import search_files, searches_of
 from scripts.loop_measure import Pools, Scores
 from scripts.smol_rows import read_lines
 
@@ -250,7 +251,7 @@ def searched(out: Path, on: str, method: str) -> Arms | None:
     """The largest search of a method on a set whose tokens the pool can match, and the weighted vote of as many samples,
     rounded up; on the mean over the PRMs of an arm, one a seed, that were searched with."""
     for prms in searching(out, on):
-        known = {prm: json.loads((out / f"search-{prm}-{on}.json").read_text("utf-8")) for prm in prms}
+        known = {prm: searches_of(search_files(out, on)[prm]) for prm in prms}
         called = {c for given in known.values() for c in given if c.split()[0] == method and "truth" not in c}
         found = {c: {prm: given[c] for prm, given in known.items() if c in given} for c in called}
         for name, by_prm in sorted(found.items(), key=lambda each: _size(each[1]), reverse=True):
@@ -280,8 +281,7 @@ def searched(out: Path, on: str, method: str) -> Arms | None:
 def searching(out: Path, on: str) -> list[list[str]]:
     """The PRMs that have searches and scores of a set, those of one arm together."""
     arms: dict[str, list[str]] = {}
-    for file in sorted(out.glob(f"search-*-{on}.json")):
-        prm = file.name.removeprefix("search-").removesuffix(f"-{on}.json")
+    for prm in search_files(out, on):
         stem, _, seed = prm.rpartition("-")
         if (out / f"scores-{prm}-{on}.jsonl.gz").is_file():
             arms.setdefault(stem if seed.isdigit() else prm, []).append(prm)

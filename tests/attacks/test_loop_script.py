@@ -61,7 +61,7 @@ def test_a_stage_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("scores-prm-gsm8k-test.jsonl.gz", gzip.compress(json.dumps(SCORE).encode(), mtime=0)[:-6]),
         ("scores-prm-gsm8k-test.jsonl.gz", gzip.compress(b'{"id": [1], "split": "s", "scores": [1]}', mtime=0)),
         ("scores-prm-gsm8k-test.jsonl.gz", gzip.compress(json.dumps({**SCORE, "scores": [1e999]}).encode(), mtime=0)),
-        ("search-prm-gsm8k-test.json", b"\xff"),
+        ("search-prm-gsm8k-test-mcts.json", b"\xff"),
         ("search-prm-gsm8k-test.json", b'{"majority 4": {"right": "01", "generated": 1e999}}'),
     ],
 )

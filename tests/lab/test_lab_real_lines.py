@@ -98,8 +98,9 @@ def test_a_search_stands_beside_the_vote_that_its_tokens_pay_for(tmp_path: Path)
     out = _stored(tmp_path, {"best-0": KNOWS})
     wide = {"right": "1111", "generated": 900}
     facts = {"beam-search 64, 4 problems": wide, "beam-search 8, 4 problems": {"right": "1101", "generated": 25}}
-    facts |= {"dvts 8, truth 1": {"right": "1111"}}
-    (out / f"search-best-0-{ON}.json").write_text(json.dumps(facts))
+    told = {"dvts 8, 4 problems, truth 1": {"right": "1111", "generated": 25}}
+    (out / f"search-best-0-{ON}-beam-search.json").write_text(json.dumps(facts))
+    (out / f"search-best-0-{ON}-dvts-truth.json").write_text(json.dumps(told))
     arms = searched(out, ON, "beam-search")
     assert arms is not None and "those of 3 samples" in arms.scale, (
         "25 tokens, 10 a sample, rounded up; 90 samples are not there"

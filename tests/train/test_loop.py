@@ -14,7 +14,7 @@ import pytest
 
 import footfall
 from footfall.formats import read_parquet, read_problems, write_parquet
-from footfall.types import Judged, Problem, Reason, Step
+from footfall.types import Judged, Problem, Reason, Step, Trajectory
 from scripts import loop, loop_data, loop_files, loop_rows
 from scripts.smol_rows import make_row, read_lines
 from tests.test_gguf import write_gguf
@@ -86,6 +86,18 @@ def test_a_pool_grows_by_samples_of_another_seed_and_twice_is_once() -> None:
     assert loop_data.in_rounds(grown, 2) == [pool, grown[4:]], "the first two of each problem are those that were there"
     assert loop_data.in_rounds(grown, 2, 3) == [pool, [grown[4], grown[6]]]
     assert loop_data.in_rounds(grown, 9, 2) == [pool] and loop_data.in_rounds([], 2) == []
+
+
+def test_few_candidates_of_few_problems_are_cut_from_a_pool_with_their_texts(tmp_path: Path) -> None:
+    problems = [Problem(name, f"{name}?", "7") for name in "abc"]
+    (tmp_path / "problems").mkdir()
+    lines = [json.dumps({"id": problem.id, "problem": problem.text}) for problem in problems]
+    (tmp_path / "problems" / "math-500.jsonl").write_text("\n".join(lines))
+    pool = [Trajectory(f"{problem.id}{k}", problem, (Step("x"),)) for problem in problems for k in range(3)]
+    write_parquet(tmp_path / "sample-math-500.parquet", pool, "trajectory")
+    loop.main(["few", "--out", str(tmp_path), "--sets", "math-500", "--problems", "2", "--first", "2"])
+    few = read_parquet(tmp_path / "few" / "sample-math-500.parquet", "trajectory")
+    assert few == [pool[0], pool[1], pool[3], pool[4]]
 
 
 def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
@@ -210,11 +222,14 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     searched = ["search", *shared, *short, "--name", "gold", "--sets", "gsm8k-test", "--n", "4"]
     loop.main([*searched, "--methods", "best-of-n"])
     loop.main([*searched, "--methods", "majority", "beam-search", "--truth", "0", "0.5", "--oracle", "2"])
-    facts = json.loads((out / "search-gold-gsm8k-test.json").read_text(encoding="utf-8"))
-    assert list(facts) == [
-        "best-of-n 4, 3 problems", "majority 4, 3 problems", "beam-search 4, 3 problems, truth 0",
-        "beam-search 4, 3 problems, truth 0.5",
-    ]  # fmt: skip
+    facts = {
+        method: list(json.loads((out / f"search-gold-gsm8k-test-{method}.json").read_text(encoding="utf-8")))
+        for method in ("best-of-n", "majority", "beam-search-truth")
+    }
+    assert facts == {
+        "best-of-n": ["best-of-n 4, 3 problems"], "majority": ["majority 4, 3 problems"],
+        "beam-search-truth": ["beam-search 4, 3 problems, truth 0", "beam-search 4, 3 problems, truth 0.5"],
+    }  # fmt: skip
     loop.main(
         ["label", *shared, "--max-tokens", "40", "--sets", "gsm8k-train", "--method", "omegaprm", "--traces", "2"]
     )

@@ -125,7 +125,8 @@ def test_a_search_stands_beside_votes_that_its_tokens_would_have_paid_for(out: P
         "beam-search 4, 20 problems, truth 0.5": {"right": "1" * 20, "generated": 39.0, "AUC": 0.8},
         "mcts 4, 20 problems": {"right": "0" * 20, "generated": 400.0},
     }  # fmt: skip
-    (out / "search-p-math-500.json").write_text(json.dumps(searched))
+    for called, facts in searched.items():
+        (out / f"search-p-math-500-{called.split()[0]}.json").write_text(json.dumps({called: facts}))
     found = loop_measure.evaluate(out, out, seed=0)
     beam, mcts = found["p"]["search, math-500"]
     assert beam["samples for its tokens"] == 4 and beam["AUC"] == 0.8 and beam["accuracy"][0] == 100.0
