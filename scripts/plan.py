@@ -15,6 +15,7 @@ are options of `run`. `run` ends with 0 when all is done, 75 when something is l
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,10 @@ def run(words: Sequence[str]) -> int:
         "--seconds", type=number(1, 10**7, float), default=1500.0, help="when they are over, all is stopped"
     )
     parser.add_argument("--workers", type=number(1, 64), default=3, help="stages beside each other")
+    parser.add_argument(
+        "--gib", type=number(1, 10**5, float), default=130.0,
+        help="memory of the GPU that stages beside each other may take together; default: most of an H200's",
+    )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], help="stages of these names or patterns, and what they need")
     parser.add_argument("--dry", action="store_true", help="say what would be done, with estimated seconds")
     others = [word for word in words if word not in ("-h", "--help")]
@@ -69,26 +74,27 @@ def run(words: Sequence[str]) -> int:
     if lacking and not args.dry:
         parser.error(f"its open stages need {' and '.join(f'--{name}' for name in sorted(lacking))}")
     if args.dry:
-        sys.stdout.write(shown(progress, args.seconds, args.workers, sorted(lacking)))
+        sys.stdout.write(shown(progress, args, sorted(lacking)))
         return 0
-    summary = Runner(progress, values, args.seconds, args.workers).run()
+    summary = Runner(progress, values, args.seconds, args.workers, args.gib).run()
     sys.stdout.write(f"{summary}\n")
     return summary.status
 
 
-def shown(progress: Progress, seconds: float, workers: int, lacking: Sequence[str]) -> str:
+def shown(progress: Progress, args: argparse.Namespace, lacking: Sequence[str]) -> str:
     """What a run would do, in lines."""
-    begins, later = forecast(progress, seconds, workers)
+    begins, later = forecast(progress, args.seconds, args.workers, args.gib)
     lines = [f"not given: --{name}" for name in lacking]
     for begin in begins:
         how = "measured" if progress.is_measured(begin.stage) else "guessed"
-        gpu = {"none": "no GPU", "shared": "GPU shared", "whole": "whole GPU"}[begin.stage.gpu]
+        shared = f"{begin.stage.gib:g} GiB of the GPU" if begin.stage.gib else "GPU shared"
+        gpu = {"none": "no GPU", "shared": shared, "whole": "whole GPU"}[begin.stage.gpu]
         after = f", after {', '.join(begin.stage.after)}" if begin.stage.after else ""
         lines.append(f"{begin.at:7.0f} s  {begin.stage.name}: {begin.seconds:.0f} s {how}, {gpu}{after}")
     lines += [f"    later  {name}: {why}" for name, why in later.items()]
     done = len(progress.stages) - len(begins) - len(later)
     ends = max((begin.at + begin.seconds for begin in begins), default=0.0)
-    lines.append(f"{done} done, {len(begins)} to begin in {min(ends, seconds):.0f} s, {len(later)} later")
+    lines.append(f"{done} done, {len(begins)} to begin in {min(ends, args.seconds):.0f} s, {len(later)} later")
     return "\n".join(lines) + "\n"
 
 
@@ -100,9 +106,12 @@ def pack(words: Sequence[str]) -> int:
     parser.add_argument("--only", nargs="+", default=[], help="files of stages of these names or patterns")
     parser.add_argument("--for", dest="plan", metavar="PLAN", help="files that the open stages of this plan need")
     parser.add_argument("--new", action="store_true", help="files that came with no archive")
+    parser.add_argument(
+        "--below", type=number(0.001, 10**6, float), default=math.inf, metavar="MIB", help="files of fewer MiB"
+    )
     args = parser.parse_args(words)
     plan = None if args.plan is None else plan_of(args.plan)
-    found = plan_pack.pack(args.out, args.to, args.mib, args.only, plan, args.new)
+    found = plan_pack.pack(args.out, args.to, args.mib, args.only, plan, args.new, args.below)
     for name, size in sorted(found.sizes.items(), key=lambda each: -each[1]):
         sys.stdout.write(f"{size / plan_pack.MIB:9.2f} MiB  {name}\n")
     for piece in found.pieces:

@@ -15,6 +15,7 @@
     run = "{loop} train --model {model} --out {out} --name {arm}-{seed} --seed {seed} --rows {rows[arm]}"
     makes = "prm-{arm}-{seed}/*"                # small files under {out}, patterns too: done is when all are there
     gpu = "shared"                              # or "whole": with no other beside it; or "none"
+    gib = 40                                    # of its memory, which those that share it have to have together
     seconds = 120                               # a guess, until a stage of its kind was measured
 
 A stage may also have `heavy`, what it makes that is too large to travel (weights); `keeps`, with what it goes on after it was
@@ -45,14 +46,14 @@ else:
     import tomli as tomllib
 
 OUT = "out"
-OPTIONS = ("plan", "seconds", "workers", "only", "dry", "help")
+OPTIONS = ("plan", "seconds", "workers", "gib", "only", "dry", "help")
 """Of `run` itself, beside what a plan is given."""
 GPU = ("none", "shared", "whole")
 _WORD = re.compile(r"\{([a-z][a-z0-9_-]*)(?:\[([a-z][a-z0-9_-]*)\])?\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "name": str, "run": str, "makes": str, "after": str, "heavy": str, "keeps": str, "reads": str, "gpu": str,
-    "seconds": (int, float), "least": (int, float), "like": str, "each": dict,
+    "gib": (int, float), "seconds": (int, float), "least": (int, float), "like": str, "each": dict,
 }  # fmt: skip
 _NEEDED = ("name", "run", "makes", "gpu", "seconds")
 _DEPTH = 8
@@ -73,6 +74,8 @@ class Stage:
     """Files it needs; empty: all that those before it made."""
     after: tuple[str, ...]
     gpu: str
+    gib: float
+    """Of the GPU's memory, at its peak."""
     seconds: float
     least: float | None
     kind: str
@@ -170,6 +173,8 @@ def _expanded(entry: Mapping[str, Any], words: Mapping[str, Any], open_: set[str
             raise ValueError(f"{called}: {name} is {entry[name]!r}, of another kind than it must be")
     if entry["gpu"] not in GPU or not 0 < entry["seconds"] < math.inf or not entry.get("least", 0) >= 0:
         raise ValueError(f"{called}: gpu is one of {', '.join(GPU)}, and seconds are positive")
+    if not 0 <= entry.get("gib", 0) < math.inf or (entry.get("gib") and entry["gpu"] != "shared"):
+        raise ValueError(f"{called}: gib are the memory of one that shares the GPU")
     if not entry["run"].split():
         raise ValueError(f"{called}: run is no command")
     each = entry.get("each", {})
@@ -181,7 +186,8 @@ def _expanded(entry: Mapping[str, Any], words: Mapping[str, Any], open_: set[str
         for part in ("makes", "heavy", "keeps", "reads"):
             _check_paths(row.get(part, "").split(), called)
         kind = row.pop("like", entry["name"])
-        yield row | {"kind": kind, "seconds": float(entry["seconds"]), "least": entry.get("least")}
+        numbers = {"seconds": float(entry["seconds"]), "gib": float(entry.get("gib", 0))}
+        yield row | numbers | {"kind": kind, "least": entry.get("least")}
 
 
 def _filled(text: str, words: Mapping[str, Any], own: Mapping[str, str], open_: set[str], called: str) -> str:
@@ -236,7 +242,7 @@ def _linked(rows: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
             made[name] = Stage(
                 name, words, makes, tuple(row.get("heavy", "").split()), tuple(row.get("keeps", "").split()),
                 tuple(row.get("reads", "").split()),
-                tuple(stage.name for stage in before), row["gpu"], row["seconds"], row["least"], row["kind"],
+                tuple(stage.name for stage in before), row["gpu"], row["gib"], row["seconds"], row["least"], row["kind"],
                 content_key([*words, "", *(stage.key for stage in before)]),
             )  # fmt: skip
         return made[name]

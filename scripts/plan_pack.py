@@ -11,6 +11,7 @@ import fnmatch
 import gzip
 import hashlib
 import io
+import math
 import re
 import shutil
 import tarfile
@@ -24,7 +25,7 @@ from typing import IO, NamedTuple
 from footfall.formats import atomic_write
 from scripts.plan_file import Plan
 from scripts.plan_run import LOCK, locked
-from scripts.plan_state import FOLDER, Progress, read_records
+from scripts.plan_state import FOLDER, Progress, is_there, read_records
 
 MIB = 1 << 20
 CAME = "came.txt"
@@ -45,32 +46,35 @@ class Packed(NamedTuple):
 
 
 def pack(
-    out: Path, to: Path, mib: float, only: Sequence[str] = (), plan: Plan | None = None, new: bool = False
-) -> Packed:
+    out: Path, to: Path, mib: float, only: Sequence[str] = (), plan: Plan | None = None, new: bool = False,
+    below: float = math.inf,
+) -> Packed:  # fmt: skip
     """Write `to`, or `to.1-of-3` and so on where it is larger.
 
     With `only`, files of stages of these names or patterns; with a `plan`, those that its open stages need; with `new`, those
-    that came with no archive. Records travel always.
+    that came with no archive; with `below`, those of fewer MiB. Records travel always.
     """
     records = read_records(out)
     if not records:
         raise ValueError(f"{out / FOLDER} has no record of a stage: nothing to pack")
-    if unknown := [each for each in only if not fnmatch.filter(records, each)]:
-        raise ValueError(f"no stage with a record is called {unknown[0]!r}; there are {', '.join(records)}")
+    # Who names all that a run may have come to is not refused because it ended before the last of it.
+    if only and not any(fnmatch.filter(records, each) for each in only):
+        raise ValueError(f"no stage with a record is called {only[0]!r}; there are {', '.join(records)}")
     taken: dict[Path, str] = {out / FOLDER / f"{name}.json": FOLDER for name in records}
+    whole = {n for n, each in records.items() if each.end == "done" and all(is_there(out, path) for path in each.makes)}
     for name, record in records.items():
         if only and not any(fnmatch.fnmatchcase(name, pattern) for pattern in only):
             continue
-        patterns = record.makes if record.end == "done" else [*record.makes, *record.keeps]
+        patterns = record.makes if name in whole else [*record.makes, *record.keeps]
         for file in (file for pattern in patterns for path in out.glob(pattern) for file in _files(path)):
             taken.setdefault(file, name)
     if plan is not None:
         wanted = {file for pattern in needed(out, plan) for path in out.glob(pattern) for file in _files(path)}
-        unfinished = {name for name, record in records.items() if record.end != "done"} | {FOLDER}
-        taken = {file: name for file, name in taken.items() if file in wanted or name in unfinished}
+        taken = {file: name for file, name in taken.items() if file in wanted or name not in whole}
     if new:
         came = _came(out)
         taken = {f: name for f, name in taken.items() if name == FOLDER or came.get(_path(f, out)) != _digest(f)}
+    taken = {file: name for file, name in taken.items() if name == FOLDER or file.stat().st_size < below * MIB}
     sizes: dict[str, int] = {}
     for file, name in taken.items():
         sizes[name] = sizes.get(name, 0) + file.stat().st_size

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import heapq
+import math
 import os
 import shlex
 import signal
@@ -133,14 +134,16 @@ def say(text: str, *log: str) -> None:
 class Runner:
     """One run of a plan."""
 
-    def __init__(self, progress: Progress, values: Mapping[str, str], seconds: float, workers: int) -> None:
-        self.progress, self.workers = progress, workers
+    def __init__(
+        self, progress: Progress, values: Mapping[str, str], seconds: float, workers: int, gib: float = math.inf
+    ) -> None:
+        self.progress, self.workers, self.gib = progress, workers, gib
         self.values = {**values, OUT: str(progress.out)}
         self.ends = time.monotonic() + seconds
         self.children: list[Child] = []
         self.summary = Summary()
         self.asked_to_stop = False
-        # Who runs this by the path of its interpreter has `footfall` and `python` of the same place in the stages.
+        # Who runs this by the path of its interpreter has other programs of the same place in the stages.
         own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         self.environment = {**os.environ, "PATH": own}
 
@@ -171,10 +174,11 @@ class Runner:
             now = time.monotonic()
             running = {c.stage: max(0.0, self.progress.estimate(c.stage) - now + c.started) for c in self.children}
             fresh = [stage for stage in open_ if not self._is_over(stage)]
-            for stage in startable(fresh, done, running, self.workers, partial(self.progress.fits, left=self.left)):
+            fits = partial(self.progress.fits, left=self.left)
+            for stage in startable(fresh, done, running, self.workers, fits, self.gib):
                 self._start(stage, lock)
             if not self.children:
-                if not startable(fresh, done, {}, self.workers, partial(self.progress.fits, left=self.left)):
+                if not startable(fresh, done, {}, self.workers, fits, self.gib):
                     return
                 continue  # one failed at once, others may begin
             for child in [child for child in self.children if child.has_ended()]:
@@ -187,8 +191,12 @@ class Runner:
         return stage.name in self.summary.done or stage.name in self.summary.failed
 
     def _start(self, stage: Stage, lock: IO[str]) -> None:
-        command = stage.command(self.values)
+        program, *words = stage.command(self.values)
+        # The interpreter of this very process, whatever it is called there: python3 alone on some machines.
+        command = [sys.executable if program == "python" else program, *words]
         log = self.progress.out / FOLDER / f"{stage.name}.log"
+        # Who packs this folder after the runner itself was killed knows by this what the stage keeps.
+        self.progress.record(stage, "stopped", 0.0).write(self.progress.out)
         with log.open("ab") as stream:
             stream.write(f"$ {shlex.join(command)}\n".encode())
             stream.flush()
@@ -199,6 +207,7 @@ class Runner:
                 )  # fmt: skip
             except OSError as error:
                 self.summary.failed[stage.name] = f"{command[0]}: {error.strerror}"
+                self.progress.record(stage, "failed", 0.0).write(self.progress.out)
                 return
         self.children.append(Child(stage, process, time.monotonic()))
         lock.seek(0)
@@ -272,7 +281,9 @@ class Begin(NamedTuple):
     seconds: float
 
 
-def forecast(progress: Progress, seconds: float, workers: int) -> tuple[list[Begin], dict[str, str]]:
+def forecast(
+    progress: Progress, seconds: float, workers: int, gib: float = math.inf
+) -> tuple[list[Begin], dict[str, str]]:
     """What a run of so many seconds would begin and when, if all takes as long as estimated; and what it would leave."""
     open_ = [stage for stage in progress.open() if progress.otherwise(stage) is None]
     done = {stage.name for stage in progress.stages} - {stage.name for stage in progress.open()}
@@ -283,7 +294,7 @@ def forecast(progress: Progress, seconds: float, workers: int) -> tuple[list[Beg
     while True:
         fresh = [stage for stage in open_ if stage.name not in begun]
         running = {stage: end - now for end, _, stage in ends}
-        for stage in startable(fresh, done, running, workers, partial(progress.fits, left=seconds - now)):
+        for stage in startable(fresh, done, running, workers, partial(progress.fits, left=seconds - now), gib):
             takes = progress.estimate(stage)
             found.append(Begin(now, stage, takes))
             heapq.heappush(ends, (now + takes, len(found), stage))

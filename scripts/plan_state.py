@@ -7,6 +7,7 @@ did not travel), it is run again only if a stage that is open needs them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -106,10 +107,16 @@ class Progress:
         return dict(sorted(found.items()))
 
     def record(self, stage: Stage, end: End, seconds: float) -> Record:
-        """A new record; of a try that came to nothing the longest is remembered."""
+        """A new record; of a try that came to nothing the longest is remembered.
+
+        What was done and is made again, because its files did not travel, stays done when that comes to nothing: its files
+        are still missing, and so it is begun again where something needs them.
+        """
         before = self.records.get(stage.name)
-        if end != "done" and before is not None and before.end != "done":
-            seconds = max(seconds, before.seconds)
+        if end != "done" and before is not None:
+            if self.is_recorded(stage):
+                return before
+            seconds = max(seconds, before.seconds if before.end != "done" else 0.0)
         found = Record(
             stage.name, stage.kind, self._key(stage), " ".join(stage.words), self.settings(stage), [*stage.makes],
             [*stage.keeps], end, round(seconds, 1),
@@ -190,11 +197,13 @@ def startable(
     running: Mapping[Stage, float],
     workers: int,
     fits: Callable[[Stage, float], bool],
+    gib: float = math.inf,
 ) -> list[Stage]:
     """Which of the open stages may begin now, in their order; `running` has the seconds that each will still take.
 
-    One that needs the whole GPU has it alone, and those after it do not overtake it while it waits, if it will fit when those
-    that it waits for have ended; stages without the GPU run beside any other. `fits` is asked with the seconds of waiting.
+    One that needs the whole GPU has it alone, and others share it as far as its `gib` of memory go. Those after one that waits
+    for the GPU do not overtake it, if it will fit when those that it waits for have ended; stages without the GPU run beside
+    any other. `fits` is asked with the seconds of waiting.
     """
     begun: list[Stage] = []
     waits_for_gpu = False
@@ -206,7 +215,8 @@ def startable(
             continue
         beside = [each for each in busy if each.gpu != "none"]
         alone = stage.gpu == "whole" or any(each.gpu == "whole" for each in beside)
-        if stage.gpu == "none" or not (waits_for_gpu or (alone and beside)):
+        full = alone or sum(each.gib for each in (*beside, stage)) > gib
+        if stage.gpu == "none" or not (waits_for_gpu or (full and beside)):
             begun.append(stage)
         elif fits(stage, max((running.get(each, 0.0) for each in beside), default=0.0)):
             waits_for_gpu = True

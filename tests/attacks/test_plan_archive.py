@@ -75,6 +75,12 @@ def test_of_an_unfinished_stage_that_with_which_it_goes_on_travels_too(tmp_path:
     assert "a.run/begun" in unpack(tmp_path / "r.tar.gz", tmp_path / "there", 10)
     with pytest.raises(ValueError, match="no stage with a record is called 'b'"):
         pack(out, tmp_path / "r.tar.gz", 1, ["b"])
+    pack(out, tmp_path / "r.tar.gz", 1, ["a", "b"])
+    assert unpack(tmp_path / "r.tar.gz", tmp_path / "there", 10) == [], "of two names one has a record"
+    pack(out, tmp_path / "r.tar.gz", 1, below=1e-6)
+    assert unpack(tmp_path / "r.tar.gz", tmp_path / "small", 10) == ["a.run/begun", "plan/a.json"], (
+        "one of a single byte"
+    )
     with pytest.raises(ValueError, match="nothing to pack"):
         pack(tmp_path / "empty", tmp_path / "r.tar.gz", 1)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scripts import plan, plan_run
+from scripts import plan, plan_pack, plan_run
 from scripts.plan_file import Stage, read_plan
 from scripts.plan_run import MORE
 from scripts.plan_state import Progress, startable
@@ -84,6 +84,8 @@ def test_an_entry_is_a_stage_for_each_of_its_combinations_with_words_filled_in(t
         ([stage("a/b", "e", "x")], "'a/b' is no name for a file"),
         ([stage("a", "e", "x", gpu="half")], "gpu is one of none, shared, whole"),
         ([stage("a", "e", "x", seconds=0)], "seconds are positive"),
+        ([stage("a", "e", "x", gpu="whole", gib=9)], "gib are the memory of one that shares the GPU"),
+        ([stage("a", "e", "x", gpu="shared", gib=-1)], "gib are the memory of one that shares the GPU"),
         (["[[stage]]\nname = 'a'\nrun = 'e'\nmakes = 'x'\ngpu = 'none'\nseconds = nan\n"], "seconds are positive"),
         ([stage("a", " ", "x")], "stage 'a': run is no command"),
         ([stage("a", "e", ".")], "'.' is no path inside"),
@@ -196,6 +198,24 @@ def test_files_that_are_not_here_are_made_again_only_where_something_open_needs_
     assert run(file, out) == 0 and (out / "c").read_text() == "x\n"
 
 
+def test_what_was_done_stays_done_when_making_it_again_is_stopped(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    again = 'sh -c \'if [ -e "$0/again" ]; then touch "$0/part"; sleep 50; else touch "$0/a"; fi\' {out}'
+    file = write(tmp_path / "p.toml", stage("a", again, "a", keeps="part"), stage("b", touch("b"), "b", after="a"))
+    assert run(file, out) == 0
+    (out / "a").unlink()
+    (out / "b").unlink()
+    (out / "plan" / "b.json").unlink()
+    (out / "again").touch()
+    assert plan.main(["run", str(file), "--out", str(out), "--seconds", "3"]) == MORE, "b needs a, which is made again"
+    assert progress(file, out).records["a"].end == "done" and (out / "part").is_file()
+    assert [s.name for s in progress(file, out).open()] == ["a", "b"]
+    packed = plan_pack.pack(out, tmp_path / "a.tar.gz", 1.0)
+    assert plan_pack.unpack(packed.pieces[0], tmp_path / "other", 1.0) == ["part", "plan/a.json"], (
+        "it goes on elsewhere"
+    )
+
+
 def test_a_stage_that_fails_is_told_with_its_log_and_independent_ones_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,11 +311,15 @@ def test_a_killed_runner_leaves_a_lock_as_long_as_its_stages_live(
 ) -> None:
     out = tmp_path / "out"
     script = 'sh -c \'if [ -e "$0/again" ]; then touch "$0/made"; else touch "$0/again"; sleep 50; fi\' {out}'
-    file = write(tmp_path / "p.toml", stage("long", script, "made"))
+    file = write(tmp_path / "p.toml", stage("long", script, "made", keeps="again"))
     process = started(file, out)
     wait_for(out / "again")
     process.kill()
     process.communicate(timeout=20)
+    packed = plan_pack.pack(out, tmp_path / "a.tar.gz", 1.0)
+    assert plan_pack.unpack(packed.pieces[0], tmp_path / "other", 1.0) == ["again", "plan/long.json"], (
+        "nobody wrote down how the stage ended, and what it keeps travels"
+    )
     with monkeypatch.context() as impatient:
         impatient.setattr(plan_run, "PATIENCE", 0.2)
         assert run(file, out) == 2
@@ -355,8 +379,8 @@ def test_stages_are_ended_and_recorded_when_nobody_reads_what_is_said(tmp_path: 
             os.kill(int((out / f"pid-{k}").read_text()), 0)
 
 
-def shape(name: str, gpu: str, *after: str) -> Stage:
-    return Stage(name, ("x",), ("x",), (), (), (), after, gpu, 1.0, None, name, name)
+def shape(name: str, gpu: str, *after: str, gib: float = 0.0) -> Stage:
+    return Stage(name, ("x",), ("x",), (), (), (), after, gpu, gib, 1.0, None, name, name)
 
 
 def test_the_whole_gpu_is_had_alone_and_nobody_overtakes_who_waits_for_it() -> None:
@@ -375,3 +399,16 @@ def test_the_whole_gpu_is_had_alone_and_nobody_overtakes_who_waits_for_it() -> N
     )
     e = shape("e", "none", "a", "d")
     assert startable([e], {"a"}, {}, 4, every) == [] and startable([e], {"a", "d"}, {}, 4, every) == [e]
+
+
+def test_those_that_share_the_gpu_have_its_memory_together() -> None:
+    a, b, c = shape("a", "shared", gib=60), shape("b", "shared", gib=80), shape("c", "shared", gib=20)
+    every = lambda stage, waits: True  # noqa: E731
+    assert startable([a, c, b], set(), {}, 4, every, 130.0) == [a, c]
+    assert startable([a, b, c], set(), {}, 4, every, 130.0) == [a], "c does not overtake b, which waits for memory"
+    assert startable([b, c], set(), {a: 9.0}, 4, lambda _, waits: waits < 9, 130.0) == [c], (
+        "b will not fit later either"
+    )
+    assert startable([b], set(), {}, 4, every, 40.0) == [b], "on a small GPU one that may be too large is tried alone"
+    assert startable([a, b, c], set(), {}, 4, every) == [a, b, c], "without a limit memory does not count"
+    assert startable([c], set(), {shape("w", "whole"): 1.0}, 4, every, 130.0) == []

@@ -14,6 +14,7 @@ import pytest
 
 from footfall import cli
 from scripts import kinds, loop, real_lines, rl_arms
+from scripts.loop_files import search_file
 from scripts.plan import PLANS, plan_of
 from scripts.plan_file import Plan, Stage
 
@@ -28,10 +29,11 @@ NAMES = sorted(file.stem for file in PLANS.glob("*.toml"))
 def parsed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Namespace | None:
     """What the stage's program makes of its words; None of a shell's."""
     program, *words = stage.command(VALUES)
-    if program == "python":
+    if program == "python" and words[:2] != ["-m", "footfall"]:
         assert words[0] == "-m"
         return PARSERS[words[1]](words[2:])
-    if program == "footfall":
+    if program == "python":
+        words = words[2:]
         module = importlib.import_module(cli.COMMANDS[words[0]].module)
         configs: list[Any] = []
 
@@ -51,13 +53,17 @@ def made_by(script: str, args: Namespace) -> set[str]:
     if args.stage in ("sample", "label"):
         begin = "sample" if args.stage == "sample" else f"label-{args.method}"
         return {f"{begin}-{name}.parquet" for name in args.sets}
-    told = vars(args).get("told")
+    told, adapter = vars(args).get("told"), ("adapter_model.safetensors", "*")
     return {
         "prepare": {"prepare.json", "evaluation.json", "problems/*.jsonl", "rows/*.parquet"},
         "thin": {f"thin/sample-{name}.parquet" for name in args.sets},
-        "train": {f"prm-{args.name}/facts.json", *([f"prm-{args.name}/*"] if script == "scripts.loop" else [])},
+        "train": {f"prm-{args.name}/{file}" for file in ("facts.json", *(adapter if script == "scripts.loop" else ()))},
         "score": {f"scores-{args.name}-{on}.jsonl.gz" for on in args.on},
-        "search": {f"search-{args.name}-{name}.json" for name in args.sets},
+        "search": {
+            search_file(Path(), args.name, name, method, bool(args.truth)).name
+            for name in args.sets for method in args.methods
+        },
+        "few": {f"few/sample-{name}.parquet" for name in args.sets},
         "evaluate": {f"evaluate{'' if script == 'scripts.loop' else '-kinds'}.{end}" for end in ("json", "md")},
         "chains": {"rows/chains.parquet", "chains.json"}, "store": {"kinds/*"},
         "verify": {f"chains-{args.name}-processbench.jsonl.gz", *([f"prm-{args.name}/facts.json"] if told else [])},
@@ -66,10 +72,11 @@ def made_by(script: str, args: Namespace) -> set[str]:
 
 def read_by(args: Namespace) -> Iterator[str]:
     """What such a stage reads of earlier ones."""
-    pools = [f"sample-{name}.parquet" for name in vars(args).get("on", ()) if name in ("gsm8k-test", "math-500")]
+    few = "few/" if vars(args).get("few") else ""
+    pools = [f"{few}sample-{name}.parquet" for name in vars(args).get("on", ()) if name in ("gsm8k-test", "math-500")]
     if args.stage in ("sample", "search"):
         yield from (f"problems/{name}.jsonl" for name in args.sets)
-    if args.stage in ("label", "thin"):
+    if args.stage in ("label", "thin", "few"):
         yield from (f"sample-{name}.parquet" for name in args.sets)
     if args.stage in ("score", "search") or (args.stage == "verify" and not args.told):
         yield f"prm-{args.name}/facts.json"
@@ -101,10 +108,8 @@ def test_every_command_is_one_that_its_program_takes(name: str, monkeypatch: pyt
             assert any(fnmatchcase(wanted, path) or fnmatchcase(path, wanted) for path in there), (stage.name, wanted)
         if args.stage == "train" and args.rows == ["distilled:700"]:
             assert args.against == ["processbench", "prmbench"]
-        if args.stage in ("sample", "search"):
-            assert stage.gpu == "whole", stage.name
-        if args.stage in ("label", "train", "score", "verify", "chains"):
-            assert stage.gpu != "none", stage.name
+        if args.stage in ("sample", "label", "search", "train", "score", "verify", "chains"):
+            assert stage.gpu == "whole" or stage.gib > 0, stage.name
 
 
 def test_what_the_real_lines_read_has_two_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,10 +125,23 @@ def test_what_the_real_lines_read_has_two_seeds(monkeypatch: pytest.MonkeyPatch)
     assert args is not None and args.prm == ["vote-0", "vote-1"] and args.to == Path("OUT/real.json")
     for on in real_lines.SETS:
         for prm in args.prm:
-            assert {f"search-{prm}-{on}.json", f"scores-{prm}-{on}.jsonl.gz"} <= made
-        searches = [stage for stage in stages if stage.name.startswith("search-") and stage.name.endswith(f"{on}-1")]
-        assert {*real_lines.SEARCHES.values()} <= {m for stage in searches for m in stage.words}
+            assert f"scores-{prm}-{on}.jsonl.gz" in made
+        assert {f"search-vote-0-{on}-{method}.json" for method in real_lines.SEARCHES.values()} <= made
     assert {s.name for s in plan_of("loop").needing(["real-lines"])} >= {"label-critic-math-train", "pool-gsm8k-test"}
+
+
+def test_what_is_compared_was_cut_from_the_pools_at_the_same_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`score --few` of more problems or candidates than the stage few leaves would silently be of fewer."""
+    for name in ("loop", "kinds"):
+        args = [each for stage in plan_of(name).stages if (each := parsed(stage, monkeypatch)) and "stage" in each]
+        sizes = {(each.problems, each.first) for each in args if each.stage == "few" or vars(each).get("few")}
+        assert len(sizes) == 1, name
+
+
+def test_nothing_is_made_by_two_stages() -> None:
+    for name in NAMES:
+        made = [path for stage in plan_of(name).stages for path in stage.makes]
+        assert len({*made}) == len(made), name
 
 
 def test_seeds_of_an_arm_differ_in_their_seed_alone() -> None:
@@ -139,7 +157,7 @@ def test_seeds_of_an_arm_differ_in_their_seed_alone() -> None:
 def test_arms_of_reinforcement_learning_have_a_hundred_updates_and_one_baseline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = {s.name: parsed(s, monkeypatch) for s in plan_of("rl").stages if s.words[:2] == ("footfall", "rl")}
+    found = {s.name: parsed(s, monkeypatch) for s in plan_of("rl").stages if s.words[2:4] == ("footfall", "rl")}
     assert {name.split("-")[1] for name in found} == {"outcome", "sum", "pure", "prof", "pav"} and len(found) == 10
     for args in found.values():
         assert args is not None and args.config.settings.updates >= 100 and args.config.settings.measured == 600
