@@ -61,16 +61,16 @@ def pack(
     if only and not any(fnmatch.filter(records, each) for each in only):
         raise ValueError(f"no stage with a record is called {only[0]!r}; there are {', '.join(records)}")
     taken: dict[Path, str] = {out / FOLDER / f"{name}.json": FOLDER for name in records}
-    whole = {n for n, each in records.items() if each.end == "done" and all(is_there(out, path) for path in each.makes)}
+    ended = {n for n, each in records.items() if each.end == "done" and all(is_there(out, path) for path in each.makes)}
     for name, record in records.items():
         if only and not any(fnmatch.fnmatchcase(name, pattern) for pattern in only):
             continue
-        patterns = record.makes if name in whole else [*record.makes, *record.keeps]
+        patterns = record.makes if name in ended else [*record.makes, *record.keeps]
         for file in (file for pattern in patterns for path in out.glob(pattern) for file in _files(path)):
             taken.setdefault(file, name)
     if plan is not None:
         wanted = {file for pattern in needed(out, plan) for path in out.glob(pattern) for file in _files(path)}
-        taken = {file: name for file, name in taken.items() if file in wanted or name not in whole}
+        taken = {file: name for file, name in taken.items() if file in wanted or name not in ended}
     if new:
         came = _came(out)
         taken = {f: name for f, name in taken.items() if name == FOLDER or came.get(_path(f, out)) != _digest(f)}
