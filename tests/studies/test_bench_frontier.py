@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
+from footfall.studies.frontier import advised, beats, cheapest_as_good, clearly_better, ties
 from footfall.studies.report import equals, folded, how_sure
-from footfall.studies.study import advised, beats, cheapest_as_good, clearly_better, ties
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,11 +21,11 @@ from footfall.registry import StudyRow, create
 from footfall.simulate import noisy
 from footfall.store import Run
 from footfall.studies import labels
+from footfall.studies.frontier import clearly_better, frontier, picks_of
+from footfall.studies.frontier import measured as measured_points
 from footfall.studies.label_report import LABELS, LEVELS, advice, better_critics, chart, checkers
 from footfall.studies.label_setting import OwnTraces, ReadOnce, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.labels import FIGURES, Known, LabelCosts, Plan, Point, World, measure, measure_own, per_1000
-from footfall.studies.study import clearly_better, frontier, picks_of
-from footfall.studies.study import measured as measured_points
 from footfall.types import Cost, Judge, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 from footfall.worlds.world import StepTruth

@@ -19,6 +19,7 @@ from footfall.search import BestOf, Searcher
 from footfall.simulate import Priced, Reader, tokens_of_text
 from footfall.store import Run
 from footfall.studies import search_judges
+from footfall.studies.frontier import cheapest_as_good, frontier
 from footfall.studies.search import (
     SINGLE,
     Plan,
@@ -32,7 +33,6 @@ from footfall.studies.search import (
 )
 from footfall.studies.search_judges import NOISE, WAYS, Finished, PrmSetting, exact, noisy, solution_auc, step_auc
 from footfall.studies.search_report import LEVELS, SEARCH, advice, chart, pick_rows, prm_rows
-from footfall.studies.study import cheapest_as_good, frontier
 from footfall.types import Judgement, Problem, Step, Trajectory
 from footfall.worlds import (
     ArithmeticPolicy,

@@ -14,10 +14,10 @@ from markupsafe import Markup
 
 from footfall.registry import Kind
 from footfall.reports.charts import Series, line_chart
+from footfall.studies.frontier import Pick, clearly_better
 from footfall.studies.label_setting import label_rows
 from footfall.studies.labels import LabelCosts, LabelSite, Plan, Point, together
 from footfall.studies.report import Picture, Study, dial_text, how_sure, mark, markdown, percent, shown, worlds_table
-from footfall.studies.study import Pick, clearly_better
 
 LEVELS = {"low": 4, "middle": 16, "high": 64}
 """Budgets in lengths of a trace."""

@@ -21,18 +21,16 @@ from footfall.metrics.intervals import Interval
 from footfall.metrics.steps import brier, calibration_error
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import Kind, StudyRow, create, load
+from footfall.studies.frontier import DIGITS, Costs, frontier
 from footfall.studies.label_setting import OwnTraces, Setting, chosen, label_rows, lacks, make_labeller
 from footfall.studies.study import (
     DEFAULT_WORLDS,
-    DIGITS,
-    Costs,
     Figures,
     Measured,
     Place,
     Site,
     Unit,
     check_worlds,
-    frontier,
     interval_from,
     interval_json,
     kept,

@@ -21,7 +21,8 @@ from footfall.registry import FREE, Kind
 from footfall.reports.charts import Point as Mark
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
 from footfall.store import Run
-from footfall.studies.study import Costs, Measured, Placed, Point, Site, measure_plan, ties
+from footfall.studies.frontier import Costs, Placed, Point, ties
+from footfall.studies.study import Measured, Site, measure_plan
 
 C = TypeVar("C", bound=Costs[Any])
 

@@ -23,11 +23,10 @@ from footfall.search.refined_bon import Reviser
 from footfall.search.searcher import Searcher
 from footfall.search.state import Method
 from footfall.simulate import Priced, Reader
+from footfall.studies.frontier import DIGITS, Costs, frontier
 from footfall.studies.search_judges import AGGREGATIONS, QUALITIES, TRACES, PrmSetting, exact, noisy, quality, trained
 from footfall.studies.study import (
     DEFAULT_WORLDS,
-    DIGITS,
-    Costs,
     Figures,
     Measured,
     Place,
@@ -35,7 +34,6 @@ from footfall.studies.study import (
     Site,
     Unit,
     check_worlds,
-    frontier,
     interval_json,
     kept,
     plan_fields,

@@ -21,7 +21,8 @@ from footfall.metrics.steps import auc
 from footfall.policy.protocol import Policy, SamplingParams, draw_traces
 from footfall.policy.resuming import InWords, Resuming, unfinished
 from footfall.simulate import Noisy, Reader
-from footfall.studies.study import DIGITS, kept
+from footfall.studies.frontier import DIGITS
+from footfall.studies.study import kept
 from footfall.train.config import TrainConfig
 from footfall.types import Judge, Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds.judges import ExactValueJudge, TruthJudge

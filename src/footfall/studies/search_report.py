@@ -15,10 +15,10 @@ from markupsafe import Markup
 
 from footfall.reports.charts import Point as Mark
 from footfall.reports.charts import Series, line_chart
+from footfall.studies.frontier import Pick, cheapest_as_good, clearly_better
 from footfall.studies.report import Extra, Picture, Study, dial_text, how_sure, markdown, percent, shown, worlds_table
 from footfall.studies.search import PRM, SINGLE, Plan, Point, SearchCosts, SearchSite, search_rows, together
 from footfall.studies.search_judges import AGGREGATIONS, NOISE
-from footfall.studies.study import Pick, cheapest_as_good, clearly_better
 
 LEVELS = {"low": 8, "middle": 32, "high": 128}
 """Budgets in samples."""
