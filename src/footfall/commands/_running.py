@@ -30,7 +30,7 @@ _NOT_SETTINGS = ("config", "out", "fresh", "json", "store", "skip_bad", *WHERE, 
 """Options that say where and how, not what: a server that moved to another port does not make another run."""
 _LATER = (
     "system", "observations", "template", "tokenizer", "step_stop", "neutral", "logprobs", "trees", "segment", "map", "limit",
-    "base", "chunk", "judge_policy", "held_out_judge",
+    "base", "chunk", "judge_policy", "held_out_judge", "meta",
 )  # fmt: skip
 """Options that earlier runs did not have: unless they are given, such a run is still the same."""
 REPORT = "report.html"

@@ -69,6 +69,9 @@ class TrainConfig:
     of a file of yours: my_loss(logits, targets, mask)."""
     set: tuple[str, ...] = ()
     """Settings of the objective, e.g. --set threshold=0.5 for bce."""
+    meta: str | None = None
+    """Graded solutions (`correct` says whether the answer is right) by which domain-weights and instance-weights weigh the
+    training rows. None: a share of the training problems, --set meta_share=0.2."""
     epochs: int = 3
     """Passes over the data."""
     lr: float | None = None
@@ -146,6 +149,7 @@ def main(config: TrainConfig) -> int:
     if unjudged == len(rows):
         raise ValueError(f"{config.data}: none of its {len(rows)} traces has labels; `footfall label` makes them")
     against = _against(config.against, config) if config.against else []
+    meta = read_traces(config.meta, config.format, config.reading) if config.meta else []
     backbone = str(EMBEDDED) if config.backbone == serving("policy") else config.backbone
     if config.estimate:
         if is_main():
@@ -154,7 +158,8 @@ def main(config: TrainConfig) -> int:
             emit(found, config.run.json, lambda console: facts(console, {**found, "gib_a_gpu": None, **each}))
         return 0
     with joined(cpu), ExitStack() as stack:
-        train = partial(train_prm, rows, backbone, _settings(config), against=against, resume=not config.run.fresh)
+        train = partial(train_prm, rows, backbone, _settings(config), meta=meta, against=against)
+        train = partial(train, resume=not config.run.fresh)
         if not is_main():
             train(agreed(Path()), measured=(lambda facts: None) if scalars else None)
             return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ with suppress(ImportError):  # before torch 2.10
     _CAUSAL = {"window_size": (-1, 0)} if "window_size" in _known else {"is_causal": True}
 
 IMPLEMENTATION = "footfall_packed"
+IN_FULL = "footfall_packed_in_full"
+"""The same in the precision that it is given, where the kernel for CUDA has half precision only."""
 
 
 class Packed(NamedTuple):
@@ -98,6 +101,7 @@ def packed_attention(
     scaling: float | None = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int = 0,
+    in_full: bool = False,
     **given: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention of (1, H, T, D) within each trace; `cu_seq_lens_q` are the starts, as flash attention calls them."""
@@ -113,7 +117,7 @@ def packed_attention(
         )
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    if query.is_cuda and _varlen is not None:
+    if query.is_cuda and _varlen is not None and not in_full:
         # Under autocast rotated queries and keys are float32, and the kernel takes half precision only.
         kind = value.dtype if value.dtype in (torch.bfloat16, torch.float16) else torch.bfloat16
         usual = query.shape[-1] ** -0.5  # what every version of the kernel scales by
@@ -134,3 +138,4 @@ def packed_attention(
 
 
 AttentionInterface.register(IMPLEMENTATION, packed_attention)
+AttentionInterface.register(IN_FULL, partial(packed_attention, in_full=True))

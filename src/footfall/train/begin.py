@@ -21,7 +21,8 @@ def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Obje
     if isinstance(backbone, PRM):
         return backbone
     # A frozen base may be half precision; weights that are trained stay float32 under autocast.
-    frozen_half = config.lora_rank is not None and pick_device(config.device).type == "cuda"
+    half = pick_device(config.device).type == "cuda" and objective.weighing is None
+    frozen_half = config.lora_rank is not None and half
     dtype = torch.bfloat16 if frozen_half else torch.float32
     known: PRM | None = None
     if config.as_family is not None:

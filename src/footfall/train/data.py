@@ -16,7 +16,7 @@ from footfall.reward.family import families
 from footfall.reward.packed import pack_row
 from footfall.reward.prm import PRM, pad
 from footfall.train.decontaminate import normalise
-from footfall.train.objectives import Objective
+from footfall.train.objectives import Objective, Weighing
 from footfall.types import Json, Judged, Judgement, Trajectory, content_key
 
 MANY_VALUES = 20
@@ -291,3 +291,20 @@ def data_key(rows: Sequence[Judged], beside: Sequence[str] = ()) -> str:
         return [j.judge, list(j.values), *(list(j.aspects.get(name, ())) for name in beside)]
 
     return content_key([[t.key, None if j is None else labels(j)] for t, j in rows])
+
+
+def domain_of(trace: Trajectory, name: str) -> str:
+    """What the trace or its problem says under this name of their `meta`; `domain` is the problem's own, if they say none."""
+    said = {"domain": trace.problem.domain, **trace.problem.meta, **trace.meta}
+    if name not in said:
+        raise ValueError(
+            f"trajectory {trace.id!r} says no {name!r} to weigh it by (--set domain=…); it says {', '.join(said)}"
+        )
+    return str(said[name])
+
+
+def weighed_key(rows: Sequence[Judged], meta: Sequence[Judged], weighing: Weighing) -> str:
+    """Content address of what weights of rows go by: domains, grades, and the meta set."""
+    domains: list[Json] = [weighing.domain and domain_of(t, weighing.domain) for t, _ in rows]
+    graded = [[[t.key, t.correct] for t, _ in given] for given in (rows, meta)]
+    return content_key(domains, *graded)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
@@ -45,6 +45,26 @@ def likely(label: float) -> bool:
     return label > 0.5
 
 
+By: TypeAlias = Literal["domain", "table", "net"]
+"""How a weight is made: of a domain, of a row by itself, or by a network of the PRM's values (`footfall.train.row_weights`)."""
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Rows get weights, which a second loss on graded solutions decides."""
+
+    by: By
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """Of log-odds and mask (solutions, steps), and of whether each solution is correct."""
+    domain: str | None
+    """What of a trace names its domain. None: each row has a weight of its own."""
+    lr: float
+    unroll: int
+    """Updates for each step of the weights."""
+    share: float
+    """Of the problems, for the meta set where none is given."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """A loss with what it asks of the head and of the labels."""
@@ -69,7 +89,9 @@ class Objective:
     items: Callable[[Tensor], Tensor] = labelled_steps
     """What the loss is a mean over, counted in a batch's mask; the mean of several batches weighs each by this."""
     whole: bool = False
-    """Whether its loss weighs steps by the rest of their batch, so that a batch cannot be parted among processes."""
+    """Whether its loss weighs steps or traces by more than themselves, so that a batch cannot be parted among processes."""
+    weighing: Weighing | None = None
+    """Whether rows are weighed, and by what."""
     one_label: bool = False
     """All labels of a trace are one: how it ended."""
     language: str | None = None

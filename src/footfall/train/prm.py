@@ -25,7 +25,7 @@ from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.checkpoint import language_family
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.family import Family, families
-from footfall.reward.packed import packable, packing
+from footfall.reward.packed import IMPLEMENTATION, IN_FULL, packable, packing
 from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.reward.publish import publish
 from footfall.scale.processes import agreed, count, is_main, join
@@ -46,6 +46,7 @@ from footfall.train.language import train_language_prm
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.parted import ready_to_go_on
 from footfall.train.planned import Keeping
+from footfall.train.reweight import ReweightingTrainer, domains_of, graded_solutions
 from footfall.train.run import (
     CHECKPOINTS,
     HELD_OUT,
@@ -53,6 +54,7 @@ from footfall.train.run import (
     PUBLISHED,
     REFERENCE,
     RESULT,
+    ROW_WEIGHTS,
     TrainResult,
     close_run,
     make_plan,
@@ -84,6 +86,7 @@ def train_prm(
     out: str | Path,
     *,
     held_out: Sequence[Judged] = (),
+    meta: Sequence[Judged] = (),
     against: Sequence[Problem] = (),
     resume: bool = True,
     progress: Progress | None = None,
@@ -95,9 +98,10 @@ def train_prm(
     (layout, head and read-out stay theirs), or a model that was made in memory and is trained in place (its own reading and
     adapter hold, not the config's).
 
-    `held_out` rows take the place of a held-out share of `rows`; the two must not share a problem. `against` are
-    evaluation problems: rows about them are refused or dropped, as the config says. With `resume` the same call
-    continues an interrupted run and returns the stored result of a finished one.
+    `held_out` rows take the place of a held-out share of `rows`; the two must not share a problem. `meta` are graded solutions
+    for an objective that weighs rows by them, in place of a share of `rows`. `against` are evaluation problems: rows about
+    them are refused or dropped, as the config says. With `resume` the same call continues an interrupted run and returns the
+    stored result of a finished one.
 
     `progress` and `logged` are told how training goes, `measured` the held-out figures after each epoch, `saved` that there
     is a checkpoint. A language model is told of when it is trained: the mean loss of each epoch, and the held-out figures.
@@ -107,20 +111,24 @@ def train_prm(
     """
     out = Path(out)
     rows, dropped = _decontaminate(rows, against, config)
+    meta, also_dropped = _decontaminate(meta, against, config)
     objective = make_objective(config.objective, config.objective_options)
     if config.as_family is not None:
         config = as_published(config, objective, backbone)
     family = None if isinstance(backbone, PRM) else language_family(backbone, config.family)
     _refuse_unfit(objective, family)
+    if meta and objective.weighing is None:
+        raise ValueError(f"{objective.name} weighs no rows, so a meta set is of no use to it; leave it out")
     join(pick_device(config.device).type == "cpu")
-    plan = make_plan(rows, held_out, backbone, objective, config)
+    plan = make_plan(rows, held_out, backbone, objective, config, meta)
     finished = agreed(open_run(out, plan, resume) if is_main() else None)
     if finished is not None:
         with naming(out / RESULT):
             return TrainResult.from_dict(finished, out)
     job = _Job(
-        rows, held_out, backbone, objective, config, out, plan["data"], dropped, progress, logged, measured, saved
-    )
+        rows, held_out, meta, backbone, objective, config, out, plan["data"], dropped + also_dropped, progress, logged,
+        measured, saved,
+    )  # fmt: skip
     return _train_head(job) if family is None else _train_language_model(job, family)
 
 
@@ -130,6 +138,7 @@ class _Job:
 
     rows: Sequence[Judged]
     held_out: Sequence[Judged]
+    meta: Sequence[Judged]
     backbone: str | Path | PRM
     objective: Objective
     config: TrainConfig
@@ -145,6 +154,15 @@ class _Job:
     def split(self) -> tuple[Sequence[Judged], Sequence[Judged]]:
         """Training and held-out rows."""
         return _split(self.rows, self.held_out, self.config)
+
+    def split_meta(self, train: Sequence[Judged], held: Sequence[Judged]) -> tuple[Sequence[Judged], Sequence[Judged]]:
+        """Training rows and the meta set: the one given, or a share of the training problems; none is held out."""
+        if self.objective.weighing is None:
+            return train, ()
+        if not self.meta:
+            return split_by_problem(train, self.objective.weighing.share, self.config.seed, needed=True)
+        _refuse_shared(held, self.meta, "the meta set decides by")
+        return train, self.meta
 
     def facts(self) -> dict[str, Any]:
         """What the model's own configuration says of its training."""
@@ -163,7 +181,9 @@ def _train_head(job: _Job) -> TrainResult:
     lr = config.lr or usual_lr(model.size, model.prm_config.lora)
     objective = fitted_to(job.objective, model.readout, str(model.prm_config.backbone))
     train_rows, held_rows = job.split()
+    train_rows, meta_rows = job.split_meta(train_rows, held_rows)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
+    meta = graded_solutions(meta_rows, model, config.too_long) if objective.weighing else ()
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     held = [example for example in held if not example.marks]
     _refuse_nothing_to_learn(train, objective)
@@ -174,7 +194,7 @@ def _train_head(job: _Job) -> TrainResult:
         callbacks.append(Measurer(partial(evaluate, model, held, objective), told))
     with full_disk_told(job.out):
         kept = job.out / CHECKPOINTS
-        trainer, seconds, done = _fit(model, objective, config, lr, train, held, kept, callbacks, job.saved)
+        trainer, seconds, done = _fit(model, objective, config, lr, train, held, meta, kept, callbacks, job.saved)
     whole_weights = trainer.whole_weights()
     if not is_main():
         return TrainResult.from_dict(agreed({}), job.out)
@@ -182,6 +202,9 @@ def _train_head(job: _Job) -> TrainResult:
         model = _gathered(job, model, whole_weights, trainer.args.device)
     updates = trainer.state.global_step
     tokens = train_report.tokens * updates / _updates(len(train), config) * config.epochs
+    if isinstance(trainer, ReweightingTrainer):
+        trainer.write_weights(job.out / ROW_WEIGHTS)
+        tokens = trainer.tokens_read
     result = TrainResult(
         folder=job.out / MODEL,
         metrics=evaluate(model, held, objective) if held else {},
@@ -212,6 +235,8 @@ def _train_head(job: _Job) -> TrainResult:
 def _begin(job: _Job) -> PRM:
     """The model that training begins with, if it and the settings go together."""
     config, together = job.config, job.objective.together
+    if config.accumulation > 1 and job.objective.weighing is not None:
+        raise ValueError("accumulation: rows are weighed by an update of one forward pass; raise batch_size instead")
     if config.batch_size % together:
         raise ValueError(f"batch_size {config.batch_size} parts the {together} rows that are compared")
     model = fresh_model(job.backbone, config, job.objective)
@@ -358,11 +383,15 @@ def _split(
     """Training and held-out rows: those given, or a share of the problems."""
     if not held_out:
         return split_by_problem(rows, config.eval_share, config.seed)
-    texts = {normalise(row.trajectory.problem.text) for row in rows}
+    _refuse_shared(held_out, rows, "is trained on")
+    return rows, held_out
+
+
+def _refuse_shared(held_out: Sequence[Judged], others: Sequence[Judged], why: str) -> None:
+    texts = {normalise(row.trajectory.problem.text) for row in others}
     for row in held_out:
         if normalise(row.trajectory.problem.text) in texts:
-            raise ValueError(f"the held-out row {row.trajectory.id!r} is about a problem that is trained on too")
-    return rows, held_out
+            raise ValueError(f"the held-out row {row.trajectory.id!r} is about a problem that {why} too")
 
 
 def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:
@@ -379,13 +408,15 @@ def _updates(examples: int, config: TrainConfig) -> int:
 
 
 def _fit(
-    model: PRM, objective: Objective, config: TrainConfig, lr: float, train: Sequence[Example],
-    held: Sequence[Example], folder: Path, callbacks: Sequence[TrainerCallback], saved: Callable[[], None],
+    model: PRM, objective: Objective, config: TrainConfig, lr: float, train: Sequence[Example], held: Sequence[Example],
+    meta: Sequence[Example], folder: Path, callbacks: Sequence[TrainerCallback], saved: Callable[[], None],
 ) -> tuple[StepTrainer, float, int]:  # fmt: skip
     """Train, from the last whole checkpoint if there is one; the trainer, seconds and updates of this call."""
     cuda = pick_device(config.device).type == "cuda"
-    packed = _packed(model, config, cuda)
-    args = training_arguments(config, lr, folder, _updates(len(train), config), cuda)
+    half = cuda and objective.weighing is None  # a difference of losses is lost in half precision
+    packed = _packed(model, config, half)
+    updates = _updates(len(train), config)
+    args = training_arguments(config, lr, folder, updates, cuda, half)
     checkpoint = agreed(last_checkpoint(folder) if is_main() else None)
     before = 0 if checkpoint is None else update_of(checkpoint)
     start = time.perf_counter()
@@ -395,12 +426,16 @@ def _fit(
             model.fuse()
             stack.callback(model.unfuse)
         if packed:
-            stack.enter_context(packing(model.backbone))
-        if cuda and model.prm_config.lora:
+            stack.enter_context(packing(model.backbone, IMPLEMENTATION if half or not cuda else IN_FULL))
+        if half and model.prm_config.lora:
             stack.enter_context(half_precision_adapters(model.backbone))
         every = [*callbacks, saves, Kept(saved)]
         own = config.head_lr, config.anchor, packed, config.batch_size
-        trainer = StepTrainer(model, objective, args, train, held, every, *own)
+        kind: Callable[..., StepTrainer] = StepTrainer
+        if objective.weighing is not None:
+            domains = domains_of([example.trajectory for example in train], objective.weighing)
+            kind = partial(ReweightingTrainer, domains=domains, meta=meta, updates=updates)
+        trainer = kind(model, objective, args, train, held, every, *own)
         if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and not trainer.is_fsdp_enabled:
             raise ValueError("accelerate shards weights on GPUs only (FSDP): leave that out for the CPU")
         if checkpoint is not None:
@@ -416,15 +451,15 @@ def _worth_compiling(model: PRM, train: Sequence[Example], config: TrainConfig) 
     return 3 * model.size * config.epochs * sum(len(e.reading.ids) for e in train) >= WORTH_COMPILING
 
 
-def _packed(model: PRM, config: TrainConfig, cuda: bool) -> bool:
-    """Whether traces are packed: as the config says, or on CUDA wherever that can be."""
+def _packed(model: PRM, config: TrainConfig, half: bool) -> bool:
+    """Whether traces are packed: as the config says, or in half precision on CUDA wherever that can be."""
     can = packable(model.backbone, model.max_length) and not model.head.asks
     if config.packing and not can:
         raise ValueError(
             f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, its window shorter than "
             f"{model.max_length} tokens, or the head reads more than its last states): leave packing out, or lower max_length"
         )
-    return can and (cuda if config.packing is None else config.packing)
+    return can and (half if config.packing is None else config.packing)
 
 
 def _flops(model: PRM, tokens: float) -> float:

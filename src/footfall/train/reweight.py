@@ -1,115 +1,257 @@
-"""Training data that is weighted by what it does for a meta set: DreamPRM's domains and DreamPRM-1.5's single traces.
+"""The PRM trainer with weights of rows that a meta set of graded solutions decides (`footfall.train.row_weights`).
 
-    lower   φ' = φ − η ∇_φ Σ_k w_k ℓ_k(φ)                               the PRM, weights fixed
-    upper   dL_meta(φ')/dw_k = −η ⟨∇ℓ_k(φ), ∇L_meta(φ')⟩                  one step unrolled, through the lower one
-
-The product is a difference of losses, (ℓ_k(φ + εv) − ℓ_k(φ − εv)) / 2ε with v = ∇L_meta(φ') and ε = 0.01 / |v|: two forward
-passes for all weights at once, as DARTS has it. Weights of domains are w_k = softplus(z_k) / mean_j softplus(z_j), whose mean
-is 1; those of traces are clip(θ, −1, 3) or what a small network makes of the PRM's own values. On the meta set a solution is
-valued as at inference, p = σ(mean_i log V_i / (1 − V_i)), and L_meta = (p − correct)².
+Rows and meta rows are drawn with replacement, all from one seed before the training begins; a run of so many epochs makes as
+many updates as that many passes would. After every `unroll` updates the weights make one step of Adam, before the PRM makes
+its own along the new ones. A checkpoint also holds the weights and their optimizer, as `row_weights.safetensors`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Literal, NamedTuple
+import json
+import tempfile
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import safetensors.torch
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Sampler
+from transformers import TrainingArguments
+from transformers.training_args import OptimizerNames
 
+from footfall.formats import atomic_write
+from footfall.loading import quiet
 from footfall.reward.prm import PRM
-from footfall.train.data import Example, collate, make_examples
-from footfall.train.objectives import make_objective
-from footfall.types import Judged
+from footfall.train.config import TrainConfig
+from footfall.train.data import Example, collate, domain_of, make_examples
+from footfall.train.objectives import By, Objective, Weighing, fitted_to, make_objective
+from footfall.train.row_weights import InstanceNet, Table, hypergradient, losses_by_trace
+from footfall.train.trainer import StepTrainer, own_randomness, training_arguments
+from footfall.types import Judged, Judgement, Trajectory
 
-CLIP = (-1.0, 3.0)
-
-
-def domain_weights(z_K: Tensor) -> Tensor:
-    """softplus(z_k) / mean_j softplus(z_j): positive, with the mean 1; all 1 where z is constant."""
-    positive = F.softplus(z_K)
-    return positive / positive.mean()
+KEPT = "row_weights.safetensors"
 
 
-def clipped_weights(theta_N: Tensor) -> Tensor:
-    """clip(θ, −1, 3): an entry beyond the range has no gradient."""
-    return theta_N.clamp(*CLIP)
+class Draw(NamedTuple):
+    """The rows of an update, and of the meta set those of the step that the weights make before it, if they make one."""
+
+    rows: list[int]
+    meta: list[int]
 
 
-class InstanceNet(nn.Module):
-    """A weight in (0, 1) from a trace's own step values: Linear(2, h), LeakyReLU, Linear(h, 1), mean over steps, sigmoid.
+def draws(rows: int, meta: int, updates: int, unroll: int, size: int, seed: int) -> list[Draw]:
+    """Those of all updates, each row by chance and as often as it comes."""
+    generator = torch.Generator().manual_seed(seed)
 
-    Its size does not depend on the data. Each step shows the probabilities of right and wrong.
-    """
+    def some(of: int) -> list[int]:
+        chosen: list[int] = torch.randint(of, (size,), generator=generator).tolist()
+        return chosen
 
-    def __init__(self, hidden: int = 10, seed: int = 0) -> None:
-        super().__init__()
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(seed)
-            self.layers = nn.Sequential(nn.Linear(2, hidden), nn.LeakyReLU(), nn.Linear(hidden, 1))
-
-    def forward(self, values_NS: Tensor, mask_NS: Tensor) -> Tensor:
-        """(N) weights."""
-        told_NS = self.layers(torch.stack([values_NS, 1 - values_NS], dim=-1)).squeeze(-1).masked_fill(~mask_NS, 0.0)
-        weights_N: Tensor = (told_NS.sum(dim=-1) / mask_NS.sum(dim=-1).clamp(min=1)).sigmoid()
-        return weights_N
+    return [Draw(some(rows), some(meta) if update % unroll == unroll - 1 else []) for update in range(updates)]
 
 
-def solution_loss(logits_NS: Tensor, mask_NS: Tensor, correct_N: Tensor) -> Tensor:
-    """mean of (σ(mean_i logit_i) − correct)²; the logit of a step is its log-odds."""
-    mean_N = logits_NS.masked_fill(~mask_NS, 0.0).sum(dim=-1) / mask_NS.sum(dim=-1).clamp(min=1)
-    return ((mean_N.sigmoid() - correct_N) ** 2).mean()
+class _Epoch(Sampler[list[int]]):
+    """The draws of the epoch at hand; a run that goes on finds the ones that it was at."""
+
+    def __init__(self, trainer: ReweightingTrainer) -> None:
+        self.trainer = trainer
+        self.updates = len(trainer.draws) // int(trainer.args.num_train_epochs)
+
+    def __len__(self) -> int:
+        return self.updates
+
+    def __iter__(self) -> Iterator[list[int]]:
+        first = self.trainer.state.global_step // self.updates * self.updates
+        return iter([draw.rows for draw in self.trainer.draws[first : first + self.updates]])
 
 
-def sign_loss(values_NS: Tensor, mask_NS: Tensor, correct_N: Tensor) -> Tensor:
-    """mean of (P̄ − 1)², P̄ the mean over steps of the probability of the solution's own sign (DreamPRM-1.5)."""
-    own_NS = torch.where(correct_N.unsqueeze(-1) > 0.5, values_NS, 1 - values_NS).masked_fill(~mask_NS, 0.0)
-    return ((own_NS.sum(dim=-1) / mask_NS.sum(dim=-1).clamp(min=1) - 1) ** 2).mean()
+class ReweightingTrainer(StepTrainer):
+    """Fits a PRM to rows whose weights it learns; the objective says how (`Objective.weighing`)."""
+
+    def __init__(
+        self, model: PRM, objective: Objective, args: TrainingArguments, train: Sequence[Example], *given: Any,
+        domains: Sequence[Hashable], meta: Sequence[Example], updates: int, **named: Any,
+    ) -> None:  # fmt: skip
+        """`domains` are those of the examples; `updates`: in all epochs together."""
+        assert objective.weighing is not None
+        super().__init__(model, objective, args, train, *given, **named)
+        self.weighing: Weighing = objective.weighing
+        self.meta = meta
+        self.names = list(dict.fromkeys(domains))
+        places = {name: k for k, name in enumerate(self.names)}
+        self.index_N = torch.tensor([places[domain] for domain in domains])
+        by = self.weighing.by
+        self.row_weights: nn.Module = InstanceNet(seed=args.seed) if by == "net" else Table(len(self.names), by)
+        self.upper = torch.optim.Adam(self.row_weights.parameters(), lr=self.weighing.lr)
+        self.draws = draws(len(train), len(meta), updates, self.weighing.unroll, self.batch_size, args.seed)
+        self.meta_losses: list[float] = []
+        self.tokens_read = 0
+        """By the updates, and by the changes of the weights."""
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Batches of the draws, which know their rows."""
+        rows: Any = list(enumerate(self.examples))
+
+        def numbered(batch: Sequence[tuple[int, Example]]) -> dict[str, Tensor]:
+            return {**self._batch([e for _, e in batch]), "rows": torch.tensor([n for n, _ in batch])}
+
+        pinned = self.args.dataloader_pin_memory
+        return DataLoader(rows, batch_sampler=_Epoch(self), collate_fn=numbered, pin_memory=pinned)
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Tensor], *given: Any) -> Tensor:
+        """A step of the weights, if it is time for one, and then one of the PRM."""
+        chosen = self.draws[self.state.global_step].meta
+        if chosen:
+            with _evaluating(model):  # two passes whose difference counts must drop out the same
+                self._change_weights(model, self._prepare_inputs(inputs), [self.meta[i] for i in chosen])
+        loss: Tensor = super().training_step(model, inputs, *given)
+        return loss
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *given: Any, **named: Any) -> Any:
+        rows = inputs.pop("rows").cpu()
+        self._weights_N = self._weights(model, rows, inputs).detach().to(self.step_model.device)
+        self._count(self.examples[n] for n in rows.tolist())
+        return super().compute_loss(model, inputs, *given, **named)
+
+    def loss_of(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+        """The mean of the weighted losses of the traces."""
+        return (self._weights_N * losses_by_trace(self.step_objective.loss, logits, targets, mask)).mean()
+
+    def weights(self) -> dict[Hashable, float]:
+        """Of each domain, the mean over its traces, as the PRM is now."""
+        found: list[Tensor] = []
+        with _evaluating(self.step_model), torch.no_grad():
+            for n, example in enumerate(self.examples):
+                given = self._prepare_inputs(collate([example], self.step_model.pad_id))
+                found.append(self._weights(self.step_model, torch.tensor([n]), given))
+        each_N = torch.cat(found)
+        shares = [float(each_N[self.index_N == k].mean()) for k in range(len(self.names))]
+        return dict(zip(self.names, shares, strict=True))
+
+    def write_weights(self, file: Path) -> None:
+        """The weights by domain, or by the id of each trace, and the meta losses, as JSON."""
+        found: dict[str, float] = {str(name): weight for name, weight in self.weights().items()}
+        if self.weighing.domain is None:
+            found = dict(zip((e.trajectory.id for e in self.examples), found.values(), strict=True))
+        with atomic_write(file) as stream:
+            stream.write(json.dumps({"weights": found, "meta_losses": self.meta_losses}, indent=1).encode())
+
+    def _weights(self, model: nn.Module, rows: Tensor, inputs: dict[str, Tensor]) -> Tensor:
+        """(N) weights of these rows, on the CPU."""
+        if self.weighing.by != "net":
+            by_domain: Tensor = self.row_weights(self.index_N[rows])
+            return by_domain
+        self._count(self.examples[n] for n in rows.tolist())
+        with torch.no_grad():
+            values_NS = self._log_odds(model, inputs).sigmoid().cpu()
+        own_NS = inputs["mask"].cpu()
+        by_values: Tensor = self.row_weights(values_NS, own_NS if own_NS.dim() == 2 else own_NS[..., 0])
+        return by_values
+
+    def _change_weights(self, model: nn.Module, inputs: dict[str, Tensor], meta: Sequence[Example]) -> None:
+        """One step of the weights along the meta loss."""
+        inputs = dict(inputs)
+        rows = inputs.pop("rows").cpu()
+        weights_N = self._weights(model, rows, inputs)
+        solutions: dict[str, Tensor] = self._prepare_inputs(self._batch(meta))
+        correct_N = solutions["targets"][:, 0]
+
+        def losses() -> Tensor:
+            self._count(self.examples[n] for n in rows.tolist())
+            logits = model(**_read_only(inputs))
+            own = self.step_objective.loss
+            return losses_by_trace(own, logits, inputs["targets"], inputs["mask"]) / len(rows)
+
+        def meta_loss() -> Tensor:
+            self._count(meta)
+            loss = self.weighing.loss(self._log_odds(model, solutions), solutions["mask"], correct_N)
+            self.meta_losses.append(loss.item())
+            return loss
+
+        fixed_N = weights_N.detach().to(self.step_model.device)
+        assert self.optimizer is not None
+        rates = {id(p): group["lr"] for group in self.optimizer.param_groups for p in group["params"]}
+        parameters = [p for p in self.step_model.parameters() if p.requires_grad]
+        slope_N = hypergradient(losses, meta_loss, parameters, fixed_N, [rates[id(p)] for p in parameters])
+        self.upper.zero_grad(set_to_none=True)
+        torch.autograd.backward([(weights_N * slope_N.cpu()).sum()])
+        self.upper.step()
+
+    def _batch(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        return collate(examples, self.step_model.pad_id, self.packed)
+
+    def _log_odds(self, model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+        return self.step_model.readout.log_odds(model(**_read_only(inputs)))
+
+    def _count(self, examples: Iterable[Example]) -> None:
+        self.tokens_read += sum(example.reading.tokens for example in examples)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        state = {f"weights.{name}": tensor.contiguous() for name, tensor in self.row_weights.state_dict().items()}
+        for at, moments in self.upper.state_dict()["state"].items():
+            state |= {f"adam.{at}.{name}": tensor.contiguous() for name, tensor in moments.items()}
+        told = {"meta_losses": json.dumps(self.meta_losses), "tokens": str(self.tokens_read)}
+        folder = Path(output_dir or str(self.args.output_dir))
+        safetensors.torch.save_file(state, folder / KEPT, metadata=told)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        file = Path(resume_from_checkpoint) / KEPT
+        with safetensors.safe_open(file, framework="pt") as stored:
+            told = stored.metadata()
+        state = safetensors.torch.load_file(file)
+        own = {name.removeprefix("weights."): t for name, t in state.items() if name.startswith("weights.")}
+        self.row_weights.load_state_dict(own)
+        adam: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in state.items():
+            if name.startswith("adam."):
+                _, at, moment = name.split(".")
+                adam.setdefault(int(at), {})[moment] = tensor
+        self.upper.load_state_dict({**self.upper.state_dict(), "state": adam})
+        self.meta_losses, self.tokens_read = json.loads(told["meta_losses"]), int(told["tokens"])
 
 
-def hypergradient(
-    losses_of: Callable[[], Tensor], meta_loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter], weights_K: Tensor,
-    rate: float,
-) -> Tensor:  # fmt: skip
-    """dL_meta(φ')/dw (K), φ' one step of the rate along the weighted losses; the parameters are left as they were."""
-    parts = torch.autograd.grad((weights_K.detach() * losses_of()).sum(), parameters, allow_unused=True)
-    step = [None if part is None else -rate * part for part in parts]
-    _move(parameters, step, 1.0)
-    v = torch.autograd.grad(meta_loss(), parameters, allow_unused=True)
-    _move(parameters, step, -1.0)
-    length = math.sqrt(sum(float((part**2).sum()) for part in v if part is not None))
-    if length == 0:
-        return torch.zeros_like(weights_K)
-    epsilon = 0.01 / length
-    with torch.no_grad():
-        _move(parameters, v, epsilon)
-        above = losses_of()
-        _move(parameters, v, -2 * epsilon)
-        below = losses_of()
-        _move(parameters, v, epsilon)
-    return -rate * (above - below) / (2 * epsilon)
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Nothing is dropped out inside."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
-def _move(parameters: Sequence[nn.Parameter], along: Sequence[Tensor | None], scale: float) -> None:
-    with torch.no_grad():
-        for parameter, part in zip(parameters, along, strict=True):
-            if part is not None:
-                parameter.add_(part, alpha=scale)
+def _read_only(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in inputs.items() if name not in ("targets", "mask", "rows")}
 
 
-class Table(nn.Module):
-    """One number a domain, all alike at the start, and the weights that they make."""
+def domains_of(traces: Sequence[Trajectory], weighing: Weighing) -> list[Hashable]:
+    """What the weights of these traces go by: each trace is its own domain, or says which (or its problem does)."""
+    name = weighing.domain
+    if name is None:
+        return list(range(len(traces)))
+    return [domain_of(trace, name) for trace in traces]
 
-    def __init__(self, domains: int, by: Literal["domain", "table"]) -> None:
-        super().__init__()
-        self.shape = domain_weights if by == "domain" else clipped_weights
-        self.numbers = nn.Parameter(torch.full((domains,), 0.0 if by == "domain" else 1.0))
 
-    def forward(self, of_N: Tensor) -> Tensor:
-        """(N) weights of traces of these domains."""
-        return self.shape(self.numbers)[of_N]
+def graded_solutions(rows: Sequence[Judged], model: PRM, too_long: Literal["error", "drop"]) -> list[Example]:
+    """The meta set: solutions whose every step is read, and labelled by how the solution ended."""
+    ungraded = next((row.trajectory.id for row in rows if row.trajectory.correct is None), None)
+    if ungraded is not None:
+        raise ValueError(
+            "the meta set needs graded solutions: `correct` of each says whether its answer is right, and "
+            f"trajectory {ungraded!r} has none"
+        )
+    if model.layout.per_prefix:
+        raise ValueError(f"a {model.family.name} reads each step apart, so whole solutions cannot decide its weights")
+    ended = [Judged(t, Judgement(t.id, (float(bool(t.correct)),) * len(t.steps), "outcome")) for t, _ in rows]
+    found, _ = make_examples(ended, model, make_objective("mse", {}), too_long)
+    if len({example.targets[0] for example in found}) < 2:
+        raise ValueError(f"the meta set needs graded solutions, right ones and wrong ones; {len(found)} can be used")
+    return found
 
 
 class Reweighted(NamedTuple):
@@ -119,9 +261,6 @@ class Reweighted(NamedTuple):
     meta_losses: tuple[float, ...]
     tokens: int = 0
     """Read in all, by the updates and by the changes of the weights."""
-
-
-By = Literal["domain", "table", "net"]
 
 
 def train_reweighted(
@@ -140,104 +279,29 @@ def train_reweighted(
 ) -> Reweighted:
     """Fit the PRM in place to rows of these domains, with weights that a meta set of graded solutions decides.
 
-    After every `unroll` updates the weights make one step. `by` domain is DreamPRM: squared errors, and solutions valued by
-    their mean log-odds. By table (one clipped weight a domain, which is a row's own where each row has one) or by net
-    (`InstanceNet`) is DreamPRM-1.5: cross-entropy, and the loss of signs. A `meta_lr` of 0 leaves all weights alike.
+    A training of so many updates at a constant rate that keeps nothing; `train_prm` with the objectives `domain-weights` and
+    `instance-weights` is the same with all that a run has. By table (one clipped weight a domain, which is a row's own where
+    each row has one) or by net is DreamPRM-1.5. A `meta_lr` of 0 leaves all weights alike.
     """
     if len(rows) != len(domains):
         raise ValueError(f"{len(rows)} rows have {len(domains)} domains: one each is needed")
-    if any(row.trajectory.correct is None for row in meta) or not meta:
-        raise ValueError("the meta set needs graded solutions: `correct` of each says whether its answer is right")
-    mse = make_objective("mse", {})
-    train, judged = make_examples(rows, model, mse, "error")[0], make_examples(meta, model, mse, "error")[0]
-    names = list(dict.fromkeys(domains))
-    index = torch.tensor([names.index(domain) for domain in domains])
-    bilevel = _Bilevel(model, by, len(names), lr, meta_lr, seed)
-    generator = torch.Generator().manual_seed(seed)
-    losses: list[float] = []
-    model.train()
-    for update in range(updates):
-        chosen = torch.randint(len(train), (batch_size,), generator=generator)
-        batch, of = [train[i] for i in chosen.tolist()], index[chosen]
-        if update % unroll == unroll - 1:
-            some = [judged[i] for i in torch.randint(len(judged), (batch_size,), generator=generator).tolist()]
-            losses.append(bilevel.change_weights(batch, of, some))
-        bilevel.update(batch, of)
-    model.eval()
-    with torch.no_grad():
-        found = torch.cat([bilevel.weights([e], k.view(1)) for e, k in zip(train, index, strict=True)])
-    shares = [float(found[index == k].mean()) for k in range(len(names))]
-    return Reweighted(dict(zip(names, shares, strict=True)), tuple(losses), bilevel.tokens)
-
-
-class _Bilevel:
-    """Both levels: the PRM and its optimizer, the weights and theirs."""
-
-    def __init__(self, model: PRM, by: By, domains: int, lr: float, meta_lr: float, seed: int) -> None:
-        self.model, self.by, self.rate, self.tokens = model, by, lr, 0
-        self.weighing = InstanceNet(seed=seed) if by == "net" else Table(domains, by)
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.upper = torch.optim.Adam(self.weighing.parameters(), lr=meta_lr)
-        self.lower = torch.optim.AdamW(self.parameters, lr=lr, weight_decay=0.0)
-
-    def weights(self, batch: Sequence[Example], of_N: Tensor) -> Tensor:
-        """(N) weights of traces of these domains, on the CPU."""
-        if isinstance(self.weighing, Table):
-            by_domain: Tensor = self.weighing(of_N)
-            return by_domain
-        with torch.no_grad():
-            logits_NS, _, mask_NS = self._read(batch)
-        by_values: Tensor = self.weighing(logits_NS.sigmoid().cpu(), mask_NS.cpu())
-        return by_values
-
-    def update(self, batch: Sequence[Example], of_N: Tensor) -> None:
-        """One step of the PRM along the weighted losses."""
-        weights_N = self.weights(batch, of_N).detach().to(self.model.device)
-        loss = (weights_N * self._losses(batch)).mean()
-        self.lower.zero_grad(set_to_none=True)
-        torch.autograd.backward([loss])
-        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.lower.step()
-
-    def change_weights(self, batch: Sequence[Example], of_N: Tensor, meta: Sequence[Example]) -> float:
-        """One step of the weights along the meta loss, which is returned."""
-        weights_N = self.weights(batch, of_N)
-        found: list[float] = []
-
-        def meta_loss() -> Tensor:
-            loss = self._meta_loss(meta)
-            found.append(loss.item())
-            return loss
-
-        fixed_N = weights_N.detach().to(self.model.device)
-        slope_N = hypergradient(
-            lambda: self._losses(batch) / len(batch), meta_loss, self.parameters, fixed_N, self.rate
+    settings = {"meta_lr": meta_lr, "unroll": unroll, **({} if by == "domain" else {"by": by})}
+    named = make_objective("domain-weights" if by == "domain" else "instance-weights", settings)
+    objective = fitted_to(named, model.readout)
+    train, report = make_examples(rows, model, objective, "error")
+    if report.dropped:
+        raise ValueError(f"rows that cannot be used have no weight; leave them out: {dict(report.dropped)}")
+    judged = graded_solutions(meta, model, "error")
+    config = TrainConfig(epochs=1, batch_size=batch_size, warmup=0.0, schedule="constant", seed=seed)
+    with quiet(), own_randomness(), tempfile.TemporaryDirectory() as folder:
+        args = training_arguments(config, lr, Path(folder), updates, model.device.type == "cuda", half=False)
+        args.optim = (
+            OptimizerNames.ADAMW_TORCH
+        )  # the fused one rounds otherwise, and the ledger has figures of this one
+        trainer = ReweightingTrainer(
+            model, objective, args, train, batch_size=batch_size, domains=domains, meta=judged, updates=updates
         )
-        self.upper.zero_grad(set_to_none=True)
-        torch.autograd.backward([(weights_N * slope_N.cpu()).sum()])
-        self.upper.step()
-        return found[0]
-
-    def _losses(self, batch: Sequence[Example]) -> Tensor:
-        """(N): the mean over each trace's labelled steps of squared errors, or of cross-entropies."""
-        logits_NS, targets_NS, mask_NS = self._read(batch)
-        if self.by == "domain":
-            errors_NS = (logits_NS.sigmoid() - targets_NS) ** 2
-        else:
-            errors_NS = F.binary_cross_entropy_with_logits(logits_NS, targets_NS, reduction="none")
-        return errors_NS.masked_fill(~mask_NS, 0.0).sum(dim=-1) / mask_NS.sum(dim=-1).clamp(min=1)
-
-    def _meta_loss(self, batch: Sequence[Example]) -> Tensor:
-        logits_NS, _, _ = self._read(batch)
-        steps = torch.tensor([len(e.reading.positions) for e in batch], device=logits_NS.device)
-        own_NS = torch.arange(logits_NS.shape[1], device=logits_NS.device) < steps.unsqueeze(-1)
-        correct_N = torch.tensor([float(bool(e.trajectory.correct)) for e in batch], device=logits_NS.device)
-        if self.by == "domain":
-            return solution_loss(logits_NS, own_NS, correct_N)
-        return sign_loss(logits_NS.sigmoid(), own_NS, correct_N)
-
-    def _read(self, batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
-        self.tokens += sum(e.reading.tokens for e in batch)
-        given = {name: t.to(self.model.device) for name, t in collate(batch, self.model.pad_id).items()}
-        targets, mask = given.pop("targets"), given.pop("mask")
-        return self.model.readout.log_odds(self.model(**given)), targets, mask
+        trainer.train()
+        model.eval()
+        weights = trainer.weights()
+    return Reweighted(weights, tuple(trainer.meta_losses), trainer.tokens_read)

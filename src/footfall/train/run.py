@@ -4,6 +4,7 @@
     checkpoints/  while the run goes on
     model/        the finished model with its canary
     published/    the model in the format of a published family, where one was asked for
+    row_weights.json  of a training that weighs rows: the weight of each domain or trace, and the losses on the meta set
     reference.json  of an implicit PRM: what its reference says of each trace
     held_out.parquet  traces that were held out, with the model's values and their labels
     result.json   how training went
@@ -28,13 +29,13 @@ from footfall.formats.files import remove_folder
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
-from footfall.train.data import DataReport, data_key
+from footfall.train.data import DataReport, data_key, weighed_key
 from footfall.train.first_error import HeldOutErrors
 from footfall.train.objectives import Objective
 from footfall.types import Cost, Judged
 
 PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkpoints"
-HELD_OUT, REFERENCE = "held_out.parquet", "reference.json"
+HELD_OUT, REFERENCE, ROW_WEIGHTS = "held_out.parquet", "reference.json", "row_weights.json"
 PUBLISHED = "published"
 """The model in the format of `as_family`."""
 
@@ -97,11 +98,14 @@ def make_plan(
     backbone: str | Path | PRM,
     objective: Objective,
     config: TrainConfig,
+    meta: Sequence[Judged] = (),
 ) -> dict[str, Any]:
     """All that a run's outcome depends on, as JSON has it: runs with equal plans are the same run."""
     name = backbone.prm_config.backbone if isinstance(backbone, PRM) else str(backbone)
     plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
     plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
+    if objective.weighing is not None:
+        plan["weighed"] = weighed_key(rows, meta, objective.weighing)
     plan["config"] = json.loads(json.dumps(config.to_dict()))
     return plan
 
@@ -112,7 +116,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
         (out / RESULT).unlink(missing_ok=True)  # first, as in `remove_run`
         for name in (MODEL, CHECKPOINTS, PUBLISHED, f"{MODEL}.partial", f"{PUBLISHED}.partial"):
             shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, HELD_OUT, REFERENCE):
+        for name in (PLAN, HELD_OUT, REFERENCE, ROW_WEIGHTS):
             (out / name).unlink(missing_ok=True)
     stored = out / PLAN
     if stored.is_file():

@@ -194,7 +194,7 @@ class StepTrainer(Trainer):
         """This batch's part of the mean over the update: Σ over its items / items of the update."""
         targets, mask = inputs.pop("targets"), inputs.pop("mask")
         logits = model(**inputs)
-        loss = self.step_objective.loss(logits, targets, mask) if len(mask) else 0 * logits.sum()
+        loss = self.loss_of(logits, targets, mask) if len(mask) else 0 * logits.sum()
         head = self.step_model.head
         if self.anchor and isinstance(head, Heads):
             loss = loss + self.anchor * head.drift()
@@ -202,6 +202,10 @@ class StepTrainer(Trainer):
             items = self.step_objective.items(mask)
             loss = part_of_mean(loss, items, num_items_in_batch, self.accelerator.num_processes)
         return (loss, logits) if return_outputs else loss
+
+    def loss_of(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+        """The loss of a batch, a mean over what the objective counts in it."""
+        return self.step_objective.loss(logits, targets, mask)
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
@@ -291,8 +295,10 @@ class Reporter(TrainerCallback):
         self.progress(state.global_step, state.max_steps)
 
 
-def training_arguments(config: TrainConfig, lr: float, folder: Path, updates: int, cuda: bool) -> TrainingArguments:
-    """A `TrainConfig` in the Trainer's words: quiet, no workers, no loggers, bfloat16 on CUDA only."""
+def training_arguments(
+    config: TrainConfig, lr: float, folder: Path, updates: int, cuda: bool, half: bool = True
+) -> TrainingArguments:
+    """A `TrainConfig` in the Trainer's words: quiet, no workers, no loggers, bfloat16 on CUDA only, and there with `half`."""
     by_epoch = "epoch" if config.patience is not None else "no"
     return TrainingArguments(
         output_dir=str(folder),
@@ -305,7 +311,7 @@ def training_arguments(config: TrainConfig, lr: float, folder: Path, updates: in
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
         seed=config.seed,
-        bf16=cuda,
+        bf16=cuda and half,
         use_cpu=not cuda,
         gradient_checkpointing=config.gradient_checkpointing,
         eval_strategy=by_epoch,
