@@ -1,4 +1,4 @@
-"""Every input that fuzzing kept is replayed; the long tier fuzzes on from them, for a minute with one seed, so that a change
+"""Every input that fuzzing kept is replayed; the long tier fuzzes on from them, half a minute with one seed, so that a change
 fails by what it does and not by chance, or for FOOTFALL_FUZZ_SECONDS with a seed of the moment."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.attacks.test_text_rules import stopped_after
 
 CORPUS = Path(__file__).with_name("corpus")
 TARGETS = targets()
-SECONDS = int(os.environ.get("FOOTFALL_FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("FOOTFALL_FUZZ_SECONDS", "30"))
 SEED = 0 if "FOOTFALL_FUZZ_SECONDS" in os.environ else 1
 """With 0 libFuzzer takes one of the moment."""
 MOST_BYTES = 300_000
