@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from footfall.formats.files import _temporary
+from footfall.formats.atomic import _temporary
 from footfall.tools import why_no_walls
 from tests.attacks import attempts
 from tests.attacks.attempts import FINDINGS, KINDS, Attempt, attack, tallied

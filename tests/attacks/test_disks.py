@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from footfall.cli import main
-from footfall.formats.files import remove_folder
+from footfall.formats.atomic import remove_folder
 from tests.attacks.commands import SAMPLE, left
 from tests.attacks.kills import told
 

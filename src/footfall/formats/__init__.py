@@ -6,12 +6,12 @@
 Every error is a `FormatError` that names file, line and field. Importing this loads neither torch nor pyarrow.
 """
 
+from footfall.formats.atomic import atomic_write
 from footfall.formats.files import (
     DOCUMENT_LIMIT,
     LINE_LIMIT,
     BadRecords,
     Source,
-    atomic_write,
     iter_fields,
     parse_json,
     refuse_lfs_pointer,

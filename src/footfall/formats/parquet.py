@@ -17,7 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from footfall.formats.files import atomic_write, refuse_lfs_pointer
+from footfall.formats.atomic import atomic_write
+from footfall.formats.files import refuse_lfs_pointer
 from footfall.formats.nouns import Shape
 from footfall.formats.parquet_pages import Bytes, let_go, refuse_bomb
 from footfall.formats.records import FormatError, naming_memory

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields, naming_file
+from footfall.formats.atomic import naming_file
+from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
 from footfall.formats.ids import Ids
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree

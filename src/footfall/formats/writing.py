@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from footfall.formats.files import atomic_write, sweep
+from footfall.formats.atomic import atomic_write, sweep
 from footfall.formats.math_aps import tree_record
 from footfall.formats.parquet import write_parquet
 from footfall.formats.reading import format_named

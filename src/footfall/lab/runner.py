@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from footfall.damaged import naming
-from footfall.formats.files import remove_folder
+from footfall.formats.atomic import remove_folder
 from footfall.lab.fingerprint import environment, locked, version_of
 from footfall.lab.ledger import Row, row_of, stated
 from footfall.lab.recipe import Claim, Entry, Outcome, Trial, load_measure

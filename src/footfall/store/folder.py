@@ -16,7 +16,7 @@ from typing import IO, Any
 from footfall import __version__
 from footfall.damaged import json_of
 from footfall.formats import DamagedError, atomic_write, set_aside
-from footfall.formats.files import naming_file
+from footfall.formats.atomic import naming_file
 from footfall.terminal import json_parts
 from footfall.types import content_key
 

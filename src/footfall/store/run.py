@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from footfall.formats import atomic_write, spool, write_parquet
-from footfall.formats.files import sweep
+from footfall.formats.atomic import sweep
 from footfall.store.chunks import Chunk, Task, Workers, cost_of, finished
 from footfall.store.folder import (
     RunError,

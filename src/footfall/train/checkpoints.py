@@ -26,7 +26,7 @@ from transformers import TrainerCallback
 
 from footfall.damaged import json_of
 from footfall.formats import atomic_write
-from footfall.formats.files import remove_folder
+from footfall.formats.atomic import remove_folder
 from footfall.scale.objects import is_carried
 from footfall.scale.processes import any_of, count, is_main
 

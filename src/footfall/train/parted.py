@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from footfall.formats.files import remove_folder
+from footfall.formats.atomic import remove_folder
 from footfall.scale.processes import agreed, count, is_main
 
 _WHOLE = ".universal"

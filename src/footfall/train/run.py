@@ -25,7 +25,7 @@ from typing import Any
 import footfall
 from footfall.damaged import json_of, naming
 from footfall.formats import atomic_write
-from footfall.formats.files import remove_folder
+from footfall.formats.atomic import remove_folder
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
