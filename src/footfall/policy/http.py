@@ -43,7 +43,7 @@ from footfall.policy.http_wire import (
     read_reply,
     sampling_fields,
 )
-from footfall.policy.protocol import Completion, Run, SamplingParams, sample_seed
+from footfall.policy.protocol import Completion, Run, RunWriter, SamplingParams, sample_seed
 from footfall.registry import Declared, register
 from footfall.render import Observations, Template, Tokenizer, check_round_trip, encode, messages, solution_text
 from footfall.types import Cost, Json, Step, Trajectory, content_key
@@ -73,7 +73,7 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HttpPolicy:
+class HttpPolicy(RunWriter):
     """Writes steps by asking a server. Synchronous outside; inside, `server.concurrency` requests may be in flight."""
 
     server: Server
@@ -159,34 +159,15 @@ class HttpPolicy:
         async with session.client:
             return await session.ask(Question("models", "/models"), model_ids)
 
-    def sample(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """`n` completions for each prefix, in order; a failed one says so in `finish` and `error`."""
-        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
-
-    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
-        """The same where each prefix may want other samples; all share the requests in flight."""
-        return self._write(runs, params, [None] * len(runs))
-
-    def resume(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """The same for prefixes whose last step is unfinished: a completion begins with that step, now whole.
-
-        The server reads the fragment as text and may cut it into other tokens than it wrote; with `tokenizer` it gets the ids.
-        """
+    def _refuse_to_resume(self, prefix: Trajectory) -> None:
+        """The server reads a fragment as text, which may give other tokens than it wrote; with `tokenizer` it gets the ids."""
         if self.mode == "chat":
             raise ValueError(
                 f"{self.server.url}: a chat server cannot be relied on to go on in the middle of a step, since chat templates "
                 "may trim or close the last turn; use mode='completions' (--mode completions)"
             )
-        for prefix in prefixes:
-            if not prefix.steps or not prefix.steps[-1].text.strip():
-                raise ValueError(f"trajectory {prefix.id!r} has no unfinished step to go on with")
-        return self._write(
-            [Run(prefix, n, first) for prefix in prefixes], params, [prefix.steps[-1] for prefix in prefixes]
-        )
+        if not prefix.steps or not prefix.steps[-1].text.strip():
+            raise ValueError(f"trajectory {prefix.id!r} has no unfinished step to go on with")
 
     def _write(
         self, runs: Sequence[Run], params: SamplingParams, begun: Sequence[Step | None]

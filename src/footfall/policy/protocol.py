@@ -7,6 +7,7 @@ take them together says so by `sample_runs`; for all others `sample_runs` below 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,39 @@ class RunSampler(Protocol):
     def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
         """The completions of each run, in order: the same that `sample` gives."""
         ...
+
+
+class RunWriter(ABC):
+    """A policy that writes runs in one batch, from whole steps or from the middle of one: its ways to be asked."""
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """`n` completions for each prefix, in order; all prefixes advance together."""
+        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
+
+    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
+        """The same where each prefix may want other samples."""
+        return self._write(runs, params, [None] * len(runs))
+
+    def resume(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        """The same for prefixes whose last step is unfinished: a completion begins with that step, now whole."""
+        for prefix in prefixes:
+            self._refuse_to_resume(prefix)
+        begun = [prefix.steps[-1] for prefix in prefixes]
+        return self._write([Run(prefix, n, first) for prefix in prefixes], params, begun)
+
+    @abstractmethod
+    def _refuse_to_resume(self, prefix: Trajectory) -> None:
+        """An error where it cannot go on in the middle of the prefix's last step."""
+
+    @abstractmethod
+    def _write(
+        self, runs: Sequence[Run], params: SamplingParams, begun: Sequence[Step | None]
+    ) -> list[list[Completion]]:
+        """`begun` are the steps that prefixes end in the middle of."""
 
 
 def can_choose(policy: object) -> TypeGuard[Chooser]:

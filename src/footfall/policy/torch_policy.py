@@ -18,7 +18,7 @@ from footfall.hashing import vocabulary_fingerprint, weights_fingerprint
 from footfall.loading import load_model
 from footfall.policy.decoding import Generated, Request
 from footfall.policy.engine import Engine
-from footfall.policy.protocol import Completion, Finish, Run, SamplingParams, sample_seed
+from footfall.policy.protocol import Completion, Finish, Run, RunWriter, SamplingParams, sample_seed
 from footfall.policy.splitting import StepSplitter, splitter_for
 from footfall.registry import Declared, register
 from footfall.render import Template, check_round_trip, encode, prompt_ids, template_for
@@ -31,7 +31,7 @@ _CHOICE_ROWS, _CHOICE_TOKENS = 16, 16384
 """Prefixes and padded tokens in one pass of `choices`; logits are kept at each one's last token, in every row."""
 
 
-class TorchPolicy:
+class TorchPolicy(RunWriter):
     """Writes steps with a model in this process. Prefixes are found again by their ids, whoever asks.
 
     The model stays its owner's: it can be called, trained and saved as before, and the policy writes with its present weights.
@@ -84,28 +84,11 @@ class TorchPolicy:
         model, tokenizer = load_model(source, device)
         return cls(model, tokenizer, label=label or Path(source).name, **options)
 
-    def sample(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """`n` completions a prefix; all prefixes advance in one batch."""
-        return self.sample_runs([Run(prefix, n, first) for prefix in prefixes], params)
-
-    def sample_runs(self, runs: Sequence[Run], params: SamplingParams = SamplingParams()) -> list[list[Completion]]:
-        """The same where each prefix may want other samples."""
-        return self._write(runs, params, [None] * len(runs))
-
-    def resume(
-        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
-    ) -> list[list[Completion]]:
-        """The same for prefixes whose last step is unfinished: a completion begins with that step, now whole."""
-        for prefix in prefixes:
-            if prefix.tokenizer != self.vocabulary or not prefix.steps or not prefix.steps[-1].token_ids:
-                raise ValueError(
-                    f"trajectory {prefix.id!r} has no unfinished step of this model's own tokens to go on with"
-                )
-        return self._write(
-            [Run(prefix, n, first) for prefix in prefixes], params, [prefix.steps[-1] for prefix in prefixes]
-        )
+    def _refuse_to_resume(self, prefix: Trajectory) -> None:
+        if prefix.tokenizer != self.vocabulary or not prefix.steps or not prefix.steps[-1].token_ids:
+            raise ValueError(
+                f"trajectory {prefix.id!r} has no unfinished step of this model's own tokens to go on with"
+            )
 
     def _write(
         self, runs: Sequence[Run], params: SamplingParams, begun: Sequence[Step | None]
