@@ -1,5 +1,5 @@
 """Python programs as processes of their own, without the seconds in which each would load torch and transformers: they are
-forked from a process that has loaded them, has one thread and does nothing else. What a program does from its first line to
+forked from a process that has loaded them and does nothing else. What a program does from its first line to
 its end, by SIGKILL too, is what `python …` would do; tests of the start itself, and of torchrun, use `subprocess`.
 """
 

@@ -1,4 +1,4 @@
-"""A Google Cloud Storage server on loopback, gcp-storage-emulator's, as a process: `python google_server.py PORT`.
+"""A Google Cloud Storage server on loopback, gcp-storage-emulator's, as a process that prints its port.
 
 The emulator puts an object over another one also where it was told to put it only if there is none (ifGenerationMatch=0); here
 that is refused with 412, as Google's servers do.
@@ -7,6 +7,7 @@ that is refused with 412, as Google's servers do.
 from __future__ import annotations
 
 import sys
+import threading
 from http import HTTPStatus
 from typing import Any
 
@@ -25,7 +26,11 @@ def main() -> None:
             put(request, response, storage)
 
     objects._multipart_upload = on_condition
-    create_server("127.0.0.1", int(sys.argv[1]), in_memory=True, default_bucket="bucket").run()
+    server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
+    server.start()
+    sys.stdout.write(f"{server._api._httpd.server_port}\n")
+    sys.stdout.flush()
+    threading.Event().wait()
 
 
 if __name__ == "__main__":

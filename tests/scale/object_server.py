@@ -1,4 +1,4 @@
-"""An S3 server on loopback, moto's, as a process: `python object_server.py PORT EVERY`; EVERY=3 spoils every third call."""
+"""An S3 server on loopback, moto's, as a process that prints its port: `python object_server.py 3` spoils every third call."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import count
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
+from werkzeug.serving import make_server
 
 
 def main() -> None:
-    port, every = int(sys.argv[1]), int(sys.argv[2])
+    every = int(sys.argv[1])
     whole = DomainDispatcherApplication(create_backend_app)
     calls = count(1)
 
@@ -24,7 +24,10 @@ def main() -> None:
         answer: Iterable[bytes] = whole(environ, start)
         return answer
 
-    run_simple("127.0.0.1", port, spoiling, threaded=True)
+    server = make_server("127.0.0.1", 0, spoiling, threaded=True)
+    sys.stdout.write(f"{server.port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
 
 
 if __name__ == "__main__":

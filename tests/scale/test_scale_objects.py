@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -22,9 +21,11 @@ from footfall.formats import write_parquet
 from footfall.scale import Remote, objects
 from footfall.store import Run, RunError
 from footfall.types import Judgement, Problem, Step, Trajectory
+from tests.forked import Forked
+from tests.forked import run as run_python
 
 TRACES = [Trajectory(f"t{i}", Problem(f"p{i}", "3 + 4?", "7"), (Step(f"step {i}"),)) for i in range(40)]
-FOOTFALL = [sys.executable, "-c", "import footfall.cli, sys; sys.exit(footfall.cli.main())"]
+FOOTFALL = ["-m", "footfall"]
 PATIENCE_SECONDS = 240.0
 JUDGE = """
 import time
@@ -343,33 +344,27 @@ class Server:
     """An object server of this machine, and the environment in which it is found."""
 
     def __init__(self, scheme: str, *words: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
         self.scheme = scheme
         script = Path(__file__).with_name("object_server.py" if scheme == "s3" else "google_server.py")
         self.process = subprocess.Popen(
-            [sys.executable, str(script), str(port), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, str(script), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        address = f"http://127.0.0.1:{port}"
+        assert self.process.stdout is not None
+        address = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
         self.environment = {
             **os.environ, "AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "of-the-test",
             "AWS_SECRET_ACCESS_KEY": "secret-of-the-test", "AWS_DEFAULT_REGION": "us-east-1",
             "STORAGE_EMULATOR_HOST": address,
         }  # fmt: skip
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
     def python(self, script: str) -> str:
         """What a script prints that finds the server by `files`."""
         begin = f"import fsspec, json; files = fsspec.filesystem({self.scheme!r}); "
-        done = subprocess.run(
-            [sys.executable, "-c", begin + script], env=self.environment, capture_output=True, text=True
-        )
+        done = run_python(["-c", begin + script], env=self.environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -381,8 +376,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     server = Server("s3", str(request.param))
     server.python("files.mkdir('bucket')")
     yield server
-    server.process.kill()
-    server.process.wait()
+    server.stop()
 
 
 @pytest.fixture
@@ -391,8 +385,7 @@ def google() -> Iterator[Server]:
     pytest.importorskip("gcp_storage_emulator")
     server = Server("gs")
     yield server
-    server.process.kill()
-    server.process.wait()
+    server.stop()
 
 
 def prepare(folder: Path, pause: float) -> list[str]:
@@ -400,7 +393,7 @@ def prepare(folder: Path, pause: float) -> list[str]:
     write_parquet(folder / "traces.parquet", TRACES, "trajectory")
     (folder / "judge.py").write_text(JUDGE)
     words = ["label", "--data", "traces.parquet", "--method", "judge.py:Slow", "--chunk", "2", "--json"]
-    subprocess.run([*FOOTFALL, *words, "--out", "plain"], cwd=folder, check=True, capture_output=True)
+    run_python([*FOOTFALL, *words, "--out", "plain"], cwd=folder).check_returncode()
     (folder / "pause").write_text(str(pause))
     return words
 
@@ -425,9 +418,7 @@ def test_a_run_in_s3_that_is_killed_twenty_times_has_the_bytes_of_one_that_was_n
 ) -> None:
     words = [*FOOTFALL, *prepare(tmp_path, 0.05), "--out", "s3://bucket/run"]
     for turn in range(20):
-        process = subprocess.Popen(
-            words, cwd=tmp_path, env=server.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        process = Forked(words, cwd=tmp_path, env=server.environment)
         deadline = time.monotonic() + PATIENCE_SECONDS
         folder = tmp_path / "runs"
         while len(list(folder.glob("copy-*/judgements/*.parquet"))) < min(turn, 19) and time.monotonic() < deadline:
@@ -439,8 +430,8 @@ def test_a_run_in_s3_that_is_killed_twenty_times_has_the_bytes_of_one_that_was_n
         if turn % 6 == 4:  # on a machine that has no copy; not at the end, for the copy may have what the store has not
             for path in folder.glob("copy-*/judgements/*.parquet"):
                 path.unlink()
-    done = subprocess.run(words, cwd=tmp_path, env=server.environment, capture_output=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr.decode()
+    done = run_python(words, cwd=tmp_path, env=server.environment, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
     assert len(plain(tmp_path)) == 21 and stored(server) == plain(tmp_path)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert written and not [data for data in written if b"secret-of-the-test" in data], "nor does this machine"
@@ -449,29 +440,25 @@ def test_a_run_in_s3_that_is_killed_twenty_times_has_the_bytes_of_one_that_was_n
 @pytest.mark.long
 def test_a_run_in_google_cloud_storage_goes_on_elsewhere_and_has_one_holder(google: Server, tmp_path: Path) -> None:
     words = [*FOOTFALL, *prepare(tmp_path, 4.0), "--out", "gs://bucket/run"]
-    first = subprocess.Popen(
-        words, cwd=tmp_path, env=google.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    first = Forked(words, cwd=tmp_path, env=google.environment)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(list(tmp_path.glob("runs/copy-*/judgements/*.parquet"))) < 2 and time.monotonic() < deadline:
-        assert first.poll() is None, first.communicate()[1].decode()
+        assert first.poll() is None, first.communicate()[1]
         time.sleep(0.02)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in ("traces.parquet", "judge.py"):
         (elsewhere / name).write_bytes((tmp_path / name).read_bytes())
 
-    def again() -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            words, cwd=elsewhere, env=google.environment, capture_output=True, timeout=PATIENCE_SECONDS
-        )
+    def again() -> subprocess.CompletedProcess[str]:
+        return run_python(words, cwd=elsewhere, env=google.environment, timeout=PATIENCE_SECONDS)
 
     second = again()
-    assert second.returncode == 2 and f"in use by process {first.pid} on".encode() in second.stderr
+    assert second.returncode == 2 and f"in use by process {first.pid} on" in second.stderr
     first.kill()
     first.communicate()
     done = again()
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0, done.stderr
     assert stored(google) == plain(tmp_path)
     log = [json.loads(line) for line in next(elsewhere.glob("runs/copy-*/log.jsonl")).read_text().splitlines()]
     assert 0 < sum(event["event"] == "chunk" for event in log) < 20, "what the first one had put was fetched"
@@ -499,19 +486,17 @@ def test_a_server_that_fails_a_third_of_its_calls_costs_time_only_and_a_second_d
     server: Server, tmp_path: Path
 ) -> None:
     words = [*FOOTFALL, *prepare(tmp_path, 0.7), "--out", "s3://bucket/run"]
-    first = subprocess.Popen(
-        words, cwd=tmp_path, env=server.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    first = Forked(words, cwd=tmp_path, env=server.environment)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not list(tmp_path.glob("runs/copy-*/judgements/*.parquet")) and time.monotonic() < deadline:
-        assert first.poll() is None, first.communicate()[1].decode()
+        assert first.poll() is None, first.communicate()[1]
         time.sleep(0.02)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in ("traces.parquet", "judge.py"):
         (elsewhere / name).write_bytes((tmp_path / name).read_bytes())
-    second = subprocess.run(words, cwd=elsewhere, env=server.environment, capture_output=True, timeout=PATIENCE_SECONDS)
+    second = run_python(words, cwd=elsewhere, env=server.environment, timeout=PATIENCE_SECONDS)
     _, errors = first.communicate(timeout=PATIENCE_SECONDS)
-    assert first.returncode == 0, errors.decode()
+    assert first.returncode == 0, errors
     assert stored(server) == plain(tmp_path)
-    assert second.returncode == 2 and f"in use by process {first.pid} on".encode() in second.stderr
+    assert second.returncode == 2 and f"in use by process {first.pid} on" in second.stderr
