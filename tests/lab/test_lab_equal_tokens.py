@@ -97,8 +97,8 @@ def test_the_widths_are_those_that_dvts_permits_too() -> None:
 
 
 @pytest.fixture(scope="module")
-def mcts() -> Outcome:
-    return load_measure(find("mcts"))(TRIAL)
+def mcts(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return load_measure(find("mcts"))(Trial(1, True, tmp_path_factory.mktemp("mcts")))
 
 
 @pytest.mark.long

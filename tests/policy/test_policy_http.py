@@ -356,7 +356,7 @@ def test_a_request_that_never_works_is_an_error_with_its_reason_and_the_others_c
 @pytest.mark.parametrize("kind", ["stall", "drip"])
 def test_a_stalled_request_times_out_and_the_others_come_back(loopback: Loopback, kind: str) -> None:
     loopback.behave(faults=[{"kind": kind, "match": "3 plus"}, {"kind": kind, "match": "4 plus", "times": 1}])
-    written = loopback.policy(read_timeout=1.0, total_timeout=1.5, retries=1).sample(PREFIXES)
+    written = loopback.policy(read_timeout=3.0, total_timeout=4.5, retries=1).sample(PREFIXES)
     finishes = [row[0].finish for row in written]
     assert finishes == ["end"] * 3 + ["error"] + ["end"] * 8
     if kind == "stall":
