@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from footfall.formats import read_parquet, write_parquet
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
+from tests.forked import Forked
 
 PROGRAM = Path(__file__).with_name("label_and_log.py")
 PATIENCE_SECONDS = 120.0
@@ -47,24 +46,24 @@ class Job:
     def log(self) -> Path:
         return self.folder / "rollouts.log"
 
-    def start(self, die_in_shard: int = 0) -> subprocess.Popen[bytes]:
+    def start(self, die_in_shard: int = 0) -> Forked:
         self.folder.mkdir(exist_ok=True)
         data = self.folder.parent / "traces.parquet"
         if not data.exists():
             write_parquet(data, self.traces, "trajectory")
         words = ["label", "--data", str(data), "--chunk", str(self.chunk), "--out", str(self.out), "--json"]
         finished = self.finished_prefixes()
-        process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(self.log), str(self.seconds), str(die_in_shard), *words, *self.options],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        process = Forked(
+            [PROGRAM, self.log, self.seconds, die_in_shard, *words, *self.options],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         self.finished_before[process.pid] = finished
         return process
 
     def finish(self) -> None:
         process = self.start()
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-        assert process.returncode == 0, errors.decode()
+        assert process.returncode == 0, errors
 
     def shards(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(self.out.glob("judgements/*.parquet"))}
@@ -81,17 +80,21 @@ class Job:
         fields = (line.split() for line in self.log.read_text().splitlines())
         return [(int(pid), (key, int(index))) for pid, key, index in fields]
 
+    def sampled(self) -> int:
+        """How many rollouts so far: a line of the log each."""
+        return self.log.read_bytes().count(b"\n") if self.log.exists() else 0
+
     def kill_after(self, rollouts: int, more_seconds: float) -> None:
         """Start a process, let it sample so much and run a moment longer, then SIGKILL."""
-        before = len(self.rollouts())
+        enough = self.sampled() + rollouts
         process = self.start()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(self.rollouts()) < before + rollouts and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
+        while self.sampled() < enough and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
         time.sleep(more_seconds)
         process.kill()
         _, errors = process.communicate()
-        assert process.returncode == -9, f"it ended before it could be killed: {errors.decode()}"
+        assert process.returncode == -9, f"it ended before it could be killed: {errors}"
 
 
 def traces_of(policy: Policy, n: int) -> list[Trajectory]:
@@ -155,7 +158,7 @@ def test_half_a_shard_is_no_shard(tmp_path: Path) -> None:
         assert len(killed.shards()) == shards_before
         process = killed.start(die_in)
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-        assert process.returncode == -9, errors.decode()
+        assert process.returncode == -9, errors
         assert list(killed.out.rglob(".*.tmp")), "what it was writing still lies there"
     killed.finish()
     check_as_if_undisturbed(killed, undisturbed)
@@ -166,14 +169,14 @@ def test_half_a_shard_is_no_shard(tmp_path: Path) -> None:
 def test_the_embedded_model_labels_the_same_to_the_bit_after_kills(tmp_path: Path) -> None:
     from footfall.policy.embedded import embedded
 
-    traces = traces_of(embedded(), 20)
+    traces = traces_of(embedded(), 12)
     options = ["--policy", "embedded", "--rollouts", "4", "--max-tokens", "200", "--half-width", "0.3"]
     undisturbed = Job(tmp_path / "undisturbed", traces, options, chunk=2)
     undisturbed.finish()
     killed = Job(tmp_path / "killed", traces, options, chunk=2)
     rng = random.Random(4)
     for _ in range(4):
-        killed.kill_after(rollouts=rng.randrange(1, 60), more_seconds=rng.uniform(0, 0.2))
+        killed.kill_after(rollouts=rng.randrange(1, 40), more_seconds=rng.uniform(0, 0.2))
     killed.finish()
     check_as_if_undisturbed(killed, undisturbed)
     check_nothing_finished_was_done_again(killed, undisturbed)
