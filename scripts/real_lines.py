@@ -351,9 +351,9 @@ def add_lines(file: Path, made: Sequence[RealFigures]) -> None:
 
 
 def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[str, str, Callable[[], Arms | None]]]:
-    """Recipe, set as a claim names it, and what gives the arms."""
+    """Recipe, set as a claim names it, and what gives the arms; of sets whose pool is there."""
     found: list[tuple[str, str, Callable[[], Arms | None]]] = []
-    for on, title in SETS.items():
+    for on, title in ((on, title) for on, title in SETS.items() if pool_file(out, on).is_file()):
         found.append(("self-consistency", title, partial(adaptive, out, on)))
         if prms:
             found += [(name, title, partial(votes, out, on, tuple(prms))) for name in ("best-of-n", "unprm")]

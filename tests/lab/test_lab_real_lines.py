@@ -125,8 +125,8 @@ def test_a_search_with_two_prms_of_an_arm_is_their_mean(tmp_path: Path) -> None:
 
 
 def test_lines_of_what_is_not_there_stay_as_they_are(tmp_path: Path) -> None:
+    """The pool of one of the two sets, and no search."""
     out = _stored(tmp_path, {"er-0": KNOWS, "mc-0": ERRS})
-    write_parquet(out / "sample-gsm8k-test.parquet", _traces(), "trajectory")
     kept = {"name": "dvts", "claim": "as it was"}
     (tmp_path / "real.json").write_text(json.dumps([kept]))
     main(["--out", str(out), "--to", str(tmp_path / "real.json")])
