@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from trl.trainer.sft_trainer import SFTTrainer
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling, SFTTrainer
 
 from footfall.loading import load_model
 from footfall.policy.embedded import EMBEDDED
+from footfall.reward.packed import packing
 from footfall.train import TrainConfig, language, sft, train_prm
 from footfall.train.imitation import ImitationConfig, planned
 from footfall.train.planned import Keeping, Plan, fit_loss
@@ -81,6 +82,46 @@ def test_trl_s_sft_has_the_losses_of_a_plain_loop() -> None:
     losses = fit_sft(ours, tokenizer, ROWS, plan())
     expected = plan().means(by_hand(theirs, plan()))
     assert losses == pytest.approx(expected, rel=1e-4) and expected[-1] < 0.8 * expected[0]
+
+
+def test_packed_critiques_have_the_losses_and_the_weights_of_padded_ones() -> None:
+    one, other = small(), small()
+    tokenizer = load_model(str(EMBEDDED), "cpu")[1]
+    expected = fit_sft(one, tokenizer, ROWS, plan())
+    widths: list[tuple[int, ...]] = []
+    other.register_forward_pre_hook(lambda _, given, named: widths.append(named["input_ids"].shape), with_kwargs=True)
+    with packing(other):
+        found = fit_sft(other, tokenizer, ROWS, plan(), packed=True)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert all(torch.allclose(p, q, atol=1e-4) for p, q in zip(one.parameters(), other.parameters(), strict=True))
+    assert widths == [(1, sum(len(ROWS[i].ids) for i in batch)) for epoch in plan().epochs for batch in epoch]
+
+
+def test_a_packed_row_of_critiques_is_read_as_each_of_them_alone() -> None:
+    """A change in one critique moves no logit of its neighbours, before or behind it."""
+    lm = small()
+    collate = DataCollatorForLanguageModeling(0, padding_free=True)
+    changed = Taught([99] * len(ROWS[1].ids), ROWS[1].first)
+    with torch.no_grad(), packing(lm):
+        first, second = (
+            lm(**{k: v for k, v in collate([row.columns() for row in rows]).items() if k != "labels"}).logits[0]
+            for rows in (ROWS[:3], [ROWS[0], changed, ROWS[2]])
+        )
+    a, b = len(ROWS[0].ids), len(ROWS[0].ids) + len(ROWS[1].ids)
+    assert torch.equal(first[:a], second[:a]) and torch.equal(first[b:], second[b:])
+    assert not torch.allclose(first[a:b], second[a:b])
+    with torch.no_grad():
+        alone = lm(input_ids=torch.tensor([ROWS[2].ids])).logits[0]
+    assert torch.allclose(first[b:], alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("rank", [None, 4], ids=["full", "lora"])
+def test_a_critic_learns_the_same_packed_or_padded(rank: int | None, tmp_path: Path) -> None:
+    config = replace(QUICK, family="thinkprm", objective="verdict", epochs=2, lora_rank=rank)
+    plain = train_prm(rows(8), model(tmp_path), config, tmp_path / "plain")
+    other = train_prm(rows(8), model(tmp_path), replace(config, packing=True), tmp_path / "packed")
+    assert [loss for _, loss in other.curve] == pytest.approx([loss for _, loss in plain.curve], rel=1e-4)
+    assert other.metrics["loss"] == pytest.approx(plain.metrics["loss"], rel=1e-3)
 
 
 def test_randomness_of_the_caller_is_left_as_it_was() -> None:
@@ -171,8 +212,6 @@ def test_an_implicit_prm_learns_the_same_packed_or_with_activations_computed_twi
 
 
 def test_packed_log_probabilities_are_those_of_padded_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from footfall.reward.packed import packing
-
     lm, trace = small(), rows(1)[0].trajectory
     items = [language.Item(trace, 0, tuple(row.ids), row.first, 1.0) for row in ROWS[:5]]
     with torch.no_grad(), packing(lm):
@@ -182,10 +221,7 @@ def test_packed_log_probabilities_are_those_of_padded_rows(monkeypatch: pytest.M
 
 
 def test_a_setting_that_would_be_left_unheeded_is_refused(tmp_path: Path) -> None:
-    critic = replace(QUICK, family="thinkprm", objective="verdict", packing=True)
-    for name, config in (
-        ("schedule", replace(QUICK, schedule="cosine")), ("compile", replace(QUICK, compile=True)), ("packing", critic)
-    ):  # fmt: skip
+    for name, config in (("schedule", replace(QUICK, schedule="cosine")), ("compile", replace(QUICK, compile=True))):
         with pytest.raises(ValueError, match=f"trained without {name}; leave that out"):
             train_prm(rows(8), model(tmp_path), config, tmp_path / name)
 
@@ -209,6 +245,8 @@ def test_texts_of_any_judge_are_learned_to_their_end_and_none_is_cut(tmp_path: P
     texts = [(Request(say(f"q{k}")), "good" if k % 2 else "bad") for k in range(8)]
     found = sft.train_sft(texts, folder, tmp_path / "out", args)
     assert found["train_loss"] < 5
+    free = sft.train_sft(texts, folder, tmp_path / "free", replace(args, padding_free=True, max_length=None))
+    assert free["train_loss"] == pytest.approx(found["train_loss"], rel=1e-4), "TRL's rows without padding, kept apart"
     saved, known = load_model(str(tmp_path / "out"), "cpu")
     assert known.pad_token is None
     assert saved.config.pad_token_id is None and saved.generation_config.pad_token_id is None

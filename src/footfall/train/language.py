@@ -116,13 +116,13 @@ def train_language_prm(
     if config.lora_rank is not None:
         lm = add_lora(lm, config.lora_rank, config.lora_alpha or 2 * config.lora_rank, config.seed)
 
-    plan = _plan(train, objective.together, lm, config)
-    if sft is not None:
-        taught = [sft.Taught(item.ids, item.first) for item in train]
-        losses = sft.fit_sft(lm, tokenizer, taught, plan, progress, keeping)
-    else:
-        with packing(_whole(lm)) if config.packing else nullcontext():
-            loss_of = _log_ratio_loss(lm, train, behind, objective, bool(config.packing))
+    plan, packed = _plan(train, objective.together, lm, config), bool(config.packing)
+    with packing(_whole(lm)) if packed else nullcontext():
+        if sft is not None:
+            taught = [sft.Taught(item.ids, item.first) for item in train]
+            losses = sft.fit_sft(lm, tokenizer, taught, plan, progress, keeping, packed)
+        else:
+            loss_of = _log_ratio_loss(lm, train, behind, objective, packed)
             losses = fit_loss(lm, plan, loss_of, progress, keeping)
     lm = lm.merge_and_unload() if config.lora_rank is not None else lm
     odds = _log_odds(lm, held, behind[len(train) :], objective, family)
@@ -206,7 +206,6 @@ def _refuse_settings(config: TrainConfig, family: Family) -> None:
     unheeded = ("heads", "head", "view", "marker", "head_lr", "accumulation", "patience", "schedule")
     asked = [name for name in unheeded if getattr(config, name) != getattr(usual, name)]
     asked += ["compile"] if config.compile else []
-    asked += ["packing"] if config.packing and family.spans is None else []
     if asked:
         raise ValueError(f"a {family.name} is a language model, trained without {', '.join(asked)}; leave that out")
 

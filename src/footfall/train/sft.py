@@ -54,8 +54,12 @@ def fit_sft(
     plan: Plan,
     progress: Progress | None = None,
     keeping: Keeping | None = None,
+    packed: bool = False,
 ) -> tuple[float, ...]:
-    """Fit the causal LM, or one with adapters, to what is written; in place. The mean loss of each epoch."""
+    """Fit the causal LM, or one with adapters, to what is written; in place. The mean loss of each epoch.
+
+    `packed` inside `packing` only: a batch is one row without padding.
+    """
     cpu = model.device.type == "cpu"
 
     def make(folder: Path, callbacks: list[TrainerCallback]) -> Planned:
@@ -66,7 +70,7 @@ def fit_sft(
             args=SFTConfig(**{**arguments(plan, folder, cpu), **own}),
             train_dataset=Dataset.from_list([row.columns() for row in rows]),
             # Its own would make the end of a text the tokenizer's padding, which is then saved.
-            data_collator=DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id or 0),
+            data_collator=DataCollatorForLanguageModeling(tokenizer.pad_token_id or 0, padding_free=packed),
             processing_class=tokenizer,
             callbacks=callbacks,
         )

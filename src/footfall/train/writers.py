@@ -6,7 +6,9 @@ that any server can run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from transformers import Trainer, TrainingArguments
 
 from footfall.loading import load_model, quiet
 from footfall.render import dialogue_text
+from footfall.reward.backbone import context_length
 from footfall.reward.generative.critic import Request
+from footfall.reward.packed import packable, packing
 
 
 class Silent:
@@ -39,9 +43,13 @@ def train_writer(
     settings = (tokenizer, lm.config.get_text_config(), lm.generation_config)
     padding = [each.pad_token_id for each in settings]
     trainer: Any = make(lm, tokenizer)
-    metrics = dict(trainer.train().metrics)
-    if trainer.eval_dataset is not None:
-        metrics |= trainer.evaluate()
+    # TRL's rows without padding keep chains apart by flash attention alone, or by a mask over all of a row.
+    longest = getattr(args, "max_length", None) or context_length(lm) or sys.maxsize
+    free = getattr(trainer, "padding_free", False) and packable(lm, longest)
+    with packing(lm) if free else nullcontext():
+        metrics = dict(trainer.train().metrics)
+        if trainer.eval_dataset is not None:
+            metrics |= trainer.evaluate()
     # TRL makes the end of a text the padding of a model that has none, and who trains on that learns no end.
     for each, own in zip(settings, padding, strict=True):
         each.pad_token_id = own
