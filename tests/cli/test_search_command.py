@@ -346,9 +346,9 @@ def test_a_judge_that_hangs_fails_its_problem_only(
     critic.behave("No error: \\boxed{-1}", faults=[{"kind": "stall", "match": "p1:"}])
     words = ["--method", method, "--n", "2", "--judge", "critic", "--set", "policy=critic"]
     words += ["expansions=2"] if method == "beam-search" else []
-    words += ["--helper", f"critic=http,url={critic.url},mode=chat,timeout=0.5,retries=0"]
+    words += ["--helper", f"critic=http,url={critic.url},mode=chat,timeout=2.5,retries=0"]
     found = told(capsys, server, *words)
-    assert list(found["failed"]) == ["p1"] and "0.5 s" in found["failed"]["p1"] and found["decided"] == 2
+    assert list(found["failed"]) == ["p1"] and "2.5 s" in found["failed"]["p1"] and found["decided"] == 2
     critic.behave("No error: \\boxed{-1}")
     server.behave(None, solve=True)
     again = told(capsys, server, *words)
