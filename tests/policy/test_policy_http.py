@@ -404,6 +404,7 @@ def test_waits_double_up_to_the_longest_and_their_jitter_is_seeded() -> None:
         ({"kind": "400", "message": "x" * 5000}, "400: x{499}…; if it is about a field"),
         ({"kind": "404", "message": "no model"}, "404: no model; check the url"),
         ({"kind": "403"}, "check api_key"),
+        ({"kind": "400", "message": "max_tokens=99 cannot be greater than max_model_len=64."}, "fewer tokens"),
     ],
 )
 def test_what_can_never_work_raises_at_once_with_the_servers_words_and_the_fix(

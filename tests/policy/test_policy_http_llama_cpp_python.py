@@ -58,8 +58,8 @@ def served(folder: Path, *options: str) -> Iterator[str]:
         process.wait()
 
 
-def wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 180
+def wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = 180) -> None:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if httpx.get(f"{url}/models", trust_env=False).status_code == 200:

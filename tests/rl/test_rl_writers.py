@@ -1,9 +1,13 @@
-"""Who else writes rollouts: an OpenAI server, some of whose calls fail, and TRL's vLLM, as far as can be told without it."""
+"""Who else writes rollouts: an OpenAI server, some of whose calls fail, and TRL's vLLM, as far as can be told without it.
+
+`test_rl_vllm.py` has it write.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,7 +17,11 @@ import pytest
 
 pytest.importorskip("trl", reason="could not import 'trl'")
 
+from trl.generation import vllm_generation
+from trl.trainer.grpo_config import GRPOConfig
+
 from footfall import cli
+from footfall.commands import rl as rl_command
 from footfall.loading import load_tokenizer
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams
@@ -21,6 +29,7 @@ from footfall.registry import create
 from footfall.rl import loop
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
+from footfall.rl.trainer import CreditTrainer
 from footfall.worlds import ArithmeticWorld
 from tests.rl.runs import events, words
 from tests.rl.test_rl_trainer import small
@@ -94,7 +103,7 @@ def test_vllm_is_trls_own_and_is_told_how_to_sample(tmp_path: Path, monkeypatch:
         sampling,
         "\n",
         writer="trl",
-        vllm=True,
+        vllm={"gpu_memory_utilization": 0.5, "mode": "server"},
     )
     with pytest.raises(Stopped):
         loop.make_trainer(setting, RlSettings(prompts=2, group=2), tmp_path)
@@ -103,3 +112,43 @@ def test_vllm_is_trls_own_and_is_told_how_to_sample(tmp_path: Path, monkeypatch:
         "TRL calls vLLM in `_generate`, which our own rollouts would replace"
     )
     assert (args.temperature, args.top_p, args.top_k, args.max_completion_length) == (0.7, 0.9, 5, 33)
+    assert (args.vllm_gpu_memory_utilization, args.vllm_mode) == (0.5, "server")
+    with pytest.raises(ValueError, match=r"no setting 'memory'; TRL's are enable_sleep_mode, gpu_memory_utilization, "):
+        loop.make_trainer(replace(setting, vllm={"memory": 0.5}), RlSettings(prompts=2, group=2), tmp_path)
+
+
+def test_arguments_that_ask_for_vllm_are_enough_and_no_other_writer_is_named_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = GRPOConfig(
+        str(tmp_path), use_vllm=True, num_generations=2, per_device_train_batch_size=4, use_cpu=True, bf16=False
+    )
+    given = (
+        small(),
+        load_tokenizer(str(EMBEDDED)),
+        ArithmeticWorld().problems(4),
+        Reward(create("credit", "grpo")),
+        args,
+    )
+    monkeypatch.setattr(vllm_generation, "is_vllm_available", lambda: False)
+    with pytest.raises(ImportError, match="vLLM is not available"):
+        CreditTrainer(*given)  # it is TRL that looks for it
+    with pytest.raises(ValueError, match=r"use_vllm=True lets TRL's vLLM write .* writer='engine' names another"):
+        CreditTrainer(*given, writer="engine")
+    with pytest.raises(ValueError, match="a policy names another"):
+        CreditTrainer(*given, writer=create("policy", "embedded"))
+
+
+def test_a_command_line_that_names_vllm_in_vain_is_refused_before_the_model_is_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = words(tmp_path / "no-model", tmp_path / "run", "--writer", "vllm,gpu_memory_utilization=0.5")
+    found = {"trl": True}
+    monkeypatch.setattr(rl_command, "find_spec", found.get)
+    assert cli.main(asked) == 2
+    assert "--writer vllm needs vLLM in a version that TRL takes; install it with: pip install 'trl[vllm]'" in (
+        capsys.readouterr().err
+    )
+    found["vllm"] = True
+    assert cli.main(asked) == 2 and not (tmp_path / "run").exists()
+    assert "--writer vllm: on a CPU vLLM packs its weights" in capsys.readouterr().err

@@ -106,7 +106,8 @@ class RlConfig:
     held_out_judge: str | None = None
     """A judge that the policy is not trained on, as --judge, settings may follow: monitors compare what is paid with it."""
     writer: str = "engine"
-    """Who writes the rollouts: engine (Footfall's, with the weights that are trained), trl, vllm (TRL's), or a server's URL."""
+    """Who writes the rollouts: engine (Footfall's, with the weights that are trained), trl, vllm (TRL's; its settings may
+    follow: vllm,gpu_memory_utilization=0.5), or a server's URL."""
     chunk: int | None = None
     """Completions that are written, and judged, at once: with --ray by one worker. It decides how sums are rounded, so the same
     number gives the same bytes with --ray and without. None: a whole batch."""
@@ -149,6 +150,7 @@ def main(config: RlConfig) -> int:
     if config.problems is None:
         raise ValueError("--problems is needed: a file of problems, or world:NAME:N; or try --quick")
     config.settings.check()
+    _vllm(config)  # which may not be here
     if config.log is not None:
         log_module(config.log)
     if config.chunk is None:
@@ -294,6 +296,7 @@ def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     from footfall.rl.rewards import Reward
 
     assert config.problems is not None
+    vllm = _vllm(config)
     credit = _part("credit", config.credit)
     keep = None if config.filter is None else _part("filter", config.filter)
     if keep is not None:
@@ -313,13 +316,36 @@ def _setting(config: RlConfig, parts: Parts | None = None) -> Setting:
             raise ValueError(f"--system: {config.model} has no chat template, so there is no place for it")
         template = replace(template, system=config.system)
     separator = separator_of(PolicyOptions(policy=config.model))
-    writer: Any = {"engine": "engine", "trl": "trl", "vllm": "trl"}.get(config.writer)
+    writer: Any = "trl" if vllm is not None else config.writer
     return Setting(
         model, tokenizer, train, held_out, reward, config.sampling.params(config.run.seed), separator,
-        template=template, writer=writer or open_policy(PolicyOptions(config.writer)),
-        vllm=config.writer == "vllm", truth=_truth(config), held_out_judge=other, log=config.log,
+        template=template, writer=writer if writer in ("engine", "trl") else open_policy(PolicyOptions(writer)),
+        vllm=vllm, truth=_truth(config), held_out_judge=other, log=config.log,
         parts=parts,
     )  # fmt: skip
+
+
+def _vllm(config: RlConfig) -> dict[str, Any] | None:
+    """What is said of TRL's vLLM, if that is to write."""
+    from footfall.gguf.container import is_gguf
+    from footfall.loading import pick_device
+
+    name, *own = name_and_settings(config.writer)
+    if name != "vllm":
+        return None
+    if find_spec("vllm") is None:
+        raise ModuleNotFoundError(
+            "--writer vllm needs vLLM in a version that TRL takes; install it with: pip install 'trl[vllm]'"
+        )
+    if pick_device(config.device).type == "cpu":
+        raise ValueError(
+            "--writer vllm: on a CPU vLLM packs its weights when it loads them and takes no others from TRL; leave --writer out"
+        )
+    if is_gguf(config.model):
+        raise ValueError(
+            f"--writer vllm: vLLM opens {config.model} by itself and reads no GGUF; name a folder or hub id as --model"
+        )
+    return settings(own)
 
 
 def _model(config: RlConfig) -> tuple[Any, Any]:

@@ -260,6 +260,11 @@ class Session:
             raise ServerRefusedError(f"{refused}; {fix}")
         if status in (408, 425, 429) or status >= 500:
             raise AttemptError(reason, wait=_retry_after(response))
+        if status == 400 and _NEVER_FITS.search(reason):
+            raise ServerRefusedError(
+                f"{refused}; ask for fewer tokens (--max-tokens; of a judge that writes, --set max_tokens=N), or start the "
+                "server with a longer context"
+            )
         # Too long, or a kind of request that was answered before: then it is this prefix, not the settings.
         of_this_prefix = status in (400, 413, 422) and (_TOO_LONG.search(reason) or question.shape in self.accepted)
         if of_this_prefix:
@@ -330,6 +335,8 @@ def key_from(variable: str) -> str:
 
 _TOO_LONG = re.compile(r"context.?(length|size|window)|too long|max_model_len|HTTP 413", re.IGNORECASE)
 
+_NEVER_FITS = re.compile(r"max_tokens=\d+ cannot be greater than max_model_len", re.IGNORECASE)
+"""What vLLM says of a request that would be too long after any prompt."""
 _BAD_URL = "check the url; redirects are not followed"
 _BAD_KEY = "check api_key, or the variable named by api_key_env (--api-key-env)"
 _FIXES = {

@@ -71,7 +71,8 @@ class Setting:
     separator: str
     template: Template | None = None
     writer: Writer = "engine"
-    vllm: bool = False
+    vllm: Mapping[str, Any] | None = None
+    """If given, TRL's vLLM writes, with these settings: `GRPOConfig`'s `vllm_…`, named without that."""
     truth: Judge | None = None
     """Says whether steps are truly right, where that is known; the policy is not trained on it."""
     held_out_judge: Judge | None = None
@@ -194,7 +195,6 @@ def make_trainer(
         top_p=given.sampling.top_p,
         top_k=given.sampling.top_k,
         seed=given.sampling.seed,
-        use_vllm=given.vllm,
         bf16=cuda,
         use_cpu=not cuda,
         gradient_checkpointing=False,
@@ -204,6 +204,7 @@ def make_trainer(
         report_to=given.log or "none",
         run_name=folder.parent.name,
         disable_tqdm=True,
+        **({} if given.vllm is None else vllm_arguments(given.vllm)),
     )
     if settings.lora_rank is not None:
         check_rank(given.model, settings.lora_rank)
@@ -221,6 +222,15 @@ def make_trainer(
         if isinstance(config.target_modules, set):
             config.target_modules = sorted(config.target_modules)
     return made
+
+
+def vllm_arguments(own: Mapping[str, Any]) -> dict[str, Any]:
+    """What TRL is told so that its vLLM writes."""
+    start = "vllm_"
+    known = sorted(each.name.removeprefix(start) for each in fields(GRPOConfig) if each.name.startswith(start))
+    if unknown := sorted(set(own) - set(known)):
+        raise ValueError(f"vllm has no setting {unknown[0]!r}; TRL's are {', '.join(known)}")
+    return {"use_vllm": True, **{f"{start}{name}": value for name, value in own.items()}}
 
 
 def adapters(rank: int) -> Any:

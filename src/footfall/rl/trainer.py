@@ -112,7 +112,7 @@ class CreditTrainer(Silent, GRPOTrainer):
         reward: Reward,
         args: GRPOConfig,
         *,
-        writer: Writer = "engine",
+        writer: Writer | None = None,
         separator: str = "\n\n",
         template: Template | None = None,
         online_lr: float = 1e-6,
@@ -122,11 +122,18 @@ class CreditTrainer(Silent, GRPOTrainer):
         parts: Parts | None = None,
         forcing: Forcing = Forcing(),
     ) -> None:
-        """`keep_reference` holds a copy of the weights as they are now, also where the credit needs none; `parts` says how the
-        engine cuts a batch and who writes the parts; `forcing`, how answers are forced for a credit that reads confidences."""
+        """`writer` is Footfall's engine unless one is named, or TRL if `args.use_vllm`. `keep_reference` holds a copy of the
+        weights as they are now, also where the credit needs none; `parts` says how the engine cuts a batch and who writes the
+        parts; `forcing`, how answers are forced for a credit that reads confidences."""
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
         reward.unanswered(problems)
+        writer = writer or ("trl" if args.use_vllm else "engine")
+        if args.use_vllm and writer != "trl":
+            named = f"writer={writer!r}" if isinstance(writer, str) else "a policy"
+            raise ValueError(
+                f"use_vllm=True lets TRL's vLLM write the completions, and {named} names another: leave one of them out"
+            )
         self.problems, self.paid, self.separator = list(problems), reward, separator
         self.template = template or template_for(tokenizer)
         self.batch: list[Rolled] = []
