@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("trl", reason="could not import 'trl'")
 
 from footfall import cli
-from footfall.commands.rl import RlConfig, _problems, _setting
+from footfall.commands._rl_setting import RlConfig, open_problems, open_setting
 from footfall.render import prompt_ids
 from tests.rl.runs import events, model, words
 
@@ -137,7 +137,7 @@ def test_a_text_that_is_held_out_of_a_file_is_not_trained_on(tmp_path: Path) -> 
         tmp_path / "all.jsonl",
         [{"id": f"{i}", "problem": f"{n} + 1?", "answer": f"{n + 1}"} for i, n in enumerate(asked)],
     )
-    train, held_out = _problems(RlConfig(problems=file))
+    train, held_out = open_problems(RlConfig(problems=file))
     assert [each.answer for each in held_out] == ["4", "20", "21", "22", "23"]
     assert [each.answer for each in train] == [f"{n + 1}" for n in range(19) if n != 3]
 
@@ -173,7 +173,7 @@ def test_a_system_message_stands_before_every_problem(model: Path, tmp_path: Pat
     shutil.copytree(model, folder)
     (folder / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<a>")
     config = RlConfig("world:arithmetic:24", model=str(folder), system="Be brief.", device="cpu")
-    given = _setting(config)
+    given = open_setting(config)
     assert given.template is not None
     text = str(given.tokenizer.decode(prompt_ids(given.tokenizer, given.problems[0], given.template)))
     assert text.startswith("<system>Be brief.<user>") and text.endswith("<a>")

@@ -17,7 +17,7 @@ import torch
 
 from footfall import cli
 from footfall.commands._options import JudgeOptions
-from footfall.commands.rl import RlConfig, _judge
+from footfall.commands._rl_setting import RlConfig, reward_judge
 from footfall.judging import forget
 from footfall.policy.embedded import EMBEDDED
 from footfall.registry import create
@@ -79,7 +79,7 @@ def test_a_critic_behind_a_server_that_fails_a_third_of_its_calls_costs_rollouts
 
 def test_a_judge_reads_a_prompt_once_for_a_group(tmp_path: Path) -> None:
     PRM.from_backbone(EMBEDDED, seed=1).save(tmp_path / "prm")
-    judge = _judge(RlConfig(judge=JudgeOptions(str(tmp_path / "prm")), device="cpu"), create("credit", "pure"))
+    judge = reward_judge(RlConfig(judge=JudgeOptions(str(tmp_path / "prm")), device="cpu"), create("credit", "pure"))
     assert judge is not None
     (problem,) = ArithmeticWorld().problems(1)
     group = [Trajectory(f"{i}", problem, (Step(f"{i} + 1 = {i + 1}"), Step("so it is"))) for i in range(4)]

@@ -21,7 +21,7 @@ from trl.generation import vllm_generation
 from trl.trainer.grpo_config import GRPOConfig
 
 from footfall import cli
-from footfall.commands import rl as rl_command
+from footfall.commands import _rl_setting
 from footfall.loading import load_tokenizer
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import SamplingParams
@@ -143,8 +143,8 @@ def test_a_command_line_that_names_vllm_in_vain_is_refused_before_the_model_is_o
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = words(tmp_path / "no-model", tmp_path / "run", "--writer", "vllm,gpu_memory_utilization=0.5")
-    found = {"trl": True}
-    monkeypatch.setattr(rl_command, "find_spec", found.get)
+    found: dict[str, bool] = {}
+    monkeypatch.setattr(_rl_setting, "find_spec", found.get)
     assert cli.main(asked) == 2
     assert "--writer vllm needs vLLM in a version that TRL takes; install it with: pip install 'trl[vllm]'" in (
         capsys.readouterr().err
