@@ -29,8 +29,9 @@ WORDS = {
     "red",
 }
 """Ordinary words of results and of settings that a part happens to be called by too."""
-OF_A_FILE = {"info": {"embedded"}, "rl": {"trl"}}
-"""`footfall info` shows the model that ships with the package, by that word; `footfall rl` needs the package TRL."""
+OF_A_FILE = {"info": {"embedded"}, "rl": {"trl"}, "_rl_setting": {"trl"}}
+"""`footfall info` shows the model that ships with the package, by that word; `footfall rl` needs the package TRL,
+which may write too."""
 DEFAULTS = {"policy": "embedded", "labeller": "monte-carlo", "searcher": "weighted-vote", "objective": "soft-bce",
             "credit": "grpo"}  # fmt: skip
 

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from footfall import __version__, registry
+from footfall.part_files import FILE_MODULE
 from footfall.terminal import visible, without_keys
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -301,7 +302,7 @@ def _is_for_the_user(error: Exception) -> bool:
 def _in_file(error: Exception) -> str:
     """Where in the user's own file (mine.py:MyJudge) it happened, and what: its message alone may say little."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(f, line) for f, line in frames if f.f_globals.get("__name__", "").startswith(registry.FILE_MODULE)]
+    own = [(f, line) for f, line in frames if f.f_globals.get("__name__", "").startswith(FILE_MODULE)]
     return f"{own[-1][0].f_code.co_filename}, line {own[-1][1]}: {type(error).__name__}: " if own else ""
 
 

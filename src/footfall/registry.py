@@ -22,18 +22,16 @@ from __future__ import annotations
 
 import ast
 import difflib
-import hashlib
 import importlib
 import importlib.util
-import inspect
-import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from footfall.part_files import BY_FILE, FILE_PART, FilePart, part_in_file
 
 Kind = Literal["measured", "stand-in", "own traces", "reference"]
 """`stand-in`: a critic or tool of assumed quality takes part; `reference`: knows the truth or proves it, where that can
@@ -128,13 +126,6 @@ KINDS = {
 """What can be registered, with one line each."""
 
 ENTRY_POINT_GROUP = "footfall.parts"
-
-BY_FILE = {"policy": "sample", "labeller": "judge", "reward": "judge", "tree-labeller": "harvest", "searcher": "search",
-           "objective": ""}  # fmt: skip
-"""Kinds whose parts may be named by a file, with the method that a class of that kind has."""
-_CALLED_WITH = {"sample": ("prefixes", "n", "params", "first"), "judge": ("trajectories",),
-                "harvest": ("problems", "separator"), "search": ("state",)}  # fmt: skip
-_FILE_PART = re.compile(r"(?:^|[=,])([^=,]+\.py):([A-Za-z_]\w*)(?=,|$)")
 
 
 class Part(NamedTuple):
@@ -318,23 +309,15 @@ def systems(kind: str) -> dict[str, System]:
     return found
 
 
-class _FilePart(NamedTuple):
-    factory: Callable[..., Any]
-    kinds: tuple[str, ...]
-    digest: str
-
-
-FILE_MODULE = "footfall_file_"
-"""How the names of modules begin that were made of such files."""
-_files: dict[str, _FilePart] = {}
+_files: dict[str, FilePart] = {}
 """The parts in files that the operator named for this command."""
 
 
 def name_files(words: Iterable[str]) -> None:
     """Run the files of the parts `FILE.py:NAME` that the words name; from now on these are parts, and no earlier ones."""
-    found = {f"{file}:{name}": (file, name) for word in words for file, name in _FILE_PART.findall(word)}
+    found = {f"{file}:{name}": (file, name) for word in words for file, name in FILE_PART.findall(word)}
     _files.clear()
-    _files.update({spec: _part_in_file(*each) for spec, each in found.items()})
+    _files.update({spec: part_in_file(*each) for spec, each in found.items()})
 
 
 def named_files() -> dict[str, str]:
@@ -342,53 +325,11 @@ def named_files() -> dict[str, str]:
     return {name: part.digest for name, part in _files.items()}
 
 
-def _part_in_file(file: str, name: str) -> _FilePart:
-    path = Path(file).expanduser().resolve()
-    source = path.read_bytes()
-    module_name = f"{FILE_MODULE}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)  # where dataclasses look themselves up
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from error
-    factory: Any = getattr(module, name, None)
-    if not callable(factory):
-        own = [each for each, value in vars(module).items() if callable(value) and value.__module__ == module_name]
-        near = difflib.get_close_matches(name, own, n=1) or own
-        raise ValueError(f"{file} has no class or function {name!r}; it has {', '.join(near) or 'none'}")
-    for method in _CALLED_WITH if inspect.isclass(factory) else ():
-        _check_method(file, factory, method)
-    return _FilePart(factory, _kinds_of(factory), hashlib.sha256(source).hexdigest()[:16])
-
-
-def _check_method(file: str, kind: type, method: str) -> None:
-    """A method that cannot be called as it will be is an error before any work is done."""
-    own = inspect.getattr_static(kind, method, None)
-    if inspect.isfunction(own):
-        try:
-            inspect.signature(own).bind(None, *_CALLED_WITH[method])
-        except TypeError:
-            place = f"{file}, line {own.__code__.co_firstlineno}: {kind.__name__}.{method}"
-            wanted = f"it is called with ({', '.join(_CALLED_WITH[method])})"
-            raise ValueError(f"{place} takes {inspect.signature(own)}; {wanted}") from None
-
-
-def _kinds_of(factory: Any) -> tuple[str, ...]:
-    """The kind that it is registered as; of others, a class is what its methods make it, and a function may be anything."""
-    if mark := getattr(factory, "__footfall_part__", None):
-        return tuple(kind for kind in BY_FILE if BY_FILE[kind] == BY_FILE.get(mark[0]))
-    if not inspect.isclass(factory):
-        return tuple(BY_FILE)
-    return tuple(kind for kind, method in BY_FILE.items() if method and hasattr(factory, method))
-
-
 def no_file_part(kind: str, name: str) -> str | None:
     """What is amiss with a name that is a file's."""
     if name.endswith((".py", ".py:")):
         return f"{name} is a file; name the {kind} in it too, as in {name.rstrip(':')}:NAME"
-    if not _FILE_PART.fullmatch(name):
+    if not FILE_PART.fullmatch(name):
         return None
     if name in _files:
         needs = f", which has a method {BY_FILE[kind]!r}" if BY_FILE.get(kind) else ""

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib.util
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from footfall.part_files import run_file
 from footfall.types import Cost
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
@@ -216,13 +215,7 @@ def find(name: str, folder: Path = RECIPES) -> Entry:
 
 def load_measure(entry: Entry) -> Callable[[Trial], Outcome]:
     """The recipe's function, imported now with everything it is made of."""
-    name = f"footfall.recipes.{entry.path.stem}"
-    spec = importlib.util.spec_from_file_location(name, entry.path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{entry.path} cannot be loaded as a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    module = run_file(f"footfall.recipes.{entry.path.stem}", entry.path)
     measure: Callable[[Trial], Outcome] | None = getattr(module, "measure", None)
     if measure is None:
         raise ValueError(f"{entry.path} has no function `measure(trial: Trial) -> Outcome`")
