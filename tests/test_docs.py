@@ -30,7 +30,6 @@ import pytest
 
 from footfall import cli, formats
 from footfall.lab.recipe import Trial, find, load_measure
-from tests.sizes import SOAK
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -100,7 +99,6 @@ def test_blocks_marked_runnable_run(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="FOOTFALL_SOAK: pages run in small sizes")
 @pytest.mark.parametrize("page", AT_FULL_SIZE, ids=page_name)
 def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

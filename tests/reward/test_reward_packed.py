@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from footfall.train.trainer import StepTrainer, training_arguments
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_checkpoints import causal_lm
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, gemma, some_traces, trace
-from tests.sizes import SOAK
 
 torch.set_num_threads(1)
 
@@ -127,12 +125,7 @@ def test_a_packed_update_is_the_padded_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_compiled_training_is_the_plain_one_and_leaves_the_layers_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Layers are traced, and their gradients with them; that torch makes C++ of it too costs minutes, with FOOTFALL_SOAK=1."""
-    if not SOAK:
-        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+def test_a_compiled_training_is_the_plain_one_and_leaves_the_layers_as_they_were(tmp_path: Path) -> None:
     found = []
     for compile in (False, True):
         model = reader("qwen2")

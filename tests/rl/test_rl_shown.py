@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("trl", reason="could not import 'trl'")
 
 from footfall import cli
+from footfall.rl.batches import Rolled
 from footfall.rl.groups import Rollout
 from footfall.rl.loop import Watch
 from footfall.rl.settings import RlSettings
 from footfall.rl.shown import LONGEST, shown
-from footfall.rl.trainer import Rolled
 from footfall.types import Judgement, Problem, Reason, Step, Trajectory, Unjudged
 from tests.rl.runs import events, model, words
 from tests.rl.test_rl_kills import Killed

@@ -194,7 +194,18 @@ def test_a_run_that_was_killed_ends_with_the_same_model_and_the_same_weights_of_
     assert row_weights(tmp_path / "cut") == row_weights(tmp_path / "whole")
     assert resumed.cost.scored_tokens == whole.cost.scored_tokens
     weights = row_weights(tmp_path / "whole")["weights"]
-    assert len(weights) == (24 if "instance" in config.objective else 2) and len(set(weights.values())) > 1
+    if "instance" in config.objective:
+        assert len(weights) == 24 and len({each["weight"] for each in weights}) > 1
+    else:
+        assert len(weights) == 2 and len(set(weights.values())) > 1
+
+
+@pytest.mark.long
+def test_traces_of_one_id_have_a_weight_each(base: Path, tmp_path: Path) -> None:
+    rows = [row._replace(trajectory=replace(row.trajectory, id="same")) for row in domain_rows("good", True)]
+    rows = [row._replace(judgement=row.judgement and replace(row.judgement, trajectory_id="same")) for row in rows]
+    train_prm(rows, base, replace(WEIGHED, **SINGLY), tmp_path, meta=graded())
+    assert [each["trace"] for each in row_weights(tmp_path)["weights"]] == ["same"] * len(rows)
 
 
 @pytest.mark.long

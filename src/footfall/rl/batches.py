@@ -7,15 +7,36 @@ with nothing to train on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, credited, left_out
-from footfall.types import Unjudged
+from footfall.rl.monitors import Logged
+from footfall.types import Judgement, Trajectory, Unjudged
 
 _SAID_BESIDE = {"start": "bare problems", "token_scores": "single tokens"}
 """What a judge may value besides steps, as rollouts have it and in words."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rolled:
+    """One completion of the last batch: what was written, said and made of it."""
+
+    trajectory: Trajectory
+    judgement: Judgement
+    ids: tuple[int, ...]
+    rollout: Rollout
+    reward: float | None
+    """`None` if it left its group."""
+    left: Unjudged | None = None
+    advantages: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def logged(self) -> Logged:
+        """As monitors want it."""
+        return Logged(self.trajectory, self.judgement, self.reward, len(self.ids))
 
 
 class Rows(NamedTuple):

@@ -27,6 +27,7 @@ from footfall.loading import quiet
 from footfall.policy.protocol import SamplingParams
 from footfall.render import Template, prompt_ids
 from footfall.reward.backbone import check_rank
+from footfall.rl.batches import Rolled
 from footfall.rl.confidence import Forcing, states_at
 from footfall.rl.monitors import Alarm, Checkpoint, Limits, Logged, alarms, hacked, measure
 from footfall.rl.online import Sequences, scored
@@ -35,7 +36,7 @@ from footfall.rl.probes import pays
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
 from footfall.rl.shown import is_shown, shown
-from footfall.rl.trainer import CreditTrainer, Rolled
+from footfall.rl.trainer import CreditTrainer
 from footfall.rl.writing import Writer
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.search.votes import aggregate

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
+from footfall.rl.batches import Rolled
 from footfall.rl.settings import RlSettings
-from footfall.rl.trainer import Rolled
 
 LONGEST = 400
 """Tokens that are kept of a completion."""

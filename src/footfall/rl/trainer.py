@@ -24,7 +24,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,10 @@ from footfall.policy.protocol import SamplingParams
 from footfall.policy.splitting import trajectory_from_ids
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids, template_for
-from footfall.rl.batches import rows_of
+from footfall.rl.batches import Rolled, rows_of
 from footfall.rl.beside import SOLVED, Beside
 from footfall.rl.confidence import Forcing, forced_shares
-from footfall.rl.groups import FILTERED, Floats, Group, Rollout
-from footfall.rl.monitors import Logged
+from footfall.rl.groups import FILTERED, Group
 from footfall.rl.online import Sequences
 from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
@@ -58,31 +57,12 @@ from footfall.rl.whole_weights import WholeWeights
 from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
 from footfall.train.trainer import part_of_mean
 from footfall.train.writers import Silent
-from footfall.types import Judgement, Problem, Reason, Trajectory, Unjudged, content_key
+from footfall.types import Problem, Reason, Trajectory, Unjudged, content_key
 
 # TRL would print the completion of a failed judgement as it is; here such rollouts are counted.
 logging.getLogger(GRPOTrainer.__module__).addFilter(
     lambda record: "All reward functions returned None" not in str(record.msg)
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Rolled:
-    """One completion of the last batch: what was written, said and made of it."""
-
-    trajectory: Trajectory
-    judgement: Judgement
-    ids: tuple[int, ...]
-    rollout: Rollout
-    reward: float | None
-    """`None` if it left its group."""
-    left: Unjudged | None = None
-    advantages: Floats = field(default_factory=lambda: np.zeros(0))
-
-    @property
-    def logged(self) -> Logged:
-        """As monitors want it."""
-        return Logged(self.trajectory, self.judgement, self.reward, len(self.ids))
 
 
 class _ByEpoch(Sampler[int]):

@@ -264,17 +264,17 @@ def collate(examples: Sequence[Example], pad_id: int, packed: bool = False) -> d
 
 
 def split_by_problem(
-    rows: Sequence[Judged], share: float, seed: int, *, needed: bool = False
+    rows: Sequence[Judged], share: float, seed: int, *, needed: bool = False, option: str = "--eval-share "
 ) -> tuple[list[Judged], list[Judged]]:
     """Training and held-out rows; problems of equal text are never parted. Row order does not matter.
 
-    `needed`: held-out rows cannot be done without, so that no error advises to.
+    `needed`: held-out rows cannot be done without, so that no error advises to; `option`: where the share is given.
     """
     texts = [normalise(row.trajectory.problem.text) for row in rows]
     order = sorted(set(texts), key=lambda text: content_key("split", seed, text))
     held = set(order[: round(share * len(order))])
     if share > 0 and not 0 < len(held) < len(order):
-        other = [f"--eval-share {max(0.5 if len(order) == 2 else 1 / len(order), 0.01):.2g}"] if len(order) > 1 else []
+        other = [f"{option}{max(0.5 if len(order) == 2 else 1 / len(order), 0.01):.2g}"] if len(order) > 1 else []
         other += [] if needed else ["--eval-share 0 (in Python eval_share=0) to hold out none"]
         fix = f"pass {' or '.join(other)}" if other else "two are needed, so label traces of other problems too"
         raise ValueError(

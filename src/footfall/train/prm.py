@@ -160,7 +160,8 @@ class _Job:
         if self.objective.weighing is None:
             return train, ()
         if not self.meta:
-            return split_by_problem(train, self.objective.weighing.share, self.config.seed, needed=True)
+            share, option = self.objective.weighing.share, "--meta FILE, or --set meta_share="
+            return split_by_problem(train, share, self.config.seed, needed=True, option=option)
         _refuse_shared(held, self.meta, "the meta set decides by")
         return train, self.meta
 

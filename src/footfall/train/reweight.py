@@ -131,10 +131,12 @@ class ReweightingTrainer(StepTrainer):
         return dict(zip(self.names, shares, strict=True))
 
     def write_weights(self, file: Path) -> None:
-        """The weights by domain, or by the id of each trace, and the meta losses, as JSON."""
-        found: dict[str, float] = {str(name): weight for name, weight in self.weights().items()}
+        """The weights by domain, or of each trace with its id, which others may have too, and the meta losses, as JSON."""
+        weights = self.weights()
+        found: Any = {str(name): weight for name, weight in weights.items()}
         if self.weighing.domain is None:
-            found = dict(zip((e.trajectory.id for e in self.examples), found.values(), strict=True))
+            pairs = zip(self.examples, weights.values(), strict=True)
+            found = [{"trace": example.trajectory.id, "weight": weight} for example, weight in pairs]
         with atomic_write(file) as stream:
             stream.write(json.dumps({"weights": found, "meta_losses": self.meta_losses}, indent=1).encode())
 
@@ -295,9 +297,8 @@ def train_reweighted(
     config = TrainConfig(epochs=1, batch_size=batch_size, warmup=0.0, schedule="constant", seed=seed)
     with quiet(), own_randomness(), tempfile.TemporaryDirectory() as folder:
         args = training_arguments(config, lr, Path(folder), updates, model.device.type == "cuda", half=False)
-        args.optim = (
-            OptimizerNames.ADAMW_TORCH
-        )  # the fused one rounds otherwise, and the ledger has figures of this one
+        # The fused one rounds otherwise, and the ledger has figures of this one.
+        args.optim = OptimizerNames.ADAMW_TORCH
         trainer = ReweightingTrainer(
             model, objective, args, train, batch_size=batch_size, domains=domains, meta=judged, updates=updates
         )

@@ -4,7 +4,7 @@
     checkpoints/  while the run goes on
     model/        the finished model with its canary
     published/    the model in the format of a published family, where one was asked for
-    row_weights.json  of a training that weighs rows: the weight of each domain or trace, and the losses on the meta set
+    row_weights.json  of a training that weighs rows: weights of domains or of traces, losses on the meta set
     reference.json  of an implicit PRM: what its reference says of each trace
     held_out.parquet  traces that were held out, with the model's values and their labels
     result.json   how training went
