@@ -155,8 +155,11 @@ WEIGHED = TrainConfig(
     objective="domain-weights", objective_options={"domain": "source", "meta_lr": 0.2, "unroll": 2}, lr=1e-2, epochs=3,
     batch_size=6, eval_share=0.0, save_steps=3, device="cpu",
 )  # fmt: skip
-SINGLY = {"objective": "instance-weights", "objective_options": {"meta_lr": 0.1}}
-BY_NET = {"objective": "instance-weights", "objective_options": {"by": "net", "meta_lr": 0.1, "unroll": 2}}
+SINGLY: dict[str, Any] = {"objective": "instance-weights", "objective_options": {"meta_lr": 0.1}}
+BY_NET: dict[str, Any] = {
+    "objective": "instance-weights",
+    "objective_options": {"by": "net", "meta_lr": 0.1, "unroll": 2},
+}
 
 
 @pytest.fixture(scope="module")
