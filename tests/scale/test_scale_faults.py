@@ -21,12 +21,14 @@ from typing import Any
 import pytest
 
 from footfall.formats import read_parquet
+from tests.forked import Forked
+from tests.forked import run as run_python
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.long
 
 PATIENCE_SECONDS = 240.0
-FOOTFALL = [sys.executable, "-c", "import footfall.cli, sys; sys.exit(footfall.cli.main())"]
+FOOTFALL = ["-m", "footfall"]
 ENVIRONMENT = {
     **os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0",
@@ -34,7 +36,7 @@ ENVIRONMENT = {
 """Nodes and driver share a token of this cluster alone. Ray would run workers at niceness 15, which beside other tests is a
 thirtieth of a core: a worker's first chunk, in which it loads modules, would look like a hang."""
 
-WORKER_PATIENCE_SECONDS = 60
+WORKER_PATIENCE_SECONDS = 30
 CHUNKS, APART = 200, 9
 """Chunks of the run with faults, and how many are done from one fault to the next."""
 
@@ -170,10 +172,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def run(folder: Path, *words: str) -> None:
-    done = subprocess.run(
-        [*FOOTFALL, *words], cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE_SECONDS
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    done = run_python([*FOOTFALL, *words], cwd=folder, env=ENVIRONMENT, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
 
 
 def kept(folder: Path) -> dict[str, bytes]:
@@ -358,13 +358,10 @@ class Job:
         self.may_do(APART)
         self.process = self.start()
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Forked:
         more = ["--ray", self.cluster.address, "--ray-workers", "4"]
         more += ["--ray-patience", str(WORKER_PATIENCE_SECONDS)]
-        return subprocess.Popen(
-            [*FOOTFALL, *LABEL, *more], cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
+        return Forked([*FOOTFALL, *LABEL, *more], cwd=self.folder, env=ENVIRONMENT)
 
     def shards(self) -> int:
         return len(list(self.folder.glob("run/judgements/*.parquet")))
@@ -385,7 +382,7 @@ class Job:
     def ended(self) -> str:
         """How, at which chunk and with what words it ended."""
         _, errors = self.process.communicate(timeout=PATIENCE_SECONDS)
-        return f"exit {self.process.returncode} at chunk {self.shards()}\n{errors.decode()}"
+        return f"exit {self.process.returncode} at chunk {self.shards()}\n{errors}"
 
 
 def rollouts(folder: Path) -> dict[str, Any]:
@@ -422,7 +419,7 @@ def test_twenty_faults_at_random_moments_lose_nothing_and_double_nothing(cluster
             (job.folder / f"{fault}.{number}.order").touch()
         job.may_do(APART * (number + 2) if number + 1 < len(faults) else CHUNKS)
     _, errors = job.process.communicate(timeout=PATIENCE_SECONDS)
-    assert job.process.returncode == 0, errors.decode()
+    assert job.process.returncode == 0, errors
     one, many = (
         {path.name: path.read_bytes() for path in (tmp_path / name).glob("run/**/*.parquet")}
         for name in ("one", "many")
