@@ -45,9 +45,9 @@ def stopped_after(seconds: int, what: str) -> Iterator[None]:
 
 
 def read_all(name: str, size: int, count: int, seed: int) -> None:
-    among = random.Random(f"{name} {seed}").sample(range(sum(1 for _ in texts(1))), count)
-    for made_of, text in (found for k, found in enumerate(texts(size)) if k in among):  # all at once are gigabytes
-        with stopped_after(LIMIT, f"{name} on {len(text)} characters, {made_of},"):
+    for each in random.Random(f"{name} {seed}").sample(list(texts()), count):
+        text = each.of(size)
+        with stopped_after(LIMIT, f"{name} on {len(text)} characters, {each.made_of},"):
             RULES[name](text)
 
 

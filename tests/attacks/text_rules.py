@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from footfall import answers, formal
 from footfall.label import monte_carlo, prompted, reasonflux
@@ -99,15 +99,25 @@ PIECES = (
 FILLERS = (" ", "\n", "\t", " \n", "a", "1", ", ", "0,", "(", "{", "\\", ". ", "a ", "1 ", "- ", "= ")
 
 
-def texts(size: int) -> Iterator[tuple[str, str]]:
-    """Texts of about `size` characters with what they are made of: a piece over and over, or once before a long filler."""
+class Text(NamedTuple):
+    """What a text is made of; it is written only where it is read, for all of a megabyte together are gigabytes."""
+
+    made_of: str
+    repeated: str
+    start: str = ""
+    end: str = ""
+
+    def of(self, size: int) -> str:
+        """About so many characters."""
+        return self.start + (self.repeated * (size // len(self.repeated) + 1))[:size] + self.end
+
+
+def texts() -> Iterator[Text]:
+    """A piece over and over, or once before a long filler."""
     for piece in PIECES:
-        body = (piece * (size // len(piece) + 1))[:size]
-        yield f"{piece!r} repeated", body
-        yield f"{piece!r} repeated, then a line", body + "\n#### x"
+        yield Text(f"{piece!r} repeated", piece)
+        yield Text(f"{piece!r} repeated, then a line", piece, end="\n#### x")
         for filler in FILLERS:
-            tail = (filler * (size // len(filler) + 1))[:size]
-            yield f"{piece!r}, then {filler!r} repeated", piece + tail
-            yield f"{piece!r}, then {filler!r} repeated, then x", piece + tail + "x\ny"
-            block = piece + filler * 40
-            yield f"{piece!r} with 40 {filler!r}, repeated", (block * (size // len(block) + 1))[:size]
+            yield Text(f"{piece!r}, then {filler!r} repeated", filler, piece)
+            yield Text(f"{piece!r}, then {filler!r} repeated, then x", filler, piece, "x\ny")
+            yield Text(f"{piece!r} with 40 {filler!r}, repeated", piece + filler * 40)
