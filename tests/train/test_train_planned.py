@@ -63,31 +63,43 @@ def by_hand(lm: Any, plan: Plan) -> list[float]:
     return losses
 
 
+@pytest.fixture(scope="module")
+def plain() -> tuple[Any, list[float]]:
+    """The model of a plain loop, and its losses."""
+    lm = small()
+    return lm, by_hand(lm, plan())
+
+
+@pytest.fixture(scope="module")
+def padded() -> tuple[Any, list[float]]:
+    """The model of TRL's trainer with padded batches, and its losses."""
+    lm = small()
+    return lm, list(fit_sft(lm, load_model(str(EMBEDDED), "cpu")[1], ROWS, plan()))
+
+
 def test_the_rate_rises_and_falls_to_zero_over_all_epochs() -> None:
     ten = Plan([[[0]] * 5] * 2, 1.0, warmup=0.2)
     assert [ten.rate(k) for k in range(10)] == [0.5, 1.0, 1.0, *(k / 8 for k in range(7, 0, -1))]
     assert Plan([[[0], [0]], [[0]]], 1.0).means([1.0, 3.0, 5.0]) == (2.0, 5.0)
 
 
-def test_the_trainer_ends_with_the_weights_of_a_plain_loop_to_the_bit() -> None:
-    ours, theirs = small(), small()
+def test_the_trainer_ends_with_the_weights_of_a_plain_loop_to_the_bit(plain: tuple[Any, list[float]]) -> None:
+    ours, (theirs, expected) = small(), plain
     losses = fit_loss(ours, plan(), lambda batch: mean_loss(ours, batch))
-    assert losses == pytest.approx(plan().means(by_hand(theirs, plan())), rel=1e-6)
+    assert losses == pytest.approx(plan().means(expected), rel=1e-6)
     assert all(map(torch.equal, ours.parameters(), theirs.parameters())) and not ours.training
 
 
-def test_trl_s_sft_has_the_losses_of_a_plain_loop() -> None:
-    ours, theirs = small(), small()
-    tokenizer = load_model(str(EMBEDDED), "cpu")[1]
-    losses = fit_sft(ours, tokenizer, ROWS, plan())
-    expected = plan().means(by_hand(theirs, plan()))
-    assert losses == pytest.approx(expected, rel=1e-4) and expected[-1] < 0.8 * expected[0]
+def test_trl_s_sft_has_the_losses_of_a_plain_loop(
+    plain: tuple[Any, list[float]], padded: tuple[Any, list[float]]
+) -> None:
+    expected = plan().means(plain[1])
+    assert padded[1] == pytest.approx(expected, rel=1e-4) and expected[-1] < 0.8 * expected[0]
 
 
-def test_packed_critiques_have_the_losses_and_the_weights_of_padded_ones() -> None:
-    one, other = small(), small()
+def test_packed_critiques_have_the_losses_and_the_weights_of_padded_ones(padded: tuple[Any, list[float]]) -> None:
+    (one, expected), other = padded, small()
     tokenizer = load_model(str(EMBEDDED), "cpu")[1]
-    expected = fit_sft(one, tokenizer, ROWS, plan())
     widths: list[tuple[int, ...]] = []
     other.register_forward_pre_hook(lambda _, given, named: widths.append(named["input_ids"].shape), with_kwargs=True)
     with packing(other):
@@ -128,14 +140,14 @@ def test_randomness_of_the_caller_is_left_as_it_was() -> None:
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    lm = small()
-    fit_loss(lm, plan(), lambda batch: mean_loss(lm, batch))
+    lm, one_epoch = small(), replace(plan(), epochs=plan().epochs[:1])
+    fit_loss(lm, one_epoch, lambda batch: mean_loss(lm, batch))
     assert torch.equal(torch.rand(1), expected)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    whole, cut = small(), small()
-    expected = fit_loss(whole, plan(), lambda batch: mean_loss(whole, batch))
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path, plain: tuple[Any, list[float]]) -> None:
+    (whole, losses), cut = plain, small()
+    expected = plan().means(losses)
     seen: list[int] = []
 
     def killed(done: int, of: int) -> None:
