@@ -187,7 +187,7 @@ def test_long_answers_do_not_stay_in_memory() -> None:
     """A model may write megabytes in a box, and a run compares thousands of answers."""
     tracemalloc.start()
     try:
-        for k in range(200):
+        for k in range(60):
             text = extract(rf"\boxed{{{k} {'x' * 100_000}}}")
             assert text is not None and not equal(text, str(k))
         assert tracemalloc.get_traced_memory()[0] < 2_000_000
