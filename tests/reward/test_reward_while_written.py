@@ -144,7 +144,7 @@ def test_a_long_search_drops_what_it_gave_up_and_reads_nothing_again() -> None:
 
     solve(1)
     seen.most_bytes = 2 * seen.bytes
-    solve(8)
+    solve(4)
     assert runner(watching).read_again == 0 and seen.bytes <= seen.most_bytes
 
 
