@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from footfall import cli
 from footfall.rl.loop import Watch
 from footfall.scale import Remote
 from footfall.store import Run
+from tests.forked import run as run_python
 from tests.rl.runs import events, model, weights, words
 
 __all__ = ["model"]
@@ -99,10 +98,8 @@ def test_a_run_killed_ten_times_ends_with_the_same_weights(model: Path, tmp_path
     given = ("--updates", "24", "--credit", "prime", "--online-lr", "1e-3")
     assert cli.main(words(model, tmp_path / "whole", *given)) == 0
     out = tmp_path / "killed"
-    done = subprocess.run(
-        [sys.executable, "-c", LIVES, str(out), "10", *words(model, out, *given)], capture_output=True, text=True, timeout=900,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = run_python(["-c", LIVES, out, 10, *words(model, out, *given)], env=alone, timeout=900)
     caught, code = map(int, done.stdout.split())
     assert code == 0 and caught >= 5, done.stderr
     for name, weight in weights(tmp_path / "whole").items():
