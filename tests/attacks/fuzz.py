@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing with Atheris (libFuzzer), a target for each thing that reads what others wrote:
 
     python -m tests.attacks.fuzz TARGET [options of libFuzzer] [a folder for new inputs] tests/attacks/corpus/TARGET
+    python -m tests.attacks.fuzz all FOLDER [options of libFuzzer]       in turn; FOLDER/TARGET has what each finds
 
 An input is bytes. A target takes any: it reads them, or refuses them by the error that users get. Everything else is a finding,
 which libFuzzer writes to a file; once it is mended, that file belongs into the corpus, which `test_fuzz.py` replays.
@@ -9,12 +10,14 @@ which libFuzzer writes to a file; once it is mended, that file belongs into the 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 Target = Callable[[bytes], None]
+CORPUS = Path(__file__).with_name("corpus")
 
 
 def targets() -> dict[str, Target]:
@@ -76,13 +79,24 @@ def targets() -> dict[str, Target]:
 
 
 def main() -> None:
-    """Fuzz one target."""
+    """Fuzz one target, or all of them in turn."""
     import atheris
 
     name, *options = sys.argv[1:]
     with atheris.instrument_imports(include=["footfall"]):
-        target = targets()[name]
-        from tests.attacks.test_text_rules import LIMIT, stopped_after
+        known = targets()
+        from tests.attacks import test_text_rules  # noqa: F401 - what it imports is instrumented too
+    if name != "all":
+        fuzz(name, known[name], options)
+    else:
+        fuzz_all(known, Path(options[0]), options[1:])
+
+
+def fuzz(name: str, target: Target, options: Sequence[str]) -> None:
+    """It ends the process."""
+    import atheris
+
+    from tests.attacks.test_text_rules import LIMIT, stopped_after
 
     def tried(data: bytes) -> None:
         # Not libFuzzer's own -timeout: its alarm can end the process before the input that was found is written.
@@ -91,6 +105,22 @@ def main() -> None:
 
     atheris.Setup([sys.argv[0], *options], tried)
     atheris.Fuzz()
+
+
+def fuzz_all(known: dict[str, Target], folder: Path, options: Sequence[str]) -> None:
+    """Each in a process that is forked from this one: modules are instrumented once. FOLDER/TARGET.log has what is said, and
+    FOLDER/TARGET.code how it ended."""
+    for name, target in known.items():
+        (folder / name).mkdir(parents=True)
+        pid = os.fork()
+        if pid == 0:
+            said = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT)
+            for descriptor in (1, 2):
+                os.dup2(said, descriptor)
+            fuzz(name, target, [*options, f"-artifact_prefix={folder / name}/", str(folder / name), str(CORPUS / name)])
+            os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        (folder / f"{name}.code").write_text(str(code), encoding="utf-8")
 
 
 def seeds(corpus: Path) -> None:
