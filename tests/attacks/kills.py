@@ -125,12 +125,16 @@ def _swapped(word: str, swap: Mapping[str, str]) -> str:
     return word
 
 
-def every_change(what: Any, every: int, known: Mapping[str, Known]) -> Iterator[Case]:
-    """Each command at each of its changes, or at every so-and-so-manieth."""
+def every_change(what: Any, every: int, known: Mapping[str, Known], drawn: int = 0, seed: int = 0) -> Iterator[Case]:
+    """Each command at each of its changes, or at every so-and-so-manieth; or at so many, drawn from all but the last."""
     for name, command in known.items():
         largest = max((len(x) for x in command.left.values() if isinstance(x, bytes)), default=0) // dying.BYTES
         last = {"size": largest, "disk": command.pages}.get(what, command.changes)
-        for at in range(1, 1 + last, every):
+        places: Sequence[int] = range(1, 1 + last, every)
+        if drawn:
+            but_last = places[:-1] or places
+            places = random.Random(f"{seed}/{what}/{name}").sample(but_last, min(drawn, len(but_last)))
+        for at in sorted(places):
             yield Case(f"{what} {name} {at}", name, [Disturbance(what, at)])
 
 
@@ -257,7 +261,10 @@ def attack(given: argparse.Namespace, folder: Path) -> list[str]:
         known = undisturbed(names, folder, f"{server.url}/v1")
         gc.collect()
         gc.freeze()
-        every = [case for what in given.what for case in every_change(what, given.every, known)] if given.every else []
+        asked = given.what if given.every or given.drawn else ()
+        every = [
+            case for what in asked for case in every_change(what, given.every or 1, known, given.drawn, given.seed)
+        ]
         pids = []
         for number in range(given.workers):
             share = chain(every[number :: given.workers], at_random(1000 * given.seed + number, known))
@@ -326,6 +333,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0, help="SIGKILLs at random moments, with those of the state file")
     parser.add_argument("--every", type=int, default=0, help="also at each change (1), or at every so-manieth")
+    parser.add_argument(
+        "--drawn", type=int, default=0, help="also at so many changes of each command, drawn by the seed"
+    )
     parser.add_argument("--what", nargs="+", choices=("kill", *WORDS), default=["kill"], help="what happens at changes")
     parser.add_argument("--commands", nargs="*", help=f"of: {', '.join(possible())}")
     parser.add_argument("--state", type=Path, default=Path("kills.jsonl"))

@@ -22,6 +22,7 @@ from tests.attacks import dying, kills
 from tests.attacks.commands import COMMANDS, possible
 from tests.attacks.dying import Disturbance, Ended
 from tests.attacks.kills import Case, Known, differences, faults, told
+from tests.sizes import SOAK
 
 DEAR = (
     "lab ledger",
@@ -35,7 +36,8 @@ DEAR = (
     "train, merged",
 )
 """Left to the program itself: `python -m tests.attacks.kills`."""
-FULL, READONLY = ["full", "--every", "40"], ["readonly", "--every", "1000000"]
+CHANGES = ["--every", "40"] if SOAK else ["--drawn", "1"]
+"""At which changes of each command something happens: every fortieth, or one that is drawn by a seed."""
 WRITE_NOTHING = {"list", "show", "completion", "info", "serve"}
 CHANGE_NO_FILE = {
     "config",
@@ -108,9 +110,13 @@ def test_the_others_write_nothing(words: list[str], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_a_sampling_run_killed_at_some_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:
+def test_a_sampling_run_that_is_killed_or_meets_a_full_disk_at_some_moments_ends_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    """A full disk costs one line and exit code 2 before that."""
     rows = told(tmp_path, "--every", "11", "--what", "kill", "full", "--kills", "1", "--commands", "sample")
-    assert {row["case"].split()[0] for row in rows} == {"kill", "full", "random"}
+    kinds = Counter(row["case"].split()[0] for row in rows)
+    assert {*kinds} == {"kill", "full", "random"} and kinds["full"] >= 2
     assert sum(row["kills"] for row in rows) >= 3 and not [row["wrong"] for row in rows if row["wrong"]]
 
 
@@ -129,19 +135,27 @@ def test_what_the_state_file_has_is_not_done_again(tmp_path: Path, monkeypatch: 
     assert seen == [*(f"kill sample {k}" for k in (1, 2, 3)), *(f"random 0 {k}" for k in range(5))]
 
 
+def test_changes_are_drawn_by_the_seed_for_each_command_and_the_last_is_not() -> None:
+    """A run may be done before its last one."""
+    known = {name: Known([], {}, 1.0, changes) for name, changes in {"sample": 40, "label": 40, "list": 1}.items()}
+    drawn = [[case.name for case in kills.every_change("kill", 1, known, 3, seed)] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2] and "kill list 1" in drawn[0]
+    assert [name.split()[1] for name in drawn[0]] == ["sample"] * 3 + ["label"] * 3 + ["list"]
+    assert all(1 <= case.disturbances[0].at < 40 for case in kills.every_change("kill", 1, known, 39))
+
+
 @pytest.mark.long
 def test_commands_are_killed_at_some_changes_and_at_random_moments_and_meet_a_full_disk_and_a_folder_for_reading(
     tmp_path: Path,
 ) -> None:
     """A share of what docs/reliability.md counts; what undisturbed runs leave is learnt once for all of it."""
     names = [name for name in possible() if name not in DEAR]
-    for number, words in enumerate((["--every", "40", "--kills", "20"], *(["--what", *x] for x in (FULL, READONLY)))):
-        rows = told(tmp_path, *words, "--commands", *names, state=f"{number}.jsonl")
-        assert not [row["wrong"] for row in rows if row["wrong"]]
-        assert {row["command"] for row in rows} == set(names)
-        if number == 0:
-            kinds = Counter(row["case"].split()[0] for row in rows for _ in range(row["kills"]))
-            assert kinds["kill"] >= len(names) and kinds["random"] >= 20
+    rows = told(tmp_path, *CHANGES, "--what", "kill", "full", "readonly", "--kills", "20", "--commands", *names)
+    assert not [row["wrong"] for row in rows if row["wrong"]]
+    for what in ("kill", "full", "readonly"):
+        assert {row["command"] for row in rows if row["case"].startswith(what)} == set(names)
+    kinds = Counter(row["case"].split()[0] for row in rows for _ in range(row["kills"]))
+    assert kinds["kill"] >= len(names) and kinds["random"] >= 20
 
 
 # The attack itself sees what it is there to see.

@@ -22,6 +22,7 @@ from footfall.registry import create, declared, load, parts
 from footfall.types import Cost, Judge, Judgement, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.label.scripted_policy import FOUR_STEPS, trace
+from tests.sizes import SOAK
 
 COMPLETER = ArithmeticPolicy()
 FACTOR = 2.0
@@ -90,7 +91,7 @@ FROM_IDS = {"adaptivestep"}
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "settings"), [(name, each) for name, all in ROLLED.items() for each in all])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2] if SOAK else [1])
 def test_bounds_hold_and_the_mean_is_near(name: str, settings: dict[str, Any], seed: int) -> None:
     traces = traces_of(24, seed)
     if name == "unprm":
