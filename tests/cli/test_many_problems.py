@@ -82,6 +82,7 @@ def test_results_of_many_problems_are_those_of_a_list(
     assert many == listed
 
 
+@pytest.mark.long
 def test_four_times_the_problems_are_searched_and_have_trees_in_the_same_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_step_near_the_start_has_fewer_states() -> None:
 SIZES = ("--updates", "2", "--measured", "8", "--max-tokens", "96", "--credit", "rlcm")
 
 
+@pytest.mark.long
 def test_a_run_leaves_a_probe_that_scores_and_tells_its_calibration_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
