@@ -15,7 +15,7 @@ from tests.attacks.attempts import FINDINGS, KINDS, Attempt, attack, tallied
 from tests.sizes import SOAK
 
 SEED = 1
-SIZE = 1.0 if SOAK else 0.4
+SIZE = 1.0 if SOAK else 0.25
 """The share of the attempts of the first audit: all with FOOTFALL_SOAK=1."""
 
 
