@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from footfall.cli import main
-from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, _no_memory, stay_on_a_processor
+from footfall.formats import FormatError
+from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, _no_memory, _Worker, stay_on_a_processor
 from footfall.store import Chunk, Done, Run, RunError, Task
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 
@@ -205,6 +206,29 @@ def test_whoever_says_that_memory_ran_out_is_understood() -> None:
     for error in (MemoryError(), torch.cuda.OutOfMemoryError("CUDA out of memory"), no_room.value, library, driver):
         assert _no_memory(error)
     assert not _no_memory(RuntimeError("shapes do not agree")) and not _no_memory(ValueError("out of memory"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (ValueError("no such step"), ValueError, r"^no such step$"),
+        (FormatError("a.png", "an image", line=3), RunError, r"^FormatError: a.png, line 3: .*\(.*line"),
+        (type("Full", (MemoryError,), {"__init__": lambda self, *, device: None})(device=1), MemoryError, "^Full: "),
+    ],
+)
+def test_an_error_that_another_process_cannot_make_again_reaches_the_driver_in_words(
+    error: Exception, kind: type[Exception], said: str
+) -> None:
+    """`FormatError` wants more than its message, so Ray would tell the driver nothing, who would take the worker for lost."""
+
+    def broken(part: Sequence[Trajectory]) -> list[Judgement]:
+        raise error
+
+    worker = _Worker(partial(Task, broken, "judgement"), "", (), 0.0, False)
+    worker._task = Task(broken, "judgement")
+    with pytest.raises(kind, match=said) as caught:
+        worker.do(Chunk("s", 0, "0", (TRACES[0],)))
+    assert type(caught.value) is kind
 
 
 def test_the_simulation_runs_the_scheduler_as_it_is(tmp_path: Path) -> None:

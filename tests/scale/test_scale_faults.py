@@ -252,6 +252,29 @@ def test_a_cluster_of_three_nodes_gives_the_bytes_of_one_process(
         assert len(workers_of(tmp_path / "many")) > 1, "several workers took part"
 
 
+BROKEN = """
+from footfall.formats import FormatError
+from footfall.worlds import ArithmeticPolicy
+
+class Broken(ArithmeticPolicy):
+    def sample(self, prefixes, n, params, first=0):
+        raise FormatError("picture.png", "an image")
+"""
+
+
+def test_an_error_of_the_policy_ends_the_run_at_once_and_is_told_as_in_one_process(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.py").write_text(BROKEN)
+    words = ["sample", "--problems", "world:arithmetic:4", "--policy", "policy.py:Broken", "--out", "run"]
+    for more in ([], ["--ray", cluster.address, "--ray-workers", "1"]):
+        done = subprocess.run(
+            [*FOOTFALL, *words, *more], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE_SECONDS
+        )
+        assert done.returncode == 2 and b"picture.png: expected an image" in done.stderr
+    assert "worker lost" not in (tmp_path / "run" / "log.jsonl").read_text()
+
+
 def test_on_one_machine_with_nothing_set_up_the_word_ray_is_all_there_is_to_say(tmp_path: Path) -> None:
     sampled(tmp_path, 6, 2)
     words = ["label", "--data", "../traces.parquet", "--policy", "scripted-arithmetic", "--out", "run"]

@@ -266,6 +266,31 @@ def test_failures_that_google_cloud_storage_has_of_its_own_are_tried_again(
         place._tried(call)
 
 
+@pytest.mark.parametrize("refusal", ["builtins:PermissionError", "botocore.exceptions:NoCredentialsError"])
+def test_credentials_that_are_missing_or_wrong_are_told_at_once(refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr(objects, "_FIRST_WAIT", 1e9)  # who tries again waits for ever
+    module, _, name = refusal.partition(":")
+
+    def call() -> None:
+        raise getattr(import_module(module), name)
+
+    with pytest.raises(RunError, match=r"s3://bucket/run refuses: .*from the environment"):
+        Remote("s3://bucket/run")._tried(call)
+
+
+def test_a_bucket_or_a_data_file_that_is_not_there_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunError, match=r"file://.*/bucket/none\.parquet is not there"):
+        Remote(bucket.replace("run", "none.parquet")).data("none.parquet")
+
+    def no_bucket(place: Path, data: bytes, token: str) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    monkeypatch.setattr(objects, "_link_new", no_bucket)
+    with pytest.raises(RunError, match=r"/bucket/run cannot be written: .* make the bucket first"):
+        Remote(bucket).take()
+
+
 class Killed(BaseException):
     """What SIGKILL leaves: nothing is done after it."""
 
@@ -334,6 +359,8 @@ def test_without_the_package_one_line_says_what_to_install(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    registry = pytest.importorskip("fsspec.registry")
+    monkeypatch.delitem(registry._registry, "s3", raising=False)  # where another test has used it
     write_parquet(tmp_path / "traces.parquet", TRACES, "trajectory")
     words = ["label", "--data", "traces.parquet", "--method", "truth-arithmetic", "--out", "s3://bucket/run"]
     assert main(words) == 2

@@ -13,13 +13,16 @@ order, the later one by the actor that did the earlier one if it can be.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import re
 import socket
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -137,6 +140,25 @@ def _core_mates(number: int) -> tuple[int, int]:
     return sum(int(each) < number for each in re.split(r"[,-]", said.strip())), number
 
 
+@contextmanager
+def _errors_that_travel() -> Iterator[None]:
+    """Put an error that the driver could not make again from its arguments into the words of one that it can.
+
+    `Error(*error.args)` is how an exception is made again elsewhere. Where its class wants other arguments, Ray has nothing to
+    give the driver, which would take the worker for lost.
+    """
+    try:
+        yield
+    except Exception as error:
+        try:
+            copy.copy(error)  # it makes exceptions again in the same way
+        except Exception:  # noqa: BLE001  (a class of the user may raise anything)
+            *_, at = traceback.extract_tb(error.__traceback__)
+            kind = MemoryError if isinstance(error, MemoryError) else RunError
+            raise kind(f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})") from None
+        raise
+
+
 class _Worker:
     """What an actor is: the parts, opened once, and what does a chunk."""
 
@@ -146,6 +168,7 @@ class _Worker:
         self._make, self._folder, self._files, self._gpus, self._stays = make, folder, files, gpus, stays
         self._task: Task | Call | None = None
 
+    @_errors_that_travel()
     def open(self) -> dict[str, Any]:
         """Open the parts, as the driver named them: from the same folder, with the same files of the user's own."""
         if not Path(self._folder).is_dir():
@@ -161,6 +184,7 @@ class _Worker:
         self._task = self._make()
         return {"node": os.uname().nodename, "pid": os.getpid(), "log": os.path.realpath("/proc/self/fd/2")}
 
+    @_errors_that_travel()
     def do(self, chunk: Chunk) -> tuple[Any, int, float, Any]:
         """The chunk's shard, its number of rows, the seconds it took, and what this worker has counted so far."""
         assert self._task is not None

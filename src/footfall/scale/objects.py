@@ -69,24 +69,33 @@ class _Holder(NamedTuple):
     released: bool
 
 
-def _file_system(scheme: str, address: str) -> tuple[Any, tuple[type[Exception], ...]]:
-    """The file system of fsspec, and what it raises when a call fails that may do better the next time."""
-    faults: tuple[type[Exception], ...] = (OSError,)
+class _Faults(NamedTuple):
+    """What a file system raises when a call fails."""
+
+    passing: tuple[type[Exception], ...] = (OSError,)
+    """The same call may do better the next time."""
+    refusals: tuple[type[Exception], ...] = (PermissionError,)
+    """It will not, whatever `passing` says: credentials are missing, wrong, or not enough."""
+
+
+def _file_system(scheme: str, address: str) -> tuple[Any, _Faults]:
+    """The file system of fsspec, and how its calls fail."""
+    faults = _Faults()
     try:
         import fsspec
 
         how = {"auto_mkdir": True} if scheme == "file" else {"use_listings_cache": False}
         files = fsspec.filesystem(scheme, **how)
         if scheme == "s3":
-            from botocore.exceptions import BotoCoreError
+            from botocore.exceptions import BotoCoreError, NoCredentialsError, PartialCredentialsError
 
-            faults = (OSError, BotoCoreError)
+            faults = _Faults((OSError, BotoCoreError), (PermissionError, NoCredentialsError, PartialCredentialsError))
         elif scheme == "gs":
             from aiohttp import ClientError
             from gcsfs.retry import HttpError
             from google.auth.exceptions import GoogleAuthError
 
-            faults = (OSError, HttpError, ClientError, GoogleAuthError)
+            faults = _Faults((OSError, HttpError, ClientError, GoogleAuthError))
     except ImportError as error:
         raise RunError(f'{address}: pip install "{_PACKAGES.get(scheme, "fsspec")}" ({error})') from None
     return files, faults
@@ -224,7 +233,10 @@ class Remote:
         """A data file that lies at the address itself, fetched anew into a folder for such."""
         path = Path("runs") / "data" / f"{content_key(self.address)[:12]}-{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._download("", path)
+        try:
+            self._download("", path)
+        except FileNotFoundError as error:
+            raise RunError(f"{self.address} is not there: {error}") from error
         return path
 
     def put(self, path: Path) -> None:
@@ -393,6 +405,8 @@ class Remote:
                 return self._holder(name).token == self._token
             except FileNotFoundError:  # it was another's, and was followed by now
                 return False
+        except FileNotFoundError as error:
+            raise RunError(f"{self.address} cannot be written: {error}; make the bucket first") from error
         return True
 
     def _remove(self, name: str) -> None:
@@ -411,7 +425,9 @@ class Remote:
                 raise
             except FileExistsError:
                 raise
-            except self._faults as error:
+            except self._faults.refusals as error:
+                raise RunError(f"{self.address} refuses: {error}; credentials come from the environment") from error
+            except self._faults.passing as error:
                 if attempt == _TRIES - 1:
                     raise RunError(f"{self.address} does not answer: {error}") from error
                 time.sleep(_FIRST_WAIT * 2**attempt)
