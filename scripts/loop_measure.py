@@ -329,19 +329,22 @@ def _step_table(on: str, there: Mapping[str, Any]) -> str:
 
 
 def _pool_table(there: Mapping[str, Any]) -> str:
-    ns = [str(n) for n in next(iter(there.values()))["n"]]
+    """A column for each N that a PRM has scores for; the shared rows are of the pool of the one that has most."""
+    largest = max(there, key=lambda name: len(there[name]["n"]))
+    ns = [str(n) for n in there[largest]["n"]]
     lines = [table_line(["", *(f"N = {n}" for n in ns)]), table_line(["---", *["---:"] * len(ns)])]
     shared = ("majority", "any right")
-    for k, (name, given) in enumerate(there.items()):
-        for rule, by_n in given["accuracy"].items():
-            if rule not in shared or k == 0:
-                title = rule if rule in shared else f"{name}: {rule}"
-                lines.append(table_line([title, *(with_interval(by_n[n]) for n in ns)]))
-            if rule not in shared:
-                lines.append(
-                    table_line(["− majority", *(with_interval(given["− majority"][rule][n], "+") for n in ns)])
-                )
+    for rule in shared:
+        lines.append(table_line([rule, *_by_n(there[largest]["accuracy"][rule], ns)]))
+    for name, given in there.items():
+        for rule in (rule for rule in given["accuracy"] if rule not in shared):
+            lines.append(table_line([f"{name}: {rule}", *_by_n(given["accuracy"][rule], ns)]))
+            lines.append(table_line(["− majority", *_by_n(given["− majority"][rule], ns, "+")]))
     return "\n".join(lines) + "\n"
+
+
+def _by_n(figures: Mapping[str, Figure], ns: Sequence[str], sign: str = "") -> list[str]:
+    return [with_interval(figures[n], sign) if n in figures else "" for n in ns]
 
 
 def _search_table(rows: Sequence[Mapping[str, Any]]) -> str:

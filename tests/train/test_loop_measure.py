@@ -102,6 +102,24 @@ def test_votes_are_held_against_the_majority_over_the_same_subsets(out: Path) ->
     assert known[0.0]["AUC"] == known[1.0]["AUC"] == 1.0 and known[1.0]["best of N"][0] == 100.0
 
 
+def test_prms_with_scores_of_fewer_samples_stand_in_the_table_of_those_with_more(out: Path) -> None:
+    traces = [
+        Trajectory(f"{p}-{k}", Problem(f"p{p}", f"{p}?", "7"), (Step("a"),), answer, answer == "7")
+        for p in range(30) for k, answer in enumerate(["7", "3", "7", "3"])
+    ]  # fmt: skip
+    write_parquet(out / "sample-math-500.parquet", traces, "trajectory")
+    (out / "prm-more").mkdir()
+    (out / "prm-more" / "facts.json").write_bytes((out / "prm-p" / "facts.json").read_bytes())
+    for name, known in (("p", traces[::2]), ("more", traces)):
+        write_scores(out, name, "math-500", {("math-500", t.id): [0.9 if t.correct else 0.2] for t in known})
+    lines = loop_measure.tables(loop_measure.evaluate(out, out, seed=0)).splitlines()
+    assert "|  | N = 1 | N = 2 | N = 4 |" in lines
+    right, half, most = "100.0 [100.0, 100.0]", "50.0 [50.0, 50.0]", "83.3 [83.3, 83.3]"
+    assert f"| any right | {half} | {most} | {right} |" in lines, "of the pool of four"
+    assert f"| more: best of N, last | {half} | {most} | {right} |" in lines
+    assert f"| p: best of N, last | {right} | {right} |  |" in lines, "its two candidates are all right"
+
+
 def test_equal_answers_of_many_problems_are_found_by_several_processes() -> None:
     pools = [
         [Trajectory(f"{p}-{k}", Problem(f"p{p}", "?"), (), answer) for k, answer in enumerate(["0.5", None, str(p), "1/2"])]
