@@ -355,7 +355,7 @@ def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[st
     found: list[tuple[str, str, Callable[[], Arms | None]]] = []
     for on, title in ((on, title) for on, title in SETS.items() if pool_file(out, on).is_file()):
         found.append(("self-consistency", title, partial(adaptive, out, on)))
-        if prms:
+        if prms and all((out / f"scores-{name}-{on}.jsonl.gz").is_file() for name in prms):
             found += [(name, title, partial(votes, out, on, tuple(prms))) for name in ("best-of-n", "unprm")]
             found.append(("calibration-ias", title, partial(calibrated, out, on, prms)))
         found += [(name, title, partial(choices, out, on, arms)) for name, arms in CHOICES.items()]

@@ -120,6 +120,11 @@ def coder_vote_tables() -> str:
     return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes.json").read_text(encoding="utf-8")))
 
 
+def coder_repeated_vote_tables() -> str:
+    """The same once more: fewer outcomes, two trainings, pools drawn anew."""
+    return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes_again.json").read_text(encoding="utf-8")))
+
+
 def coder_label_table() -> str:
     """What labels that cost as much are worth: PRMs of one kind of label each, all on the same pools."""
     return loop_measure.label_table(json.loads((DOCS / "coder_1_5b_labels.json").read_text(encoding="utf-8")))
@@ -189,6 +194,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pools": pool_tables,
     "coder": coder_tables,
     "coder-votes": coder_vote_tables,
+    "coder-votes-again": coder_repeated_vote_tables,
     "coder-labels": coder_label_table,
     "real-kinds": kind_tables,
     "lab-model": lab_model_table,
