@@ -268,10 +268,8 @@ def test_an_error_of_the_policy_ends_the_run_at_once_and_is_told_as_in_one_proce
     (tmp_path / "policy.py").write_text(BROKEN)
     words = ["sample", "--problems", "world:arithmetic:4", "--policy", "policy.py:Broken", "--out", "run"]
     for more in ([], ["--ray", cluster.address, "--ray-workers", "1"]):
-        done = subprocess.run(
-            [*FOOTFALL, *words, *more], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE_SECONDS
-        )
-        assert done.returncode == 2 and b"picture.png: expected an image" in done.stderr
+        done = run_python([*FOOTFALL, *words, *more], cwd=tmp_path, env=ENVIRONMENT, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 2 and "picture.png: expected an image" in done.stderr, done.stderr
     assert "worker lost" not in (tmp_path / "run" / "log.jsonl").read_text()
 
 
