@@ -135,7 +135,9 @@ def test_lines_of_what_is_not_there_stay_as_they_are(tmp_path: Path) -> None:
     assert {line["name"] for line in made} == {"dvts", "er-prm", "self-consistency"}
     main(["--out", str(out), "--to", str(tmp_path / "real.json"), "--prm", "er-0", "--prm", "er-1"])
     again = json.loads((tmp_path / "real.json").read_text())
-    assert {line["name"] for line in again} == {line["name"] for line in made}, "er-1 has no scores: no votes of er-0 alone"
+    assert {line["name"] for line in again} == {line["name"] for line in made}, (
+        "er-1 has no scores: no votes of er-0 alone"
+    )
 
 
 def test_a_choice_is_among_the_first_16_samples(tmp_path: Path) -> None:
