@@ -211,6 +211,11 @@ def score(args: argparse.Namespace, opened: Callable[[argparse.Namespace], Judge
             pool = pool_of(args, name, "few" if args.few else "")
             own = [trace for trace in pool if trace.problem.id in wanted]
             rounds = [[(name, trace) for trace in part] for part in data.in_rounds(own, ROUND, args.first)]
+        # Samples that were drawn anew have the ids of the ones before.
+        for split, trace in (each for part in rounds for each in part):
+            if len(scores := known.get((split, trace.id), trace.steps)) != len(trace.steps):
+                told = f"{trace.id} has {len(scores)} scores and {len(trace.steps)} steps"
+                raise ValueError(f"{file}: {told}: they are of other samples; remove the file")
         for part in rounds:
             started = time.monotonic()
             new = [(split, trace) for split, trace in part if (split, trace.id) not in known]

@@ -196,6 +196,12 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     loop.main(["score", *shared, "--name", "gold", "--on", "processbench", "gsm8k-test", "--first", "3"])
     further = list(read_lines(out / "scores-gold-gsm8k-test.jsonl.gz"))
     assert further[:6] == first and len(further) == 8, "those of which there were no scores yet"
+    pool = out / "sample-gsm8k-test.parquet"
+    drawn = read_parquet(pool, "trajectory")
+    write_parquet(pool, [replace(drawn[0], steps=(*drawn[0].steps, Step("more"))), *drawn[1:]], "trajectory")
+    with pytest.raises(SystemExit, match=f"{drawn[0].id} has .* they are of other samples; remove the file"):
+        loop.main(["score", *shared, "--name", "gold", "--on", "gsm8k-test"])
+    write_parquet(pool, drawn, "trajectory")
     with pytest.raises(SystemExit, match="far may have seen problems of prmbench"):
         loop.main(["score", *shared, "--name", "far", "--on", "prmbench"])
     loop.main(["score", *shared, "--name", "far", "--on", "processbench", "gsm8k-test"])
@@ -210,7 +216,6 @@ def test_every_stage_goes_on_from_the_files_of_the_one_before(
     )
     spent = sum(row.judgement.cost.generated_tokens for row in labelled)
     assert found["gold"]["labels"]["monte-carlo"]["generated tokens"] == spent > 0
-    pool = out / "sample-gsm8k-test.parquet"
     loop.main(["thin", "--out", str(out), "--sets", "gsm8k-test"])
     (out / "thin" / pool.name).replace(pool)
     loop.main(["evaluate", *shared])
