@@ -270,9 +270,13 @@ else:
     file = str(tmp_path / "traces.parquet")
     words = [sys.executable, "-c", code, file]
     subprocess.run([*words, "write"], check=True)
-    held, mapped = (int(subprocess.check_output([*words, str(most)])) for most in (1 << 40, 1 << 20))
-    # Not all of it: when the bytes are held, what else is in memory at the highest point differs from run to run.
-    assert held - mapped > 0.25 * Path(file).stat().st_size / 1024
+    saved = []
+    for _ in range(3):  # what else is in memory at the highest point differs from run to run
+        held, mapped = (int(subprocess.check_output([*words, str(most)])) for most in (1 << 40, 1 << 20))
+        saved.append(held - mapped)
+        if saved[-1] > 0.5 * Path(file).stat().st_size / 1024:
+            return
+    pytest.fail(f"a mapped file of {Path(file).stat().st_size // 1024} kB saves {saved} kB")
 
 
 def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
