@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -41,6 +42,20 @@ def test_the_least_busy_is_asked_and_one_that_failed_is_left_out_longer_each_tim
         assert url == B, "where all are out, the one whose time comes first"
 
 
+def test_requests_that_fail_together_leave_a_server_out_no_longer_than_one_and_who_was_asked_in_vain_comes_last() -> (
+    None
+):
+    clock = [0.0]
+    pool = Pool((A, B, C), first_wait=1.0, longest_wait=60.0, now=lambda: clock[0])
+    for _ in range(32):
+        pool.failed(A, wait=0.0)
+    clock[0] = 1.0
+    with pool.member() as url, pool.member(been={A, B}) as other:
+        assert (url, other) == (A, C)
+    with pool.member(been={A, B, C}) as url:
+        assert url == A, "who has been everywhere asks again"
+
+
 def test_addresses_with_commas_are_a_pool_in_every_place_where_a_policy_is_named() -> None:
     assert Server(f"{A}, {B}/,{A}").urls == [A, B]
     words = policy_in_words(f"http,url={A},{B},model=toy,mode=chat")
@@ -75,6 +90,25 @@ def test_a_pool_writes_what_one_server_writes_and_all_take_part(servers: list[Lo
     assert [[c.steps for c in row] for row in both] == [[c.steps for c in row] for row in one]
     took = [len(server.entries("took")) for server in servers]
     assert sum(took) == 48 and min(took) >= 12
+
+
+@pytest.fixture
+def nobody() -> Iterator[list[str]]:
+    """Addresses at which nobody answers."""
+    with ExitStack() as held:
+        places = [held.enter_context(socket.socket()) for _ in range(6)]
+        for place in places:
+            place.bind(("127.0.0.1", 0))
+        yield [f"http://127.0.0.1:{place.getsockname()[1]}" for place in places]
+
+
+def test_the_one_server_of_seven_that_is_up_is_found_and_has_no_more_requests_than_it_may(
+    servers: list[LoopbackProcess], nobody: list[str]
+) -> None:
+    servers[0].behave(delay=0.02)
+    rows = pooled(*nobody, servers[0].url).sample(PREFIXES, 4)
+    assert not [c.error for row in rows for c in row if c.error]
+    assert max(entry["in_flight"] for entry in servers[0].entries("took")) <= 4
 
 
 def test_a_server_that_fails_or_dies_costs_no_sample(servers: list[LoopbackProcess]) -> None:

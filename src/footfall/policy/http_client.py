@@ -93,6 +93,11 @@ class Server:
         """The addresses of all servers of the pool."""
         return self.url.split(",")
 
+    @property
+    def attempts(self) -> int:
+        """How often a question is asked: once, `retries` times more, and at each further server of a pool once."""
+        return self.retries + len(self.urls)
+
     def without_key(self, text: str) -> str:
         """The text without the key, as it is, in JSON, in an address and as Python shows it."""
         if self.api_key is None:
@@ -164,6 +169,8 @@ class Session:
     def __init__(self, server: Server, accepted: set[str]) -> None:
         self.server = server
         self.accepted = accepted
+        # While others are left out, those that are not have no more to do than they may.
+        self.room = {url: asyncio.Semaphore(server.concurrency) for url in server.urls}
         # A proxy named by the environment is for the world outside, never for a server on this machine.
         hosts = {httpx.URL(url).host for url in server.urls}
         trust_env, most = not hosts <= set(LOOPBACK), server.concurrency * len(server.urls)
@@ -181,17 +188,20 @@ class Session:
         """The parsed answer, or a reason. `parse` raises `AttemptError` on an answer that is not what was asked for."""
         started = time.perf_counter()
         attempt = 1
+        been: set[str] = set()
         while True:
-            with self.server.pool.member() as url:
+            with self.server.pool.member(been) as url:
                 try:
-                    value = await self._attempt(url, question, attempt, parse)
+                    async with self.room[url]:
+                        value = await self._attempt(url, question, attempt, parse)
                     self.server.pool.answered(url)
                     return Outcome(value, None, attempt, time.perf_counter() - started)
                 except AttemptError as error:
                     failed = error
+            been.add(url)
             elsewhere = failed.again and self.server.pool.failed(url, failed.wait)
             too_long = failed.wait > self.server.longest_wait and not elsewhere
-            if not failed.again or attempt > self.server.retries or too_long:
+            if not failed.again or attempt >= self.server.attempts or too_long:
                 reason = self._last_words(failed, attempt)
                 return Outcome(None, reason, attempt, time.perf_counter() - started)
             if not elsewhere:
@@ -200,7 +210,7 @@ class Session:
 
     def _last_words(self, failed: AttemptError, attempt: int) -> str:
         reason = _bounded(self.server.without_key(str(failed)), 2 * _MOST_SAID)
-        words = f"{reason} (attempt {attempt} of {self.server.retries + 1})"
+        words = f"{reason} (attempt {attempt} of {self.server.attempts})"
         if failed.wait > self.server.longest_wait:
             words += (
                 f"; it asks for a wait of {failed.wait:g} s, more than {self.server.longest_wait:g} s (longest_wait)"
