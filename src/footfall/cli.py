@@ -16,7 +16,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -162,7 +161,7 @@ def _run(name: str, words: list[str]) -> int:
     import tyro
 
     from footfall.commands._config_file import with_file, without_values_of_unknown
-    from footfall.commands._values import finite_fields
+    from footfall.commands._options import check_options
 
     logging.setLogRecordFactory(_Record)
     warnings.formatwarning = _warning
@@ -186,7 +185,7 @@ def _run(name: str, words: list[str]) -> int:
                 f"{told!r}: *** looks like the key of a service, and no file has that name; keys are given by --api-key-env, "
                 "and runs and models must be called otherwise"
             )
-    finite_fields(asdict(config))
+    check_options(config)
     return int(module.main(config))
 
 

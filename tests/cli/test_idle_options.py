@@ -38,6 +38,13 @@ def refusal(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([*SEARCH, "--ray-workers", "3"], "--ray-workers is of the workers of --ray; say --ray too"),
+        ([*LABEL, "--ray-gpus", "1"], "--ray-gpus is of the workers of --ray; say --ray too"),
+        ([*LABEL, "--out", "gcs://bucket/run"], "--out gcs:/bucket/run: stores are named s3://BUCKET/NAME, gs://"),
+        ([*LABEL, "--out", "s3://"], "--out s3:: stores are named s3://BUCKET/NAME"),
+        ([*LABEL, "--store", "s3://bucket/rollouts"], "--store s3://bucket/rollouts: it is a place on this machine"),
+        (["score", "hdfs://host/traces.jsonl", "--judge", "formal"], "--data hdfs://host/traces.jsonl: stores are named"),
+        (["score", "traces.jsonl", "--judge", "formal", "--to", "s3://b/x.jsonl"], "--to s3:/b/x.jsonl: it is a place on this"),
         (["score", "traces.jsonl", "--judge", "formal", "--device", "cpu"], "'formal' takes no --device"),
         (["score", "traces.jsonl", "--judge", "formal", "--model", "m"], "--model says how a policy is asked"),
         (["score", "traces.jsonl", "--judge", "formal", "--retries", "1"], "--retries says how a policy is asked"),

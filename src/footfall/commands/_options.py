@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from footfall.commands._values import in_range
+from footfall.commands._values import finite_fields, in_range
 from footfall.formats import check_names
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import serving
+from footfall.scale import check_place
 
 WHERE = ("url", "api_key", "api_key_env", "timeout", "retries", "concurrency")
 """Options that say where a policy is and how it is asked, not what it is."""
@@ -69,6 +70,11 @@ class RayOptions:
         """An error where there is nothing that workers could do."""
         if self.ray is not None:
             raise ValueError(f"--ray: {why}")
+
+    def check(self) -> None:
+        """An error where it is said what workers are to be and there are none."""
+        if self.ray is None and (said := given(self)):
+            raise ValueError(f"--{next(iter(said)).replace('_', '-')} is of the workers of --ray; say --ray too")
 
 
 @dataclass(frozen=True)
@@ -256,6 +262,26 @@ def given(options: Any) -> dict[str, Any]:
     """What the user asked for: the fields of an option group that differ from its defaults."""
     values = asdict(options)
     return {f.name: values[f.name] for f in fields(options) if values[f.name] != f.default}
+
+
+_IN_STORES = ("out", "data", "problems", "against", "meta")
+_ON_THIS_MACHINE = ("to", "store", "scores", "ledger", "merge", "picture", "config", "accelerate")
+"""Options that name files and folders, those that may lie in an object store, and those that may not."""
+
+
+def check_options(config: Any) -> None:
+    """Refuse what an option cannot be, whichever command has it: a number, a place, what workers there are not are to be."""
+    values = asdict(config)
+    finite_fields(values)
+    flat = {
+        **values,
+        **{name: value for group in values.values() if isinstance(group, dict) for name, value in group.items()},
+    }
+    for name in (*_IN_STORES, *_ON_THIS_MACHINE):
+        if isinstance(place := flat.get(name), str | Path):
+            check_place(f"--{name}", place, name in _IN_STORES)
+    if isinstance(workers := getattr(config, "ray", None), RayOptions):
+        workers.check()
 
 
 def name_and_settings(words: str) -> list[str]:

@@ -41,6 +41,8 @@ from footfall.types import content_key
 T = TypeVar("T")
 
 _ADDRESS = re.compile(r"(s3|gs|file):/+(.+)")
+_LIKE_ADDRESS = re.compile(r"(?:s3|gs|file):|[A-Za-z][A-Za-z0-9+.-]+:/.*", re.DOTALL)
+"""Of more than a letter, for C:/ is a disk."""
 _PACKAGES = {"s3": "footfall[s3]", "gs": "footfall[gcs]"}
 _LOCK = re.compile(r"\.lock-(\d{6})")
 _RENEW_SECONDS, _STALE_SECONDS = 10.0, 60.0
@@ -57,6 +59,16 @@ _TRIES, _FIRST_WAIT = 8, 0.1
 def is_address(path: object) -> bool:
     """Whether this names an object store; `Path` makes one slash of two."""
     return _ADDRESS.fullmatch(str(path)) is not None
+
+
+def check_place(option: str, path: object, may_be_address: bool) -> None:
+    """An error about an address that would be taken for a folder of this machine, called `gcs:` or `s3:`."""
+    if _LIKE_ADDRESS.fullmatch(str(path)) is None or (may_be_address and is_address(path)):
+        return
+    known = "stores are named s3://BUCKET/NAME, gs://BUCKET/NAME or file:///FOLDER"
+    raise RunError(
+        f"{option} {path}: {known if may_be_address else 'it is a place on this machine, and in no object store'}"
+    )
 
 
 class _Holder(NamedTuple):
