@@ -196,6 +196,34 @@ def test_a_chunk_over_which_five_workers_hang_ends_the_run_and_the_error_names_t
     assert 5 * 20 < silent.seconds < 5 * 25
 
 
+class NoRoom(Silent):
+    """A cluster in which no actor ever begins, until there was a word about it."""
+
+    def wait(self, replies: list[int], num_returns: int, timeout: float) -> tuple[list[int], list[int]]:
+        self.seconds += timeout
+        if self.seconds > 200:
+            raise KeyboardInterrupt
+        return [], []
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [(Resources(gpus=2.0), "each wants --ray-gpus 2, and all of it has 0"), (Resources(), "no worker is open yet")],
+)
+def test_a_cluster_without_room_is_waited_for_and_the_user_is_told_once(
+    resources: Resources, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = RayWorkers("head:6379", partial(Task, work, "judgement"), resources)
+    workers._ray = silent = NoRoom(0)
+    workers._class = SimpleNamespace(remote=silent.actor)
+    workers._now = lambda: silent.seconds
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        list(workers.each(iter([Chunk("s", 0, "0", (TRACES[0],))]), lambda event, **facts: told.append(event)))
+    assert told.count("waiting") > 3
+    assert len(caplog.records) == 1 and said in caplog.text
+
+
 def test_whoever_says_that_memory_ran_out_is_understood() -> None:
     import torch
 

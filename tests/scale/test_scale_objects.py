@@ -20,7 +20,7 @@ from footfall.cli import main
 from footfall.formats import write_parquet
 from footfall.scale import Remote, objects
 from footfall.store import Run, RunError
-from footfall.types import Judgement, Problem, Step, Trajectory
+from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from tests.forked import Forked
 from tests.forked import run as run_python
 
@@ -505,6 +505,19 @@ def test_the_command_runs_in_a_mounted_store(tmp_path: Path, bucket: str, capsys
     there = {path.name: path.read_bytes().hex() for path in tmp_path.glob("bucket/run/**/*.parquet")}
     assert len(there) == 10 and there == plain(tmp_path)
     assert (tmp_path / "bucket" / "run" / "result.json").is_file()
+
+
+def test_every_command_that_reads_traces_reads_them_from_a_store(
+    tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "bucket" / "judged.parquet"
+    data.parent.mkdir()
+    write_parquet(data, [Judged(trace, said) for trace, said in zip(TRACES, work(TRACES), strict=True)], "judged")
+    assert main(["show", f"file://{data}", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["traces"]) == len(TRACES)
+    (tmp_path / "judge.py").write_text(JUDGE)
+    assert main(["bench", "steps", "--data", f"file://{data}", "--judge", "judge.py:Slow", "--json"]) == 0
+    assert '"accuracy"' in capsys.readouterr().out
 
 
 @pytest.mark.long

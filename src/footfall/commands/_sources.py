@@ -84,7 +84,7 @@ def _limited(used: int, of: int) -> dict[str, dict[str, int]]:
 
 def read_traces(source: str, format: str, options: ReadOptions) -> Some[Judged]:
     """The rows of a file or of standard input."""
-    source = _here(source)
+    source = here(source)
     with skipping(options) as bad, splitting(source, options) as solutions:
         return Some(read(source, format, bad=bad, solutions=solutions, names=options.names), options.limit)
 
@@ -114,13 +114,13 @@ class Many(Generic[T]):
 
 def read_many(source: str, format: str, options: ReadOptions) -> Many[Trajectory]:
     """As `read_traces` for a command that goes through them in order: no more than some thousands are in memory."""
-    source = _here(source)
+    source = here(source)
     with skipping(options) as bad, splitting(source, options) as solutions:
         rows = iter_read(source, format, bad=bad, solutions=solutions, names=options.names)
         return Many.of((row.trajectory for row in rows), "trajectory", options.limit)
 
 
-def _here(source: str) -> str:
+def here(source: str) -> str:
     """A file of an object store (s3://, gs://) fetched to this machine; any other as it is."""
     return str(Remote(source).data(source.rpartition("/")[2])) if is_address(source) else source
 
@@ -176,7 +176,7 @@ def _problems(source: str, seed: int, default_split: str, options: ReadOptions) 
         raise ValueError(f"--segment means nothing for {source}: only its problems are read")
     some = False
     with skipping(options) as bad:
-        for problem in iter_problems(_here(source), bad=bad, names=options.names):
+        for problem in iter_problems(here(source), bad=bad, names=options.names):
             some = True
             yield problem
     if not some:

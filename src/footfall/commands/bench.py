@@ -33,7 +33,7 @@ from footfall.commands._options import (
 from footfall.commands._output import emit, facts, figures, note, spent
 from footfall.commands._parts import make_part, settings
 from footfall.commands._running import open_run, ray_workers
-from footfall.commands._sources import read_traces, world_rows, world_source
+from footfall.commands._sources import here, read_traces, world_rows, world_source
 from footfall.metrics.cases import Oracle
 from footfall.metrics.diagnostics import diagnose
 from footfall.registry import load, parts
@@ -165,7 +165,7 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
     if config.data is not None:
         if world is not None and not source_of(load("benchmark", config.name)).rows:
             raise ValueError(f"{config.name} has its own problems; a world is measured by `footfall bench steps`")
-        asked["data"] = config.data if world is None else world_rows(world, config.policy, config.run.seed)
+        asked["data"] = here(config.data) if world is None else world_rows(world, config.policy, config.run.seed)
     if config.format is not None:
         asked["format"] = config.format
     asked |= settings(config.option)

@@ -16,7 +16,7 @@ from tyro.conf import Positional
 
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
-from footfall.commands._sources import Some, read_source, read_traces
+from footfall.commands._sources import Some, here, read_source, read_traces
 from footfall.commands.info import format_of
 from footfall.damaged import json_of, text_of
 from footfall.reports.pages import Named
@@ -78,6 +78,7 @@ def _rows(config: ShowConfig) -> Some[Judged]:
     """All that the source holds, as traces that are judged or not."""
     from footfall.formats import parquet_kind
 
+    config = replace(config, data=here(config.data))
     path = Path(config.data)
     if path.is_dir():
         files = _files_of(path)

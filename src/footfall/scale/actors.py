@@ -14,6 +14,7 @@ order, the later one by the actor that did the earlier one if it can be.
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import os
 import re
@@ -32,6 +33,7 @@ from footfall.damaged import says_no_memory
 from footfall.registry import name_files, named_files
 from footfall.store import Chunk, Done, RunError, Task
 
+_log = logging.getLogger(__name__)
 LOCAL = "local"
 """The address of a cluster that is started on this machine, for this run alone."""
 _MISSING = 'no Ray here: --ray needs it; pip install "footfall[ray]"'
@@ -275,7 +277,7 @@ class RayWorkers:
     def each(self, chunks: Iterator[Chunk], log: Callable[..., None]) -> Iterator[Done]:
         """The chunks as they are done, in any order; what happens to workers goes to `log`."""
         waiting: deque[_Given] = deque()
-        told = self._now()
+        begun = told = self._now()
         while True:
             most = (_AHEAD + _A_WORKER) * max(1, len(self._actors))
             while len(waiting) < most and (chunk := next(chunks, None)) is not None:
@@ -296,7 +298,9 @@ class RayWorkers:
                 self._looked = self._now()
                 self._look_for_hangs(waiting, log)
             if len(self._opening) == len(self._actors) and self._now() > told + _NO_ROOM_SECONDS:
-                log("waiting", why="no worker has room in the cluster yet", resources=self.resources._asdict())
+                log("waiting", why="no worker is open yet", resources=self.resources._asdict())
+                if told == begun:
+                    _log.warning("%s", self._nobody_yet())
                 told = self._now()
 
     def calls(
@@ -313,15 +317,33 @@ class RayWorkers:
         """Put something into the cluster, for items to name."""
         return Sent(self._ray.put(value))
 
-    def _room(self) -> int:
-        """How many actors there are to be."""
+    def _lacks(self) -> Iterator[tuple[str, float, float]]:
+        """The options of which an actor wants more than there is in all, how much it wants and how much there is."""
         own = self.resources
         there = self._ray.cluster_resources()
         wanted = {"cpus": own.cpus, "gpus": own.gpus, "memory": own.memory_gib or 0}
         has = {"cpus": there.get("CPU", 0), "gpus": there.get("GPU", 0), "memory": there.get("memory", 0) / 2**30}
         for name, amount in wanted.items():
-            if self.address == LOCAL and amount > has[name]:  # it does not grow, so nobody would ever begin
-                raise RunError(f"--ray-{name} {amount:g}: this machine has {has[name]:.3g}")
+            if amount > has[name]:
+                yield f"--ray-{name}", amount, has[name]
+
+    def _nobody_yet(self) -> str:
+        """Why no worker may have begun: a cluster can grow, so it is waited for."""
+        if lacks := [f"{option} {amount:g}, and all of it has {has:.3g}" for option, amount, has in self._lacks()]:
+            return (
+                f"--ray {self.address}: no worker has room in the cluster: each wants {'; '.join(lacks)}; it may grow"
+            )
+        return (
+            f"--ray {self.address}: no worker is open yet: they load the policy or judge, or no node has room for one"
+        )
+
+    def _room(self) -> int:
+        """How many actors there are to be."""
+        own = self.resources
+        if self.address == LOCAL:  # it does not grow, so nobody would ever begin
+            for option, amount, has in self._lacks():
+                raise RunError(f"{option} {amount:g}: this machine has {has:.3g}")
+        there = self._ray.cluster_resources()
         if own.workers is not None:
             return own.workers
         room = [int(there.get("CPU", 0) // own.cpus)] if own.cpus else []
