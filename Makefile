@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 OUT ?= runs/demo
 WORKERS ?= 2
+PART ?=
 
 BIN := $(VENV)/bin
 # An environment is current while pyproject.toml and constraints.txt hold what it was installed from.
@@ -25,7 +26,7 @@ TEST_ENV := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=fa
 help:
 	@echo "make demo       the whole loop on this machine, in minutes; then open $(OUT)/report.html"
 	@echo "make test       ruff, mypy and the tests that take seconds"
-	@echo "make test-long  the tests that take minutes"
+	@echo "make test-long  the tests that take minutes; PART=0/6 runs a sixth of them"
 	@echo "make lint       ruff and mypy only"
 	@echo "make docs       the documentation site, in site/"
 	@echo "make bench      the sampling engine against transformers' generate"
@@ -39,7 +40,7 @@ test: lint
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-long: $(DEV)
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not cuda"
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not cuda" $(if $(PART),--part $(PART))
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -1,10 +1,12 @@
-"""The slowest tests begin first. What was not run is told at the end: each reason, how many tests it cost, and the command that
-would change it."""
+"""The slowest tests begin first, and `--part K/N` runs every N-th. What was not run is told at the end: each reason, how many
+tests it cost, and the command that would change it."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import signal
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,10 +66,33 @@ def pytest_configure() -> None:
     settings.load_profile("footfall")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", type=part, metavar="K/N", help="one N-th of the tests, K from 0 to N - 1; the N parts are all of them"
+    )
+
+
+def part(said: str) -> tuple[int, int]:
+    """(K, N) of K/N."""
+    found = re.fullmatch(r"(\d+)/(\d+)", said)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{said!r} is not K/N with K from 0 to N - 1: --part 2/6")
+    return int(found[1]), int(found[2])
+
+
+def in_part(test: str, number: int, parts: int) -> bool:
+    """By the name alone, so that every process and machine draws the same."""
+    return zlib.crc32(test.encode()) % parts == number
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slowest files first, the others in their order."""
     place = {Path(__file__).parent / name: number for number, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
+    if chosen := config.getoption("part"):
+        others = [item for item in items if not in_part(item.nodeid, *chosen)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if in_part(item.nodeid, *chosen)]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -81,6 +106,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     left_out = [how for mark, how in _TIERS.items() if f"not {mark}" in marks]
     if left_out:
         terminalreporter.write_line(f"left out by -m {marks!r}: {'; '.join(left_out)}")
+    if chosen := config.getoption("part"):
+        terminalreporter.write_line(
+            f"part {chosen[0]} of {chosen[1]}: the others are run by --part 0/{chosen[1]} and so on"
+        )
 
 
 _TIERS = {"long": "the long tests (make test-long)", "cuda": "those that need a GPU (python -m pytest -m cuda)"}
