@@ -244,6 +244,26 @@ def test_a_holder_whose_lock_is_gone_does_not_put_it_again(tmp_path: Path, bucke
         stopped.check()
 
 
+@pytest.mark.parametrize("others", [True, False], ids=["of another user", "of no one"])
+def test_whether_a_holder_lives_is_asked_of_the_system_which_may_hide_it_in_proc(
+    others: bool, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(pid: int, signal: int) -> None:
+        raise PermissionError if others else ProcessLookupError
+
+    first, second = Remote(bucket), Remote(bucket)
+    first.take()
+    monkeypatch.setattr(os, "kill", kill)
+    if others:
+        with monkeypatch.context() as hidden, pytest.raises(RunError, match="in use by process"):
+            hidden.setattr(Path, "exists", lambda _: False)
+            second.take()
+    else:
+        second.take()
+        second.release()
+    first.release()
+
+
 @pytest.mark.parametrize(
     "fault", ["gcsfs.retry:HttpError", "aiohttp:ClientError", "google.auth.exceptions:RefreshError"]
 )

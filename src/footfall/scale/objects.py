@@ -336,7 +336,7 @@ class Remote:
             ) from error
 
     def _gone(self, lock: str, holder: _Holder) -> bool:
-        if holder.released or (holder.host == os.uname().nodename and not Path(f"/proc/{holder.pid}").exists()):
+        if holder.released or (holder.host == os.uname().nodename and not _runs(holder.pid)):
             return True
         if abs(self._now() - holder.renewed) <= _STALE_SECONDS:
             return False
@@ -451,6 +451,17 @@ def is_carried(name: PurePath) -> bool:
     for torch's index of a sharded checkpoint; nor the state of random numbers, which every process writes at any time."""
     hidden = any(part.startswith(".") and part != _SHARDS_INDEX for part in name.parts)
     return not hidden and not name.name.startswith("rng_state_")
+
+
+def _runs(pid: int) -> bool:
+    """Whether this machine has such a process, also where /proc hides those of others, or is none."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _is_gone_on_from(name: str) -> bool:
