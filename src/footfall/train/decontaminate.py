@@ -15,7 +15,12 @@ from typing import Literal, NamedTuple
 
 from footfall.types import Problem
 
-_LATEX_NOISE = re.compile(r"\\(?:left|right|quad|qquad|displaystyle|[,;:!> ()\[\]])|\\\\|[$~]|\{\}")
+_LATEX_NOISE = re.compile(
+    r"\\(?:left|right|quad|qquad|displaystyle|text(?:bf|it|rm)?|math(?:rm|bf|it)|mbox)(?![a-z])"
+    r"|\\[,;:!> ()\[\]]|\\\\|[$~]|\{\}"
+)
+_LATEX_SIZE = re.compile(r"\\[dtc](?=frac|binom)")
+_SHORT_FRACTION = re.compile(r"\\frac\s*(\d)\s*(\d)")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\\[a-z]+|\d+(?:\.\d+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+|[^\s]")
 _PUNCTUATION = frozenset(".,;:?!'\"`‘’“”«»…·-–—_")
@@ -34,16 +39,32 @@ class Overlap(NamedTuple):
 
 
 def normalise(text: str) -> tuple[str, ...]:
-    """Words, numbers and symbols of a text: NFKC, case folded, without spacing, punctuation and LaTeX layout.
+    """Words, numbers and symbols of a text: NFKC, case folded, without spacing, punctuation, LaTeX layout and what nobody sees.
 
     Operators stay: `3 + 4` is not `3 * 4`. A minus sign stays where a digit, bracket or command follows it.
     """
-    folded = unicodedata.normalize("NFKC", text).replace("\u2212", "-").casefold()
-    plain = _THOUSANDS.sub("", _LATEX_NOISE.sub(" ", folded))
-    kept = []
+    folded = _LATEX_SIZE.sub(r"\\", _visible(unicodedata.normalize("NFKC", text)).replace("\u2212", "-").casefold())
+    plain = _THOUSANDS.sub("", _LATEX_NOISE.sub(" ", _SHORT_FRACTION.sub(r"\\frac \1 \2 ", folded)))
+    kept: list[str] = []
     for match in _TOKEN.finditer(plain):
         token = match[0]
         if token not in _PUNCTUATION or _is_operator(plain, match.start(), token):
+            kept.append(token)
+    return _without_braces_of_one(kept)
+
+
+def _visible(text: str) -> str:
+    """Without zero-width characters, soft hyphens and the like."""
+    return text if text.isascii() else "".join(each for each in text if unicodedata.category(each) != "Cf")
+
+
+def _without_braces_of_one(tokens: Sequence[str]) -> tuple[str, ...]:
+    """LaTeX's x^{2} as x^2: braces around a single token say nothing, but for those of a set, \\{2\\}."""
+    kept: list[str] = []
+    for token in tokens:
+        if token == "}" and len(kept) > 1 and kept[-2] == "{" and kept[-1] != "\\" and kept[-3:-2] != ["\\"]:
+            del kept[-2]
+        else:
             kept.append(token)
     return tuple(kept)
 
