@@ -50,6 +50,10 @@ class TestRubrics:
         grade = read_grade('{"points": [0, -3, 99], "miracle": [3, 9, "x"]}', CHECKPOINTS, 3)
         assert not isinstance(grade, str) and grade.score == 2.0 and grade.miracles == {2}
 
+    def test_a_flag_is_no_number_of_a_step(self) -> None:
+        flags = read_grade('{"points": [5, 3, 2], "miracle": [false, false, true]}', CHECKPOINTS, 3)
+        assert not isinstance(flags, str) and flags.miracles == frozenset()
+
     @pytest.mark.parametrize(
         "text", ["8 of 10", '{"points": [1, 2]}', '{"points": [1, 2, true]}', '{"points": [1, 2, NaN]}']
     )
@@ -127,6 +131,9 @@ class TestDRM:
             plain.failures[0]
         )
         assert "no other trace" in str(alone.failures[0])
+        silent = self.sampled("5", -1.0, -1.0)
+        silent = replace(silent, steps=(replace(silent.steps[0], token_ids=(), logprobs=()), silent.steps[1]))
+        assert "no reasoning" in str(judge.judge([silent])[0].failures[0]), "a first step without a token"
         mute = create("reward", "drm", policy=Scripted(lambda a, i: ""))
         assert "Yes and No have none" in str(mute.judge([self.sampled("5", -1.0, -1.0)])[0].failures[0])
         with pytest.raises(ValueError, match="not all 0"):
@@ -174,6 +181,30 @@ class TestDGPRM:
         assert found.values == pytest.approx((0.8, 0.8)) and found.aspects["progress"] == (None, 8.0)
         assert judge.at_most(2) == (2 * 2 * 2048, 4, 0) and found.cost.calls == 4
 
+    def test_criteria_that_are_named_by_anything_but_a_name_are_passed_over(self) -> None:
+        def write(asked: Asked, index: int) -> str:
+            if "[Step]" in asked.user:
+                return '{"scores": [7]}' if "2. " not in asked.user else '{"scores": [1, 1, 1]}'
+            return '{"criteria": [{"name": "correctness"}, ["soundness"], 3, null, "progress"], "analysis": "zzz"}'
+
+        found = create("reward", "dg-prm", policy=Scripted(write)).judge([trace("a")])[0]
+        assert found.values == (0.7,) and list(found.aspects) == ["samples", "progress"]
+
+    def test_a_name_that_is_taken_replaces_no_other_criterion(self) -> None:
+        tree = RewardTree()
+        tree.insert(Criterion("logic", "the step follows"))
+        tree.insert(Criterion("units", "units of all quantities are kept", "logic"))
+        assert tree.insert(Criterion("logic", "every inference is allowed by a rule", "logic")) == "logic"
+        assert [node.name for node in tree.parents] == ["logic"] and tree.support["logic"] == 2
+
+    def test_what_is_mined_under_a_fine_criterion_lies_beside_it(self) -> None:
+        tree = RewardTree()
+        tree.insert(Criterion("logic", "the step follows"))
+        tree.insert(Criterion("units", "units of all quantities are kept", "logic"))
+        said = {"criteria": [{"name": "signs", "description": "no sign is lost", "parent": "units"}]}
+        mine(Scripted(lambda a, i: json.dumps(said)), [(THREE, trace("no"))], SamplingParams(), tree)
+        assert tree.nodes["signs"].parent == "logic" and tree.selected("logic", "is a sign lost, or no?") == ["signs"]
+
     def test_candidates_for_one_step_get_the_same_criteria(self) -> None:
         policy = Scripted(lambda a, i: '{"criteria": ["soundness"], "analysis": ""}')
         create("reward", "dg-prm", policy=policy).judge([trace("a", "b"), trace("a", "c")])
@@ -193,4 +224,9 @@ class TestDGPRM:
         assert tree.nodes["units"].parent == "physics" and tree.support["units"] == 2
         (tmp_path / "criteria.json").write_text('[{"name": "a"}]')
         with pytest.raises(ValueError, match="criteria are a list of objects with name, description and parent"):
+            create("reward", "dg-prm", policy=policy, criteria=tmp_path / "criteria.json")
+        (tmp_path / "criteria.json").write_text(
+            '[{"name": "a", "description": "b"}, {"name": "c", "description": "d e f", "parent": "g"}]'
+        )
+        with pytest.raises(ValueError, match="'c' lies under 'g', which is no coarse criterion of the file"):
             create("reward", "dg-prm", policy=policy, criteria=tmp_path / "criteria.json")

@@ -227,6 +227,7 @@ class TestThinkPRM:
     def test_verdicts_end_at_the_first_error_and_are_never_more_than_the_steps(self) -> None:
         right, wrong = "\\boxed{correct}", "\\boxed{incorrect}"
         assert read_verdicts(right + wrong + right, 3) == [True, False]
+        assert read_verdicts(r"\boxed{ \text{Correct} } \boxed{\textbf{incorrect}}", 3) == [True, False]
         assert "4 boxed verdicts for 3" in str(read_verdicts(right * 4, 3))
         assert "no step" in str(read_verdicts("fine", 3))
 

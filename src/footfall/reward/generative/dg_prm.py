@@ -87,10 +87,13 @@ class RewardTree:
 
     def insert(self, criterion: Criterion) -> str:
         """The name under which it is stored: its own, or that of the one it was merged with."""
+        if criterion.name in self.nodes:
+            self.support[criterion.name] += 1
+            return criterion.name
         vector = self.embed(criterion.text)
         level = [name for name, node in self.nodes.items() if (node.parent is None) == (criterion.parent is None)]
         near = min(level, key=lambda name: distance(vector, self.vectors[name]), default=None)
-        if near is not None and (near == criterion.name or distance(vector, self.vectors[near]) <= self.merge):
+        if near is not None and distance(vector, self.vectors[near]) <= self.merge:
             self.support[near] += 1
             return near
         self.nodes[criterion.name], self.support[criterion.name] = criterion, 1
@@ -202,7 +205,9 @@ def mine(
             if isinstance(row, dict) and all(
                 isinstance(row.get(key), str) for key in ("name", "description", "parent")
             ):
-                parent = tree.insert(Criterion(row["parent"], row["parent"]))
+                named = tree.insert(Criterion(row["parent"], row["parent"]))
+                # There are two levels: what is said to lie under a fine criterion lies beside it.
+                parent = tree.nodes[named].parent or named
                 tree.insert(Criterion(row["name"], row["description"], parent))
     return len(tree.nodes) - before
 
@@ -227,6 +232,11 @@ def read_tree(file: str | Path | None, merge: float = 0.15) -> RewardTree:
         tree.insert(each)
     if not tree.parents:
         raise ValueError(f"{file}: no criterion is coarse: leave out the parent of some")
+    known = {node.name for node in tree.parents}
+    if lost := next(
+        (node for node in tree.nodes.values() if node.parent is not None and node.parent not in known), None
+    ):
+        raise ValueError(f"{file}: {lost.name!r} lies under {lost.parent!r}, which is no coarse criterion of the file")
     return tree
 
 
@@ -272,9 +282,10 @@ class DGPRM(Critic):
         """Criteria that the analysis asks for; names that are no parents are passed over."""
         found = [table for table in json_objects(text) if "criteria" in table]
         known = {node.name for node in self.tree.parents}
-        named = [name for name in _list(found[-1]["criteria"]) if name in known] if found else []
+        wanted = _list(found[-1]["criteria"]) if found else []
+        named = [name for name in wanted if isinstance(name, str) and name in known]
         analysis = str(found[-1].get("analysis", "")) if found else ""
-        return [name for parent in named for name in self.tree.selected(str(parent), analysis, self.near)]
+        return [name for parent in named for name in self.tree.selected(parent, analysis, self.near)]
 
     def _scope(self, chosen: Sequence[Sequence[str]], i: int, k: int) -> list[str]:
         """The step's own criteria, then those of the last steps; all parents where nothing was chosen."""

@@ -138,16 +138,16 @@ def _yes(log_yes: float | None, log_no: float | None) -> float | None:
 
 
 def _dimensions(trace: Trajectory, chances: dict[str, float | None]) -> Dimensions | Unjudged:
-    if len(trace.steps) < 2:
-        return Unjudged(Reason.UNCHECKABLE, "there is no reasoning before the answer")
     logprobs = [step.logprobs for step in trace.steps]
-    if any(row is None for row in logprobs):
+    if len(trace.steps) > 1 and any(row is None for row in logprobs):
         return Unjudged(Reason.NO_REFERENCE, "the trace has no log-probabilities of its tokens: sample it here")
+    reasoning = [x for row in logprobs[:-1] for x in row or ()]
+    if not reasoning:
+        return Unjudged(Reason.UNCHECKABLE, "there is no reasoning before the answer")
     if any(chance is None for chance in chances.values()):
         return Unjudged(Reason.NO_REFERENCE, "the policy gives no log-probabilities, so Yes and No have none")
     said = {name: chance or 0.0 for name, chance in chances.items()}
     coherence = said.pop("coherence")
-    reasoning = [x for row in logprobs[:-1] for x in row or ()]
     return Dimensions(confidence(reasoning, logprobs[-1] or ()), fmean(said.values()), coherence)
 
 

@@ -94,7 +94,8 @@ def read_grade(text: str, rubric: Sequence[Checkpoint], steps: int) -> Grade | U
     if any(isinstance(x, bool) or not isinstance(x, int | float) or x != x for x in points):
         return unreadable("unparsable: a checkpoint's points are no number")
     named = found[-1].get("miracle", [])
-    miracles = [k for k in named if isinstance(k, int) and 1 <= k <= steps] if isinstance(named, list) else []
+    numbers = [k for k in named if isinstance(k, int) and not isinstance(k, bool)] if isinstance(named, list) else []
+    miracles = [k for k in numbers if 1 <= k <= steps]
     earned = [float(min(max(x, 0), each.points)) for x, each in zip(points, rubric, strict=True)]
     return Grade(sum(earned), frozenset(k - 1 for k in miracles))
 

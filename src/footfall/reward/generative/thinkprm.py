@@ -49,7 +49,7 @@ AGAIN = ("Let me double check", "Let's verify again", "Did I miss something?")
 """Put after a chain to make it longer, one before each further round."""
 
 _LABEL = re.compile(r"^\s*(##\s*)?Step \d+:")
-_VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?\s*(correct|incorrect)\s*\}?\}", re.IGNORECASE)
+_VERDICT = re.compile(r"\\boxed\{\s*(?:\\text(?:bf)?\{)?\s*(correct|incorrect)\s*\}?\s*\}", re.IGNORECASE)
 TEACHER = """
 
 Write a critique of each step and end it with \\boxed{correct} or \\boxed{incorrect}, one box a step and no other box. Stop \
