@@ -34,6 +34,14 @@ def test_losses_are_those_of_the_card(label: float, losses: tuple[float, ...], e
     assert pseudo(label, None) == pytest.approx(expectation, abs=5e-5)
 
 
+@pytest.mark.parametrize("factor", [None, 0.0, 0.5, 1.0])
+def test_a_sure_model_has_a_finite_loss_and_gradient(factor: float | None) -> None:
+    logits = torch.tensor([[[-200.0, 200.0, -200.0]] * 2]).requires_grad_()
+    loss = buffer_loss(logits, torch.ones(1, 2), BOTH, factor)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert 300 < loss.item() <= 400 and bool(gradient.isfinite().all())
+
+
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_the_last_step_has_a_true_label_and_no_buffer(label: float) -> None:
     one = buffer_loss(LOGITS[:, :1], torch.tensor([[label]]), BOTH[:, :1])

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from footfall.train.objectives import make_objective
+from footfall.reward.readout import MeanOfHeads
+from footfall.train.objectives import fitted_to, make_objective
 from footfall.train.trace_losses import (
     cosine_reward,
     q_ranking_loss,
@@ -123,3 +124,14 @@ def test_reasonflux_s_loss_is_a_mean_over_a_trace_s_steps_and_one_number_of_the_
     assert loss.item() == pytest.approx((first + second) / 2, abs=1e-6)
     with pytest.raises(ValueError, match="step and final are weights"):
         make_objective("step-and-trajectory", {"step": 0, "final": 0})
+
+
+@pytest.mark.parametrize("name", ["q-ranking", "td", "self-agreement", "soft-bce"])
+def test_each_of_several_heads_is_fitted_along_the_trace_as_if_it_were_alone(name: str) -> None:
+    logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
+    mask = torch.tensor([[True] * 4, [True, True, True, False]])
+    objective = make_objective(name, {})
+    together = fitted_to(objective, MeanOfHeads(members=3)).loss(logits, targets, mask)
+    alone = [float(objective.loss(logits[..., head : head + 1], targets, mask)) for head in range(3)]
+    assert float(together) == pytest.approx(sum(alone) / 3, abs=1e-6)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from footfall.reward.checkpoint import checkpoint
+from footfall.reward.config import View
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
@@ -106,3 +107,24 @@ def test_an_implicit_prm_says_that_its_reference_is_missing(lm: Path, tmp_path: 
         FileNotFoundError, match=r"the reference of .*, which an implicit PRM is held against, is missing"
     ):
         checkpoint(lm, family="implicit", base=str(tmp_path / "gone"), device="cpu")
+
+
+@pytest.mark.parametrize("objective", ["q-ranking", "td", "buffer"])
+@pytest.mark.parametrize("view", ["last-math", "next-thought"])
+def test_a_loss_that_looks_along_a_trace_where_each_step_is_read_apart(
+    objective: str, view: View, lm: Path, tmp_path: Path
+) -> None:
+    said = rf"{objective}.* holds the steps of a trace against each other, and the view {view} reads each in a sequence"
+    with pytest.raises(ValueError, match=said):
+        train_prm(rows(1.0, 1.0), lm, replace(CONFIG, objective=objective, view=view, family="footfall"), tmp_path)
+
+
+def test_a_loss_that_looks_along_a_trace_of_a_family_that_reads_prefixes(lm: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"td.*, and a pathfinder-prm reads each in a sequence of its own"):
+        train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective="td", family="pathfinder-prm"), tmp_path)
+
+
+def test_a_loss_that_weighs_a_whole_update_is_not_cut_into_batches(lm: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, objective="self-agreement", accumulation=2, family="footfall")
+    with pytest.raises(ValueError, match="accumulation: self-agreement weighs the steps of an update together"):
+        train_prm(rows(1.0, 1.0), lm, config, tmp_path)

@@ -73,6 +73,7 @@ def make_examples(
     dropped: Counter[str] = Counter()
     limit = model.max_length
     _refuse_marks(model, objective)
+    _refuse_apart(model, objective)
     for row in rows:
         if row.judgement is None or all(value is None for value in row.judgement.values):
             dropped["no labelled step"] += 1
@@ -118,6 +119,17 @@ def _refuse_marks(model: PRM, objective: Objective) -> None:
         raise ValueError(
             f"{objective.name} trains PRMs that mark the {' and the '.join(objective.beside)} of a step, and this is a "
             f"{model.family.name}: begin from one of the family {marking}, or train a plain decoder --as {marking}"
+        )
+
+
+def _refuse_apart(model: PRM, objective: Objective) -> None:
+    """Steps that are read in sequences of their own cannot be held against each other."""
+    if objective.along and model.layout.per_prefix:
+        view = model.prm_config.view
+        by = f"the view {view}" if view != "all" else f"a {model.family.name}"
+        raise ValueError(
+            f"{objective.name} holds the steps of a trace against each other, and {by} reads each in a sequence of its own: "
+            "take a loss of single steps (--objective soft-bce), or a PRM that reads a trace in one pass"
         )
 
 

@@ -24,6 +24,7 @@ long it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -114,12 +115,11 @@ def buffer_loss(
     log_p = logits.log_softmax(dim=-1)
     right, wrong, spare = log_p.unbind(dim=-1)
     own = torch.where(targets > 0.5, right, wrong)
-    with_buffer = torch.logaddexp(own, spare)
     if factor is None:
         share = spare.exp().detach()
-        pseudo = -(share * with_buffer + (1 - share) * own)
+        pseudo = -(share * torch.logaddexp(own, spare) + (1 - share) * own)
     else:
-        pseudo = -torch.log(own.exp() + factor * spare.exp()) if 0 < factor < 1 else -(with_buffer if factor else own)
+        pseudo = -(torch.logaddexp(own, spare + math.log(factor)) if factor else own)
     true = -torch.where(targets > 0.5, right, torch.logaddexp(wrong, spare))
     losses = torch.where(last_labelled(mask), last_weight * true, pseudo)
     return labelled_mean(losses, mask)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+import torch
 from torch import Tensor
 
 from footfall.registry import Declared, load, named_files, register
@@ -90,6 +91,8 @@ class Objective:
     """What the loss is a mean over, counted in a batch's mask; the mean of several batches weighs each by this."""
     whole: bool = False
     """Whether its loss weighs steps or traces by more than themselves, so that a batch cannot be parted among processes."""
+    along: bool = False
+    """Whether its loss looks from a step to others of its trace, which must then stand in one sequence."""
     weighing: Weighing | None = None
     """Whether rows are weighed, and by what."""
     one_label: bool = False
@@ -164,8 +167,9 @@ def _on_heads(objective: Objective, heads: int) -> Objective:
         raise ValueError(f"several heads give one logit each; {objective.name} needs classes, outputs or pairs")
 
     def loss(logits_NSE: Tensor, targets_NS: Tensor, mask_NS: Tensor) -> Tensor:
-        targets, mask = (given.unsqueeze(-1).expand_as(logits_NSE) for given in (targets_NS, mask_NS))
-        return objective.loss(logits_NSE.unsqueeze(-1), targets, mask)
+        # Head by head: a loss that looks along a trace must not take heads for steps.
+        each = [objective.loss(logits_NS1, targets_NS, mask_NS) for logits_NS1 in torch.split(logits_NSE, 1, dim=-1)]
+        return torch.stack(each).mean()
 
     return replace(objective, name=f"{objective.name} on {heads} heads", loss=loss)
 
@@ -295,6 +299,7 @@ def buffer(factor: float | None = None, last_weight: float = 1.0) -> Objective:
         outcome,
         classes=("good", "bad", "buffer"),
         good=("good",),
+        along=True,
         one_label=True,
     )
 

@@ -238,6 +238,10 @@ def _begin(job: _Job) -> PRM:
     config, together = job.config, job.objective.together
     if config.accumulation > 1 and job.objective.weighing is not None:
         raise ValueError("accumulation: rows are weighed by an update of one forward pass; raise batch_size instead")
+    if config.accumulation > 1 and job.objective.whole:
+        raise ValueError(
+            f"accumulation: {job.objective.name} weighs the steps of an update together; raise batch_size instead"
+        )
     if config.batch_size % together:
         raise ValueError(f"batch_size {config.batch_size} parts the {together} rows that are compared")
     model = fresh_model(job.backbone, config, job.objective)

@@ -99,7 +99,7 @@ def step_and_trajectory(step: float = 1.0, final: float = 1.0) -> Objective:
     return Objective(
         f"step-and-trajectory(step={step:g}, final={final:g})",
         lambda logits, targets, mask: step_and_trajectory_loss(logits, targets, mask, step, final),
-        columns=("step", "trajectory"), beside=("trajectory",), items=traces,
+        columns=("step", "trajectory"), beside=("trajectory",), items=traces, along=True,
         labels_by="the labeller `reasonflux` writes it",
     )  # fmt: skip
 
@@ -115,6 +115,7 @@ def q_ranking(margin: float = 4.0, threshold: float = 0.0) -> Objective:
         lambda logits, targets, mask: q_ranking_loss(logits, (targets > threshold).to(logits), mask, margin),
         is_good=lambda label: label > threshold,
         items=traces,
+        along=True,
     )
 
 
@@ -140,7 +141,8 @@ def td(
         good, bad = cosine_reward(step, steps, first, last), cosine_reward(step, steps, low, lowest)
         return td_loss(logits, targets, mask, targets * good + (1 - targets) * bad, gamma, n, last_weight)
 
-    return Objective(f"td(n={n}, gamma={gamma:g}, right={first:g} to {last:g}, wrong={low:g} to {lowest:g})", loss)
+    rewards = f"right={first:g} to {last:g}, wrong={low:g} to {lowest:g}"
+    return Objective(f"td(n={n}, gamma={gamma:g}, {rewards})", loss, along=True)
 
 
 @register("objective", "self-agreement", Declared(needs=("outcomes",)))
