@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +70,33 @@ def test_columns_of_a_judgement_have_one_entry_a_step() -> None:
         Judgement("t1", (0.5, 0.5), "a judge", rationales=("good",))
     with pytest.raises(ValueError, match=r"'t1'.*failures has 3 entries for 2 steps"):
         Judgement("t1", (0.5, 0.5), "a judge", failures=(None, None, Unjudged(Reason.OTHER, "no")))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.array([0.5, 1.0], dtype=np.float32), (np.float32(0.5), np.True_), [0.5, np.int64(1)], (Fraction(1, 2), True)],
+)
+def test_values_of_arrays_are_kept_as_the_floats_that_files_can_hold(values: Any) -> None:
+    said = Judgement("t1", values, "a judge")
+    assert said == Judgement("t1", (0.5, 1.0), "a judge")
+    assert [type(value) for value in said.values] == [float, float]
+    whole = replace(said, value=values[0], initial=values[1])
+    assert (type(whole.value), type(whole.initial)) == (float, float)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (0.5, "its values are 0.5, not one number or None a step"),
+        (np.float32(0.5), "not one number or None a step"),
+        ("0.5", "its values are '0.5'"),
+        ((0.5, "0.5"), "step 2 has the value '0.5', which is no number"),
+        (np.ones((2, 2)), "step 1 has the value [1.0, 1.0]"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused_with_their_place(values: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        Judgement("t1", values, "a judge")
 
 
 def test_a_judgement_of_another_length_than_its_trace_is_refused_by_name() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from footfall.types.traces import Cost, Trajectory
 
@@ -73,6 +73,25 @@ def failures_of(reasons: Iterable[Unjudged | None]) -> tuple[Unjudged | None, ..
     return found if any(reason is not None for reason in found) else ()
 
 
+def _numbers(trajectory: str, values: Any) -> tuple[float | None, ...]:
+    """Python's own floats of a list, an array or a tensor: files, messages and comparisons know no others."""
+    if type(values) is tuple and all(value is None or type(value) is float for value in values):
+        return values
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(listed, Iterable) or isinstance(listed, str):
+        raise TypeError(f"judgement of {trajectory!r}: its values are {values!r}, not one number or None a step")
+    return tuple(value if value is None else _number(trajectory, i, value) for i, value in enumerate(listed, 1))
+
+
+def _number(trajectory: str, step: int, value: Any) -> float:
+    try:
+        if not isinstance(value, str):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"judgement of {trajectory!r}: step {step} has the value {value!r}, which is no number")
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """One value a step, from one judge. `None` means not judged; `failures` then says why."""
@@ -93,6 +112,11 @@ class Judgement:
     """Where the judge has them, the values at every token of each step."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _numbers(self.trajectory_id, self.values))
+        for name in ("value", "initial"):
+            number = getattr(self, name)
+            if number is not None and type(number) is not float:
+                object.__setattr__(self, name, float(number))
         n = len(self.values)
         columns = {**{f"aspects[{name!r}]": column for name, column in self.aspects.items()},
                    "rationales": self.rationales or self.values, "failures": self.failures or self.values,
