@@ -209,3 +209,21 @@ def test_the_figures_of_all_resamples_are_kept_beside_the_report() -> None:
     assert (
         [case.trajectory.id for case in found.cases] == [j.trajectory_id for j in found.judgements] == ["x", "y", "z"]
     )
+
+
+def test_what_score_writes_is_a_file_of_scores(tmp_path: Path) -> None:
+    judgement = {"values": [0.9, None], "judge": "j"}
+    rows = [
+        {"id": "x", "problem": {"id": "p", "prompt": "?"}, "steps": ["a", "b"], "judgement": judgement},
+        {"id": "y", "problem": {"id": "p", "prompt": "?"}, "steps": ["a"], "judgement": {**judgement, "value": 0.2}},
+    ]
+    path = tmp_path / "scored.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    scores = Scores.read(path)
+    assert scores.judgement("s", trace("x")).values == (0.9, None)
+    assert scores.judgement("s", trace("y")).value == 0.2
+
+
+def test_a_row_without_scores_is_told_what_it_has() -> None:
+    with pytest.raises(ValueError, match=r"field scores: a list .* not a row without it, which has id, points"):
+        Scores.from_rows("mine.jsonl", [(1, {"id": "x", "points": [1]})])

@@ -1,6 +1,7 @@
 """Scores made elsewhere: judge there, measure here. JSON lines `{"id", "split"?, "scores": [number or null, …]}`.
 
-A row may also hold `"value"`, one number for the whole response; then `scores` may be left out.
+A row may also hold `"value"`, one number for the whole response; then `scores` may be left out. What `footfall score --to`
+writes as JSON lines is such a file too: there the numbers stand in the row's `judgement`.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ def _parsed(line: bytes, where: str) -> Any:
 def _checked(row: Any, where: str) -> tuple[Key, tuple[float | None, ...] | None, float | None]:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: an object with id and scores is expected, not {type(row).__name__}")
-    name, split, scores, value = (row.get(field) for field in ("id", "split", "scores", "value"))
+    name, split = row.get("id"), row.get("split")
+    scores, value = _said(row)
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     if not isinstance(name, str):
@@ -151,11 +153,18 @@ def _checked(row: Any, where: str) -> tuple[Key, tuple[float | None, ...] | None
     if scores is None and whole is not None:
         return (split, name), None, whole
     if not isinstance(scores, list):
-        raise ValueError(
-            f"{where}, field scores: a list with one number or null a step is expected, not {show(scores)}"
-        )
+        got = show(scores) if "scores" in row else f"a row without it, which has {one_line(', '.join(row), 200)}"
+        raise ValueError(f"{where}, field scores: a list with one number or null a step is expected, not {got}")
     steps = tuple(_finite(score, f"{where}, field scores, step {k}") for k, score in enumerate(scores, start=1))
     return (split, name), steps, whole
+
+
+def _said(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The scores of the steps and the one of the whole, in the row itself or in the judgement of a judged trace."""
+    judgement = row.get("judgement")
+    if isinstance(judgement, dict) and not {"scores", "value"} & row.keys():
+        return judgement.get("values"), judgement.get("value")
+    return row.get("scores"), row.get("value")
 
 
 def _finite(value: Any, where: str) -> float | None:
