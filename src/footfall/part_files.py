@@ -64,8 +64,9 @@ def part_in_file(file: str, name: str) -> FilePart:
     factory: Any = getattr(module, name, None)
     if not callable(factory):
         own = [each for each, value in vars(module).items() if callable(value) and value.__module__ == module_name]
-        near = difflib.get_close_matches(name, own, n=1) or own
-        raise ValueError(f"{file} has no class or function {name!r}; it has {', '.join(near) or 'none'}")
+        near = difflib.get_close_matches(name, own, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(own) or 'none'}"
+        raise ValueError(f"{file} has no class or function {name!r}; {hint}")
     for method in _CALLED_WITH if inspect.isclass(factory) else ():
         _check_method(file, factory, method)
     return FilePart(factory, _kinds_of(factory), hashlib.sha256(source).hexdigest()[:16])

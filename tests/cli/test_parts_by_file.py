@@ -215,7 +215,7 @@ def test_a_file_that_changed_makes_another_run(mine: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("mine.py:Lenght", "mine.py has no class or function 'Lenght'; it has Length"),
+        ("mine.py:Lenght", "mine.py has no class or function 'Lenght'; did you mean 'Length'?"),
         ("mine.py:First", "is no labeller, which has a method 'judge'"),
         ("none.py:Length", "none.py: no such file"),
         ("bad.py:Length", "bad.py, line 2: "),

@@ -155,3 +155,19 @@ def test_what_a_run_wrote_has_its_own_names(here: None, capsys: pytest.CaptureFi
     assert cli.main(["score", "own.jsonl", "--judge", "random", *MAP, "--to", "own.parquet"]) == 0
     assert cli.main(["score", "own.parquet", "--judge", "random", *MAP]) == 2
     assert "--map means nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"q": "?", "cot": ["a"], "right": ["0.1"]}, 'field "right[0]": expected a finite number'),
+        ({"q": "?", "cot": ["a"], "right": [1, 1]}, 'field "right": expected one entry for each of the 1 steps'),
+        ({"q": "?", "cot": ["a", 7], "right": [1, 1]}, 'field "cot[1]": expected a step as text, or as an object'),
+        ({"q": "?", "cot": [{"text": 3}], "right": [1]}, 'field "cot[0].text": expected a string'),
+        ({"q": 5, "cot": ["a"], "right": [1]}, 'field "q": expected'),
+    ],
+)
+def test_errors_name_fields_as_the_record_does(record: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError) as error:
+        one(record, problem="q", steps="cot", labels="right")
+    assert message in str(error.value)

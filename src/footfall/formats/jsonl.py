@@ -14,14 +14,14 @@ the first wrong step, -1 for none. A field that looks like labels under another 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from footfall.formats.files import parse_json
 from footfall.formats.nouns import fields_of, from_plain, refuse_unknown, to_plain
 from footfall.formats.prm800k import rating_labels
 from footfall.formats.problems import PROMPTS, gold_answer
-from footfall.formats.records import Fields
+from footfall.formats.records import Fields, show
 from footfall.formats.rows import (
     OPTIONAL,
     Format,
@@ -97,13 +97,16 @@ def _steps(fields: Fields, name: str = "steps") -> tuple[Step, ...]:
     if name not in fields:
         return ()
     return tuple(
-        Step(item) if isinstance(item, str) else _step(fields.within(f"{name}[{i}]", item))
+        Step(item) if isinstance(item, str) else _step(fields, f"{name}[{i}]", item)
         for i, item in enumerate(fields.items(name))
     )
 
 
-def _step(fields: Fields) -> Step:
-    return from_plain(Step, fields, {"images": fields.images()})
+def _step(fields: Fields, name: str, item: Json) -> Step:
+    if not isinstance(item, Mapping):
+        raise fields.error(name, "a step as text, or as an object with the field text", show(item))
+    step = fields.within(name, item)
+    return from_plain(Step, step, {"images": step.images()})
 
 
 def _read_short(fields: Fields) -> Judged:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from footfall.formats.solutions import Solution, Solutions
@@ -88,6 +89,10 @@ def show(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
+_OUTER = re.compile(r"[^.\[]+")
+"""Of the dotted name of a field the record's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fields:
     """A JSON object with its file and line; `at` is the dotted name of the object inside the line's record."""
@@ -101,13 +106,18 @@ class Fields:
     """Names an image by its content, before any id is made of it; a `ValueError` says what is wrong with the image."""
     solutions: Callable[[str], Solution] | None = None
     """Cuts a solution that is one text into steps."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """What the user's record calls a field that has been renamed (`--map`); no name inside another object."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.data
 
     def name(self, field: str) -> str:
         """The dotted name of a field as the user would look for it in the line."""
-        return f"{self.at}.{field}" if self.at else field
+        if self.at:
+            return f"{self.at}.{field}"
+        outer = _OUTER.match(field)
+        return self.called.get(outer[0], outer[0]) + field[outer.end() :] if outer else field
 
     def error(self, field: str | None, expected: str, got: str | None = None, fix: str | None = None) -> FormatError:
         """What to raise about a field of this record."""

@@ -50,10 +50,12 @@ def renamed(fields: Fields, names: Mapping[str, str]) -> tuple[Fields, dict[str,
             near = difflib.get_close_matches(own, list(fields.data)[:1000], n=1)
             fix = f"did you mean {name}={near[0]}?" if near else "name one that it has"
             raise fields.error(own, f'the field that holds "{name}", as --map says', fields.held(), fix)
-    mapped = {_canonical(name, fields.data[own]): fields.data[own] for name, own in names.items()}
+    called = {_canonical(name, fields.data[own]): own for name, own in names.items()}
+    mapped = {name: fields.data[own] for name, own in called.items()}
     hidden = {other for name in names for other in _SAME.get(name, (name,))} - set(names.values())
     displaced = {name: value for name, value in fields.data.items() if name in hidden}
-    return fields.holding({**fields.rest({*hidden, *names.values()}), **mapped}), displaced
+    held = {**fields.rest({*hidden, *names.values()}), **mapped}
+    return replace(fields, data=held, called=called), displaced
 
 
 def _canonical(name: str, value: Json) -> str:
