@@ -53,7 +53,7 @@ class RayOptions:
     ray_workers: int | None = None
     """How many. None: as many as the cluster has room for."""
     ray_cpus: float = 1.0
-    """CPUs of each worker, and threads."""
+    """CPUs of each worker, and threads unless OMP_NUM_THREADS is set. As many threads as without --ray give the same bytes."""
     ray_gpus: float = 0.0
     """GPUs of each worker; 0.5 lets two share one. A worker without any runs its models on the CPU."""
     ray_memory: float | None = None
