@@ -11,7 +11,8 @@ import torch
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.config import View
 from footfall.train import TrainConfig, train_prm
-from footfall.types import Judged, Judgement
+from footfall.train.objectives import make_objective
+from footfall.types import Json, Judged, Judgement
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import trace
 
@@ -128,3 +129,37 @@ def test_a_loss_that_weighs_a_whole_update_is_not_cut_into_batches(lm: Path, tmp
     config = replace(CONFIG, objective="self-agreement", accumulation=2, family="footfall")
     with pytest.raises(ValueError, match="accumulation: self-agreement weighs the steps of an update together"):
         train_prm(rows(1.0, 1.0), lm, config, tmp_path)
+
+
+def test_a_head_that_reads_both_ways_where_each_step_is_read_apart(lm: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, head="both-ways", view="next-thought", family="footfall")
+    with pytest.raises(
+        ValueError, match="the head both-ways reads whole traces in both orders, and the view next-thought"
+    ):
+        train_prm(rows(1.0, 0.0), lm, config, tmp_path)
+
+
+def test_of_steps_that_are_read_apart_the_longest_has_to_fit(lm: Path, tmp_path: Path) -> None:
+    made = [trace("1 + " * 40 + "1 = 41", "so", id=f"t{i}", prompt="q") for i in range(4)]
+    long = [Judged(t, Judgement(t.id, (1.0, 0.0), "toy")) for t in made]
+    config = replace(CONFIG, view="last-math", family="footfall", max_length=60)
+    with pytest.raises(ValueError, match=r"trajectory 't0' has \d+ tokens, the limit is 60"):
+        train_prm(long, lm, config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "why"),
+    [
+        ("soft-bce", {"wrong_weight": -3}, "wrong_weight multiplies the loss of wrong steps and is above 0, not -3"),
+        ("q-ranking", {"margin": -4}, "the margin keeps wrong steps below right ones and is 0 at least, not -4"),
+        ("td", {"right": [0.1]}, "right and wrong are two rewards each"),
+    ],
+)
+def test_settings_that_turn_a_loss_around(objective: str, options: dict[str, Json], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        make_objective(objective, options)
+
+
+def test_an_objective_of_other_outputs_than_a_family_s(lm: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needs \('good', 'bad', 'buffer'\) and \(\): take an objective that fits"):
+        train_prm(rows(1.0, 1.0), lm, replace(CONFIG, objective="buffer", as_family="trl"), tmp_path)

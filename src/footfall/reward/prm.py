@@ -91,6 +91,11 @@ class PRM(nn.Module):
         decoder = backbone.config.get_text_config()
         made = head if head is not None else make_head(config.head, width, config.readout.outputs, seed, decoder)
         self.head: Head = made.to(self.device)
+        if self.head.both_ways and self.layout.per_prefix:
+            raise ValueError(
+                f"the head {config.head['name']} reads whole traces in both orders, and the view {config.view} shows each step "
+                "in a sequence of its own: leave one of them out"
+            )
         if self.head.asks.get("output_attentions"):
             backbone.set_attn_implementation("eager")  # no other kernel has them
         if self.head.frozen:

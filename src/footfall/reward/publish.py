@@ -39,7 +39,9 @@ def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PR
     family, seen = publishable(name), evidence(source)
     kind = seen.config.get("model_type")
     if family.match.model_types and kind not in family.match.model_types:
-        raise ValueError(f"a {name} is a {' or '.join(family.match.model_types)} decoder, and {source} a {kind}")
+        raise ValueError(
+            f"a {name} is a {' or '.join(family.match.model_types)} decoder, and {source} a {kind}: begin from such a decoder"
+        )
     backbone = backbones.load_backbone(str(source), dtype)
     if family.match.architectures and (made := _architecture(family, backbone)) not in family.match.architectures:
         raise ValueError(f"{source} would be stored as {made}, which no reader of {name} takes")

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from footfall.render import Reading, Writer
+from footfall.render import Reading, Writer, both_ways
 from footfall.reward.family import families
 from footfall.reward.packed import pack_row
 from footfall.reward.prm import PRM, pad
@@ -79,13 +79,11 @@ def make_examples(
             dropped["no labelled step"] += 1
             continue
         whole = _example(row.trajectory, row.judgement.check(row.trajectory), model, objective)
-        longest = len(whole.reading.ids)
+        made = _sequences(whole, model, objective)
+        longest = max(len(reading.ids) for reading in both_ways([e.reading for e in (whole, *made)]))
         if longest <= limit:
             used.append(whole)
-            if model.family.marks and model.family.marks == objective.beside:
-                examples += _in_passes(whole, model)
-            else:
-                examples += _prefixes(whole, model) if model.layout.per_prefix else [whole]
+            examples += made
         elif too_long == "drop":
             dropped["too long"] += 1
         else:
@@ -97,6 +95,13 @@ def make_examples(
         labels = [next(label for label, m in zip(e.labels, e.mask, strict=True) if m) for e in examples]
         refuse_parted([e.trajectory for e in examples], labels, dropped, objective)
     return examples, replace(_report(len(rows), used, dropped), tokens=sum(e.reading.tokens for e in examples))
+
+
+def _sequences(whole: Example, model: PRM, objective: Objective) -> list[Example]:
+    """What the model reads of a row: the trace itself, or a sequence or two for each labelled step."""
+    if model.family.marks and model.family.marks == objective.beside:
+        return _in_passes(whole, model)
+    return _prefixes(whole, model) if model.layout.per_prefix else [whole]
 
 
 def _prefixes(whole: Example, model: PRM) -> list[Example]:

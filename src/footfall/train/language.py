@@ -213,7 +213,9 @@ def _refuse_settings(config: TrainConfig, family: Family) -> None:
 def _reference(base: str, tokenizer: Any, place: torch.device) -> Any:
     reference, theirs = load_model(base, str(place))
     if theirs.get_vocab() != tokenizer.get_vocab():
-        raise ValueError(f"the reference {base} has another vocabulary, so its tokens do not compare")
+        raise ValueError(
+            f"the reference {base} has another vocabulary, so its tokens do not compare; name one of the same tokenizer"
+        )
     return reference
 
 

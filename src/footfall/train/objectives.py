@@ -143,7 +143,8 @@ def fitted_to(objective: Objective, readout: Readout, source: str = "the model")
     if objective.columns != names or (objective.classes and _sides(objective) != _sides(readout)):
         raise ValueError(
             f"{source} has the classes {readout.classes} and the outputs {names}, the objective {objective.name} "
-            f"needs {objective.classes} and {objective.columns}"
+            f"needs {objective.classes} and {objective.columns}: take an objective that fits these outputs, or put a fresh "
+            "head on a decoder (--family footfall, without --as)"
         )
     if objective.columns or (objective.classes == readout.classes and readout.is_chance):
         return objective
@@ -190,6 +191,8 @@ def bce(threshold: float = 0.0) -> Objective:
 @register("objective", "soft-bce", Declared(serves=("default",)))
 def soft_bce(wrong_weight: float = 1.0) -> Objective:
     """Binary cross-entropy on soft labels: the label is the probability that the step is good."""
+    if wrong_weight <= 0:
+        raise ValueError(f"wrong_weight multiplies the loss of wrong steps and is above 0, not {wrong_weight:g}")
     if wrong_weight == 1:
         return Objective("soft-bce", soft_bce_loss)
     return Objective(

@@ -110,6 +110,8 @@ def q_ranking(margin: float = 4.0, threshold: float = 0.0) -> Objective:
 
     A step is right if its label is above the threshold; the default 0 is Math-Shepherd's hard estimate.
     """
+    if margin < 0:
+        raise ValueError(f"the margin keeps wrong steps below right ones and is 0 at least, not {margin:g}")
     return Objective(
         f"q-ranking(margin={margin:g}, threshold={threshold:g})",
         lambda logits, targets, mask: q_ranking_loss(logits, (targets > threshold).to(logits), mask, margin),
@@ -134,6 +136,10 @@ def td(
     """
     if n < 1 or not 0 <= gamma <= 1 or last_weight <= 0:
         raise ValueError(f"td looks 1 or more steps ahead and discounts by 0 to 1; got n={n}, gamma={gamma:g}")
+    if len(right) != 2 or len(wrong) != 2:
+        raise ValueError(
+            f"right and wrong are two rewards each, of the first step and of the last; got {right} and {wrong}"
+        )
     (first, last), (low, lowest) = right, wrong
 
     def loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
