@@ -38,6 +38,7 @@ def refusal(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([*TRAIN, "--accelerate", "fsdp2.yaml"], "begin the command with accelerate launch --config_file fsdp2.yaml -m"),
         ([*SEARCH, "--ray-workers", "3"], "--ray-workers is of the workers of --ray; say --ray too"),
         ([*LABEL, "--ray-gpus", "1"], "--ray-gpus is of the workers of --ray; say --ray too"),
         ([*LABEL, "--out", "gcs://bucket/run"], "--out gcs:/bucket/run: stores are named s3://BUCKET/NAME, gs://"),

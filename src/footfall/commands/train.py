@@ -139,6 +139,11 @@ def main(config: TrainConfig) -> int:
         raise ValueError(f"--backbone {why}")
     if config.contaminated != "error" and config.against is None:
         raise ValueError("--contaminated is about the problems of --against, and none are named")
+    if config.accelerate is not None and not config.estimate:
+        raise ValueError(
+            "--accelerate is the file that --estimate reckons with; to train with it, begin the command with "
+            f"accelerate launch --config_file {config.accelerate} -m footfall train"
+        )
     # An error about the device, or a package that lacks, should not wait for the data.
     cpu = pick_device(config.device).type == "cpu"
     scalars = _scalars(config)
