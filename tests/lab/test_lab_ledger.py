@@ -220,6 +220,12 @@ def test_the_ledger_command_prints_json_with_stale_rows_marked(
     assert {r["verdict"] for r in shown} == {"holds", "not run"}
 
 
+def test_the_ledger_as_json_has_the_systems_that_were_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(tmp_path / "ledger.json", [row()])
+    assert main(["lab", "ledger", "pav", "--ledger", str(tmp_path / "ledger.json"), "--json"]) == 0
+    assert {r["name"] for r in json.loads(capsys.readouterr().out)} == {"pav"}
+
+
 def test_the_ledger_command_shows_whole_claims_in_a_narrow_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,7 +121,8 @@ class LedgerConfig:
     config: Path | None = None
     """A file with options of this command, TOML or JSON; the command line wins over it."""
     json: bool = False
-    """Print rows as JSON on standard output, with `status` and `stale` added, and claims that were not run."""
+    """Print rows as JSON on standard output, all claims of the systems named or of every one, with `status` and `stale` added,
+    and those that were not run."""
     check: bool = False
     """Write nothing here; run the quick outcomes of recipes whose code changed, and exit with 1 if one differs from the
     recorded one, a row was edited or is computed otherwise now, or, where no system is named, a page is not what the ledger
@@ -321,7 +322,7 @@ def _ledger(config: LedgerConfig) -> int:
     shown = lines(catalogue(), read_ledger(ledger), read_outcomes(ledger), found)
     asked = [line for line in shown if line.entry.recipe.name in wanted] if wanted else shown
     if config.json:
-        _print_json([_as_json(line) for line in shown])
+        _print_json([_as_json(line) for line in asked])
     else:
         _show_ledger(asked if wanted or config.all else [line for line in shown if line.main], bool(wanted))
     unchecked = {line.entry.recipe.name for line in asked if line.status == "unchecked"}
