@@ -477,3 +477,46 @@ def test_the_ladder_of_prs_puts_every_rung_above_those_below() -> None:
 def test_an_answer_of_one_word_can_be_right() -> None:
     assert short_bleu(["Paris"], ["Paris"]) == 1 and short_bleu(["the", "city", "Paris"], ["Paris"]) == close(1 / 3)
     assert short_bleu(["Rome"], ["Paris"]) == 0 and short_bleu([], ["Paris"]) == 0
+
+
+# What no rule may make of nothing.
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("capo", {"vote": "average"}), ("spark", {}), *((name, {"eps": 0.0}) for name in ("grpo", "lambda-grpo", "prl", "rlfr"))],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.7])
+def test_equal_rewards_move_nothing_however_they_are_rounded(name: str, options: dict[str, Any], value: float) -> None:
+    """The mean of seven 0.3 is not 0.3 to the last digit: by a std of 1e-17 that becomes an advantage of 1."""
+    group = [
+        steps(value, value, outcome=value, ids=np.arange(2), old=np.zeros(2), reference=np.zeros(2), flow=np.zeros(2))
+        for _ in range(7)
+    ]
+    assert not np.any(given_out(name, *group, **options))
+
+
+def test_the_std_of_a_batch_without_spread_divides_nothing() -> None:
+    said = create("credit", "grpo", scale="batch", eps=0.0)([Group(tuple(ends(0.3, 0.3, 0.3)))])
+    assert not np.any([row for each in said for row in each.advantages])
+
+
+def test_pure_counts_no_token_that_a_tool_wrote() -> None:
+    """β = 0.4 / 2 of the other's two own tokens, whatever its tool answered; and one own token in each step here."""
+    tool = np.array([True, False, False, True])
+    row, _ = given_out(
+        "pure", steps(0.5, 0.5, lengths=[3, 1], mask=tool), steps(0.4, lengths=[4], mask=tool), form="sum",
+        probabilities=False,
+    )  # fmt: skip
+    assert row == close([0.5 + 0.5 - 2 * 0.2, 0, 0, 0.5 - 0.2])
+
+
+def test_right_is_an_outcome_above_a_half_in_every_rule_that_asks_for_it() -> None:
+    """A well-formed wrong answer on PRS's ladder is worth 0.2, and no right answer."""
+    formed = ladder(True, True, 0.0)
+    tp = [given_out("tp-grpo", steps(0.9, 0.1, outcome=R), steps(0.9, 0.1, outcome=1.0)) for R in (formed, 0.0)]
+    assert tp[0] == tp[1]
+    lines = [given_out("psgpo", steps(0.0, 1.0, outcome=R), baseline="none")[0][0] - R for R in (formed, 1.0)]
+    assert lines == close([0.0, 0.0]), "two lines of which one is right add up to nothing"
+    (first,) = given_out("psgpo", steps(1.0, 1.0, outcome=formed), baseline="none")
+    assert first == close([formed + 0.25, formed + 0.125])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,15 @@ def test_vspo_refills_the_batch_from_groups_that_teach() -> None:
         (w == 1).all() for _, w in create("filter", "vspo")(groups[2:])
     )
     assert create("filter", "vspo")(groups[:2]) == []
+    assert create("filter", "vspo")([Group(tuple(ends(*[0.3] * 7)))]) == [], "whose std is a rounding"
+    with pytest.raises(ValueError, match=r"mean outcome 1.5: vspo wants outcomes in \[0, 1\]"):
+        create("filter", "vspo")([Group(tuple(ends(1, 2)))])
+
+
+def test_prof_keeps_right_ones_by_an_outcome_of_more_than_a_half() -> None:
+    """As c is positive where steps and outcome go together; a judge's outcome is seldom 1."""
+    group = Group(tuple(replace(each, outcome=0.1 + 0.8 * float(each.outcome or 0)) for each in prof_group().rollouts))
+    assert create("filter", "prof")([group])[0].weights.tolist() == [1, 0, 1, 0, 0, 1, 0, 1]
 
 
 @settings(deadline=None)

@@ -30,6 +30,7 @@ from footfall.rl.groups import (
     standardised,
     to_go,
 )
+from footfall.rl.rewards import Reward
 from footfall.types import AFTER_ERROR, Judgement, Problem, Reason, Step, Trajectory, Unjudged
 from tests.render.test_render_trace import byte_level
 
@@ -81,11 +82,31 @@ def alike(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> None:
         ({"lengths": []}, "at least one token"),
         ({"lengths": [0]}, "at least one token"),
         ({"lengths": [1, 1], "rewards": [0.5, float("nan")]}, "rewards of a rollout is not finite at 1"),
+        ({"lengths": [1], "old": [-np.inf]}, "old of a rollout is not finite at 0"),
+        ({"lengths": [1], "outcome": float("nan")}, "outcome of a rollout is nan"),
+        ({"lengths": [1], "start": float("inf")}, "start of a rollout is inf"),
     ],
 )
 def test_a_rollout_whose_numbers_do_not_fit_is_refused(given_: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Rollout(**given_)
+
+
+def test_an_outcome_by_a_judge_that_stops_at_the_first_error_is_no_lost_rollout() -> None:
+    """Only right completions would have stayed in their groups, all worth the same."""
+    trace = Trajectory("t", Problem("p", "?"), (Step("good"), Step("bad"), Step("worse")))
+    stopped = Judgement("t", (1.0, 0.2, None), "judge", failures=(None, None, AFTER_ERROR))
+
+    class Silent:
+        name = "silent"
+
+        def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+            return [stopped for _ in traces]
+
+    for after_error, least, mean in ((0.0, 0.0, 0.4), (0.1, 0.1, 1.3 / 3), (None, None, None)):
+        for how, wanted in (("min", least), ("mean", mean)):
+            paid = Reward(create("credit", "spark"), Silent(), outcome=how, after_error=after_error)
+            assert paid.rollout(trace, stopped).outcome == pytest.approx(wanted)
 
 
 def test_from_steps_to_tokens_and_back() -> None:

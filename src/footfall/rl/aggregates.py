@@ -155,7 +155,7 @@ def psgpo(
         rewards = []
         for each in group:
             scores = signed(each) if probabilities else each.known("rewards")
-            rewards.append(with_outcome(each, line_rewards(scores, bool(each.outcome), failing, passing)))
+            rewards.append(with_outcome(each, line_rewards(scores, each.right, failing, passing)))
         return dense(group, rewards, baseline)
 
     return Credit(("outcome", "rewards"), each_group(rule))

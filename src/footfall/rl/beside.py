@@ -77,7 +77,7 @@ class Beside:
         if self.flow is not None:
             states, own = neighbours(policy, batch), _own(batch, rollouts)
             by_token["flow"] = self.flow.scores(states, own, seed)
-            right = [bool(each.outcome) for each in rollouts]
+            right = [each.right for each in rollouts]
             if training and (loss := self.flow.learn(states, own, right, seed + 1)) is not None:
                 figures["flow_loss"] = loss
         if self.probe is not None:

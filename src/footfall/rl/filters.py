@@ -24,7 +24,7 @@ import numpy as np
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
-from footfall.rl.groups import Chosen, Filter, Floats, Group, Needs, Rollout
+from footfall.rl.groups import Chosen, Filter, Floats, Group, Needs, Rollout, deviation
 
 
 def consistency(rewards: Floats, outcome: float, level: float, penalty: float = 0.0) -> float:
@@ -87,8 +87,8 @@ def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, s
         for at, (group, there) in enumerate(zip(groups, inside, strict=True)):
             c = {i: consistency(group.rollouts[i].known("rewards"), float(group.rollouts[i].outcome or 0), level, penalty)
                  for i in there}  # fmt: skip
-            right = [i for i in there if group.rollouts[i].outcome == 1]
-            wrong = [i for i in there if group.rollouts[i].outcome != 1]
+            right = [i for i in there if group.rollouts[i].right]
+            wrong = [i for i in there if not group.rollouts[i].right]
             by_wrong = rng.random(len(wrong)).tolist() if wrong_at_random else [c[i] for i in wrong]
             out_right, out_wrong = removed([c[i] for i in right], by_wrong, min(remove, len(there)))
             out = {right[i] for i in out_right} | {wrong[i] for i in out_wrong}
@@ -140,7 +140,11 @@ def spread_only() -> Filter:
 def task_values(rows: Sequence[Floats]) -> Floats:
     """4p(1-p) · std / max std of each group's outcomes in [0, 1]; 0 where all are equal."""
     means = np.array([row.mean() if len(row) else 0.0 for row in rows])
-    stds = np.array([row.std() if len(row) else 0.0 for row in rows])
+    if ((means < 0) | (means > 1)).any():
+        raise ValueError(
+            f"a group has the mean outcome {means[np.argmax(np.abs(means - 0.5))]:g}: vspo wants outcomes in [0, 1]"
+        )
+    stds = np.array([deviation(row, ddof=0) for row in rows])
     return 4 * means * (1 - means) * stds / stds.max() if len(rows) and stds.max() > 0 else np.zeros(len(rows))
 
 

@@ -29,6 +29,7 @@ from footfall.rl.groups import (
     Needs,
     Rollout,
     at_ends,
+    deviation,
     each_group,
     leave_one_out,
     spread,
@@ -78,8 +79,8 @@ def grpo(scale: Literal["group", "batch", "none"] = "group", eps: float = 1e-4) 
         rows = [standardised(outcomes(group), eps, scale == "group") for group in groups]
         if scale == "batch":
             everything = np.concatenate([outcomes(group) for group in groups]) if groups else np.zeros(0)
-            spread_of_all = everything.std(ddof=1) if len(everything) > 1 else 0.0
-            rows = [row / (spread_of_all + eps) for row in rows]
+            width = deviation(everything)
+            rows = [row / (width + eps) if width else np.zeros_like(row) for row in rows]
         return [constant(row, group) for row, group in zip(rows, groups, strict=True)]
 
     return Credit(("outcome",), rule)

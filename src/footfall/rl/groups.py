@@ -13,6 +13,7 @@ gets the weight 0 on all its tokens, and `Credited.left` says why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -78,6 +79,9 @@ class Rollout:
                     raise ValueError(f"{name} has the shape {array.shape} where the rollout has {wanted} of them")
                 if name not in found["aspects"] and not np.isfinite(array).all():
                     raise ValueError(f"{name} of a rollout is not finite at {int(np.argmin(np.isfinite(array)))}")
+        for name in ("outcome", "start"):
+            if (number := getattr(self, name)) is not None and not math.isfinite(number):
+                raise ValueError(f"{name} of a rollout is {number}")
         for name, array in found.items():
             object.__setattr__(self, name, array)
 
@@ -99,6 +103,11 @@ class Rollout:
         if self.failure is not None and {"rewards", "start"} & set(missing):
             return self.failure
         return Unjudged(Reason.NO_REFERENCE, f"the rollout has no {' and no '.join(missing)}")
+
+    @property
+    def right(self) -> bool:
+        """Whether its outcome is that of a right answer, for rules that ask no more: R > ½."""
+        return self.outcome is not None and self.outcome > 0.5
 
     def known(self, name: Needs) -> Floats:
         """An array that the credit declared it needs."""
@@ -153,11 +162,16 @@ def rollout(
     return made if judgement is None else _judged(made, judgement.check(trajectory), after_error)
 
 
-def _judged(made: Rollout, said: Judgement, after_error: float | None) -> Rollout:
-    values = [
+def values_of(said: Judgement, after_error: float | None) -> list[float | None]:
+    """A judgement's values of the steps, with `after_error` behind the first error of a judge that stops there."""
+    return [
         after_error if value is None and (why := said.failure(k)) and why.reason is Reason.AFTER_ERROR else value
         for k, value in enumerate(said.values)
     ]
+
+
+def _judged(made: Rollout, said: Judgement, after_error: float | None) -> Rollout:
+    values = values_of(said, after_error)
     missing = [k for k, value in enumerate(values) if value is None]
     if missing or not values:
         why = said.failure(missing[0]) if missing else Unjudged(Reason.UNCHECKABLE, "the completion has no step")
@@ -204,13 +218,23 @@ def by_step(per_token: Floats, lengths: npt.NDArray[np.int64]) -> Floats:
 # Statistics of a group and of a batch.
 
 
+def deviation(values: Floats, ddof: int = 1) -> float:
+    """The std, unbiased unless `ddof` is 0; 0 where values differ by no more than the rounding of their mean."""
+    if len(values) <= ddof or np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return 0.0
+    return float(values.std(ddof=ddof))
+
+
 def standardised(values: npt.ArrayLike, eps: float = 1e-4, scale: bool = True) -> Floats:
-    """(x - mean) / (std + ε) with the unbiased std; without `scale`, x - mean. One value alone tells nothing: 0."""
+    """(x - mean) / (std + ε) with the unbiased std; without `scale`, x - mean. One value, or equal ones, tell nothing: 0."""
     known: Floats = np.asarray(values, np.float64)
     if len(known) < 2:
         return np.zeros(len(known))
     centred: Floats = known - known.mean()
-    return centred / (float(known.std(ddof=1)) + eps) if scale else centred
+    if not scale:
+        return centred
+    width = deviation(known)
+    return centred / (width + eps) if width else np.zeros(len(known))
 
 
 def leave_one_out(values: npt.ArrayLike) -> Floats:

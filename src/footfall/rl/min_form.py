@@ -8,7 +8,7 @@ A sum pays for more good steps; the minimum does not. Within one completion, wit
 
 Baselines, both from the other completions, with R_j = Σ_k r*_jk:
 
-    token   β_i = Σ_{j≠i} R_j / Σ_{j≠i} T_j;  β_i · (tokens of step k) is taken from r*_k
+    token   β_i = Σ_{j≠i} R_j / Σ_{j≠i} T_j;  β_i · (tokens of step k) is taken from r*_k; the policy's own tokens
     step    b_i = mean_{j≠i} R_j / S_j;       b_i is taken from each r*_k: favours few steps
 
 Where all outcomes of a group are known, coef · ((R_i - 1) - mean_{j≠i} (R_j - 1)) is added at the last token.
@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
-from footfall.rl.groups import Credit, Floats, Rollout, at_ends, each_group, leave_one_out, spread, to_go
+from footfall.rl.groups import Credit, Floats, Rollout, at_ends, by_step, each_group, leave_one_out, spread, to_go
 
 
 def min_form(rewards: npt.ArrayLike, temperature: float = 0.1) -> Floats:
@@ -97,8 +97,9 @@ def pure(
         rewards = [transformed(each) for each in group]
         totals = np.array([row.sum() for row in rewards])
         if len(group) > 1 and baseline == "token":
-            levels = token_baseline(totals, np.array([each.tokens for each in group], np.float64))
-            rewards = [row - level * each.lengths for row, level, each in zip(rewards, levels, group, strict=True)]
+            own = [by_step(each.mask.astype(np.float64), each.lengths) for each in group]
+            levels = token_baseline(totals, np.array([tokens.sum() for tokens in own]))
+            rewards = [row - level * tokens for row, level, tokens in zip(rewards, levels, own, strict=True)]
         elif len(group) > 1 and baseline == "step":
             levels = step_baseline(totals, np.array([each.steps for each in group], np.float64))
             rewards = [row - level for row, level in zip(rewards, levels, strict=True)]

@@ -20,7 +20,19 @@ import numpy.typing as npt
 
 from footfall.answers import grade
 from footfall.judging import as_trained, traits
-from footfall.rl.groups import Credit, Filter, Floats, Group, Rollout, at_ends, credited, left_out, padded, rollout
+from footfall.rl.groups import (
+    Credit,
+    Filter,
+    Floats,
+    Group,
+    Rollout,
+    at_ends,
+    credited,
+    left_out,
+    padded,
+    rollout,
+    values_of,
+)
 from footfall.search.votes import aggregate
 from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, failures_of
 
@@ -95,7 +107,7 @@ class Reward:
         """R."""
         if self.outcome == "answer":
             return None if trace.correct is None else float(trace.correct)
-        return aggregate(said.values, self.outcome)
+        return aggregate(values_of(said, self.after_error), self.outcome)
 
     def proxy(self, rolled: Rollout) -> float | None:
         """What the run says it is paid for the whole completion."""

@@ -18,7 +18,7 @@ GRPO gives them:
 SPARK (Stepwise Process-Aware Rewards for Reference-Free RL). The outcome y is the judge's own verdict on the whole, gated by
 the form F of the completion; a token carries the completion's advantage only where its step's verdict goes with the sign:
 
-    r_i = F y, or F (0.4 k/n + 0.6 y) with k of n steps right,   A_i = (r_i - mean) / std of the group
+    r_i = F y, or F (0.4 k/n + 0.6 y) with k of n steps right,   A_i = (r_i - mean) / (population's) std of the group
     A_it = A_i where A_i >= 0 and the step is right, or A_i < 0 and it is wrong; else 0
 
 A thought is a run of steps with one verdict, so nothing changes if a step is cut in two. In a wrong completion only what the
@@ -34,7 +34,7 @@ import numpy as np
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
-from footfall.rl.groups import Credit, Floats, Rollout, each_group, spread, standardised
+from footfall.rl.groups import Credit, Floats, Rollout, deviation, each_group, spread, standardised
 
 Vote = Literal["intersection", "majority", "union", "average"]
 
@@ -75,8 +75,8 @@ def capo(whole: float = 2.0, process: float = 1.0, vote: Vote = "majority", eps:
             for each in group
         ]
         pooled = np.concatenate([row[each.mask] for row, each in zip(rows, group, strict=True)])
-        spread_of = pooled.std(ddof=1) + eps if len(pooled) > 1 else 0.0
-        return [(row - pooled.mean()) / spread_of if spread_of else np.zeros_like(row) for row in rows]
+        width = deviation(pooled)
+        return [(row - pooled.mean()) / (width + eps) if width else np.zeros_like(row) for row in rows]
 
     return Credit(("outcome", "rewards"), each_group(rule))
 
@@ -97,13 +97,13 @@ def tp_grpo(alpha: float = 0.5, threshold: float = 0.5, answer: bool = False, ep
     """
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
-        right = outcomes(group) > 0
+        right = np.array([each.right for each in group])
         ends = standardised(np.where(right, 1.0, -1.0), eps)
         cost = alpha * right.mean()
         rows = []
-        for each, good, end in zip(group, right, ends, strict=True):
+        for each, end in zip(group, ends, strict=True):
             rows.append(
-                spread(thoughts(each.known("rewards") < threshold, bool(good), end, cost, answer), each.lengths)
+                spread(thoughts(each.known("rewards") < threshold, each.right, end, cost, answer), each.lengths)
             )
         return rows
 
@@ -124,7 +124,8 @@ def spark(threshold: float = 0.5) -> Credit:
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
         paid = outcomes(group)
-        ends = (paid - paid.mean()) / paid.std() if paid.std() else np.zeros(len(paid))
+        width = deviation(paid, ddof=0)
+        ends = (paid - paid.mean()) / width if width else np.zeros(len(paid))
         return [
             spread(selective(float(end), each.known("rewards") >= threshold), each.lengths)
             for each, end in zip(group, ends, strict=True)
