@@ -17,6 +17,7 @@ ZeRO-3) are gathered for the time in which the engine writes.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import time
@@ -24,7 +25,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from trl.trainer import grpo_trainer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -63,6 +65,43 @@ from footfall.types import Problem, Reason, Trajectory, Unjudged, content_key
 logging.getLogger(GRPOTrainer.__module__).addFilter(
     lambda record: "All reward functions returned None" not in str(record.msg)
 )
+
+
+_CREDITS_OWN = ("scale_rewards", "multi_objective_aggregation", "reward_weights")
+"""What TRL would make of rewards."""
+_SAMPLERS_OWN = ("min_p", "repetition_penalty", "generation_kwargs", "cache_implementation")
+"""How TRL would draw, and no other writer does."""
+
+
+def _refuse_unheard(args: GRPOConfig, writer: Writer) -> None:
+    """Refuse settings of TRL that would change nothing here."""
+    plain = {each.name: each.default for each in fields(GRPOConfig)}
+    said = [name for name, default in plain.items() if getattr(args, name) != default]
+    for name in said:
+        if name in _CREDITS_OWN:
+            why = "advantages are the credit's: say it there, as in create('credit', 'grpo', scale='batch')"
+        elif name == "chat_template_kwargs":
+            why = "prompts are Footfall's: say template=Template(…)"
+        elif name in _SAMPLERS_OWN and writer != "trl":
+            why = "this writer has temperature, top_p and top_k alone: leave it out, or let TRL write (writer='trl')"
+        else:
+            continue
+        raise ValueError(f"{name}={getattr(args, name)!r} would not be heeded: {why}")
+
+
+@contextmanager
+def _reference_of(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, the reference that TRL makes for a KL is a copy of these weights.
+
+    TRL reads it by the name of the model, behind which there are others (an adapter's base) or none (GGUF, a model made here).
+    """
+    module: Any = grpo_trainer
+    reads = module.create_model_from_path
+    module.create_model_from_path = lambda *_, **__: copy.deepcopy(model).train(False)
+    try:
+        yield
+    finally:
+        module.create_model_from_path = reads
 
 
 class _ByEpoch(Sampler[int]):
@@ -114,6 +153,7 @@ class CreditTrainer(Silent, GRPOTrainer):
             raise ValueError(
                 f"use_vllm=True lets TRL's vLLM write the completions, and {named} names another: leave one of them out"
             )
+        _refuse_unheard(args, writer)
         self.problems, self.paid, self.separator = list(problems), reward, separator
         self.template = template or template_for(tokenizer)
         self.batch: list[Rolled] = []
@@ -135,7 +175,7 @@ class CreditTrainer(Silent, GRPOTrainer):
         )  # fmt: skip
         """What the credit reads of other models."""
         rows = [{"prompt": problem.text, "problem": i} for i, problem in enumerate(self.problems)]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _reference_of(model):
             warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
             start: Any = super().__init__
             start(
@@ -143,6 +183,8 @@ class CreditTrainer(Silent, GRPOTrainer):
                 processing_class=tokenizer, callbacks=list(callbacks), peft_config=peft_config,
                 rollout_func=None if writer == "trl" else self._rollouts,
             )  # fmt: skip
+        # TRL hides completions that were cut from attention too, so that log-probabilities of their tokens are of another text.
+        self._masks_cut, self.mask_truncated_completions = args.mask_truncated_completions, False
         local = args.per_device_train_batch_size * int(args.steps_per_generation or 1)
         if local % int(args.num_generations or 1):
             raise ValueError(
@@ -257,8 +299,6 @@ class CreditTrainer(Silent, GRPOTrainer):
         for trace, each, ids in zip(traces, said, completions, strict=True):
             with self._naming_update(trace):
                 made = self.paid.of_ids(trace, each, ids)
-            if made.outcome is not None and not math.isfinite(made.outcome):
-                raise ValueError(f"update {step}, trace {trace.id!r}: its outcome is {made.outcome}")
             found.append(Rolled(trace, each, tuple(ids), made, self.paid.proxy(made)))
         return found
 
@@ -322,6 +362,8 @@ class CreditTrainer(Silent, GRPOTrainer):
         ]
         with self._naming_update():
             rows = rows_of(groups, self.paid.credit, self.paid.keep, output["completion_ids"].shape[1])
+        if self._masks_cut:
+            rows.own_BT[[self._is_cut(self.batch[source]) for source in rows.order]] = 0
         out = rows.out | {i: each.left for i, each in enumerate(self.batch) if each.left is not None}
         for row, source in enumerate(rows.order):
             each = self.batch[source]
@@ -345,6 +387,9 @@ class CreditTrainer(Silent, GRPOTrainer):
         return {
             name: value[mine] if isinstance(value, Tensor) and value.dim() else value for name, value in output.items()
         }
+
+    def _is_cut(self, each: Rolled) -> bool:
+        return each.ids[-1] not in (*self.eos_token_ids, self.processing_class.pad_token_id)
 
     def _of_all(self, output: dict[str, Any]) -> dict[str, Any]:
         """The batch of all processes in each of them, its rows and `self.batch` in the order of the processes."""
