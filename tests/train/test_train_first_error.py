@@ -92,6 +92,15 @@ def test_traces_of_one_kind_have_no_figure(tmp_path: Path, tmp_path_factory: pyt
     assert result.first_error is None and "not measured" in told(result)
 
 
+def test_labels_that_are_outcomes_have_no_figure(tmp_path: Path) -> None:
+    outcomes = [
+        Judged(t, Judgement(t.id, (said.values[2],) * 3, "outcome")) for t, said in rows(24) if said is not None
+    ]
+    base = backbone_folder(tmp_path)
+    result = train_prm(outcomes, base, replace(QUICK, objective="self-agreement", eval_share=0.3), tmp_path / "run")
+    assert result.first_error is None and "not measured: it takes labels of steps" in told(result)
+
+
 def test_the_first_error_is_the_first_label_that_is_one() -> None:
     def of(*labels: float | None) -> int | None:
         return first_error(Judgement("t", labels, "toy"), 0.5)

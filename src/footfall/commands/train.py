@@ -294,7 +294,9 @@ def _worth(trained: TrainResult) -> dict[str, str]:
     """Whether it finds first errors on the held-out problems, in words; a step AUC does not show that."""
     found = trained.first_error
     if found is None:
-        unknown = "not measured: it takes held-out traces of two problems, with an error and without"
+        unknown = (
+            "not measured: it takes labels of steps, and held-out traces of two problems, with an error and without"
+        )
         return {"first error": unknown} if trained.metrics else {}
     beside = ", ".join(f"{name} {f1:.3f}" for name, f1 in found.sanity.items())
     told = {

@@ -217,7 +217,8 @@ def _train_head(job: _Job) -> TrainResult:
         tokens_per_second=tokens * done / max(1, updates) / max(seconds, 1e-9),
         cost=Cost(scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=updates),
         held_out_curve=_curve(trainer, "eval_loss"),
-        first_error=held_out_errors(model, held_rows, objective.is_good, config.seed),
+        # Outcomes say of no step whether it is the one.
+        first_error=None if objective.one_label else held_out_errors(model, held_rows, objective.is_good, config.seed),
         lr=lr,
     )
     canary = _find_canary(model, [e for e in held + train if not e.marks], objective)
