@@ -53,7 +53,7 @@ from scripts import loop_data as data
 from scripts.kinds_data import Verified
 from scripts.loop_files import keep, keep_lines, kept, scores_of, tell
 from scripts.loop_options import options
-from scripts.loop_rows import lessons_of
+from scripts.loop_rows import in_turn, lessons_of
 from scripts.numbers import COUNT
 from scripts.train_smol import sanity_thresholds, trained_facts, validate
 
@@ -217,8 +217,12 @@ def verify(args: argparse.Namespace) -> None:
     judge = thinkprm(policy, args.n, "verdicts", max_tokens=args.max_tokens, seed=args.seed)
     benchmark: Benchmark = create("benchmark", "processbench", data=args.data / "processbench")
     held: list[Judged] = read_parquet(args.out / "rows" / "held-out.parquet", "judged")
-    cases = [(case.split, case.trajectory) for case in benchmark.cases[:: args.every]]
-    cases += [(kinds_measure.HELD, row.trajectory) for row in held[:: args.every]]
+    # Held-out rows first, then a case of each split in turn: who is stopped has a threshold, and some of every split.
+    cases = [(kinds_measure.HELD, row.trajectory) for row in held[:: args.every]]
+    by_split: dict[str, list[tuple[str, Trajectory]]] = {}
+    for case in benchmark.cases[:: args.every]:
+        by_split.setdefault(case.split, []).append((case.split, case.trajectory))
+    cases += in_turn(by_split.values())
     file = args.out / f"chains-{args.name}-processbench.jsonl.gz"
     known: dict[tuple[str, str], Verified] = kinds_data.verified_of(file) if file.is_file() else {}
     left = [(split, trace) for split, trace in cases if (split, trace.id) not in known]

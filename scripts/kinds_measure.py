@@ -32,7 +32,7 @@ from footfall.registry import create
 from footfall.types import Judged, Judgement, Problem, Step
 from scripts.kinds_data import Verified, mean_verdicts, verified_of
 from scripts.loop_data import EVALUATED, STEPS, pool_file
-from scripts.loop_files import kept, scores_of
+from scripts.loop_files import kept, scores_of, tell
 from scripts.loop_measure import FOLDS, VOTES, Pools, Scores, percent, percentages, table_line, with_interval
 from scripts.train_smol import choose_threshold
 
@@ -90,6 +90,9 @@ def scored_steps(
         elif written.is_file():
             held = read_parquet(out / "rows" / "held-out.parquet", "judged")
             said = verified_of(written)
+            if all(split == HELD for split, _ in said) or HELD not in {split for split, _ in said}:
+                tell(f"{name}: its verifications of held-out rows or of cases are not there yet, and it is left out")
+                continue
             for k in CHAINS:
                 if all(len(each.chains) >= k for each in said.values()):
                     found[f"{name}, {k}"] = by_chains(given, said, k, benchmark.cases, held, seed)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from footfall.formats import read_parquet, read_problems
 from footfall.types import Judged
 from scripts import loop_data as data
 from scripts.loop_files import kept, tell
+
+T = TypeVar("T")
 
 
 def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
@@ -60,8 +62,8 @@ def labels_of(out: Path, name: str) -> list[list[Judged]]:
     ]  # fmt: skip
 
 
-def in_turn(parts: Sequence[Sequence[Judged]]) -> list[Judged]:
-    """The first row of each part, then the second of each, and so on."""
+def in_turn(parts: Iterable[Sequence[T]]) -> list[T]:
+    """The first of each part, then the second of each, and so on."""
     return [row for each in zip_longest(*parts) for row in each if row is not None]
 
 

@@ -202,6 +202,20 @@ def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None
     assert one["with a verdict"] == pytest.approx(1 - 1 / len(cases), abs=1e-4)
 
 
+@pytest.mark.parametrize("there", [SPLITS, (kinds_measure.HELD,)])
+def test_a_judge_that_was_stopped_before_it_has_a_threshold_or_a_case_is_left_out_of_the_figures(
+    there: tuple[str, ...], out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known(out, "ce", dict.fromkeys(SPLITS, 0.1))
+    held = [row.trajectory.id for row in read_parquet(out / "rows" / "held-out.parquet", "judged")]
+    keys = [(split, f"{split}-{k}") for split in SPLITS for k in range(8)] + [(kinds_measure.HELD, id) for id in held]
+    said = {key: kinds_data.Verified(((True,),), 5) for key in keys if key[0] in there}
+    loop_files.keep(out / "prm-think" / "facts.json", {"kind": "thinkprm", "model": "m", "labels": {}})
+    loop_files.keep_lines(out / "chains-think-processbench.jsonl.gz", kinds_data.verified_lines(said))
+    assert list(kinds_measure.evaluate(out, out, seed=0)) == ["ce"]
+    assert "think: its verifications" in capsys.readouterr().err
+
+
 def test_what_is_stored_gives_the_same_figures(out: Path) -> None:
     known(out, "ce", dict.fromkeys(SPLITS, 0.1))
     known(out, "pqm", dict.fromkeys(SPLITS, 0.8), beside="ce")
@@ -304,6 +318,8 @@ def test_a_thinking_judge_learns_from_its_own_chains_and_verifies(
         words = ["verify", *shared, *drawn, "--name", name, "--beside", "think", "--n", "4", *told]
         kinds.main(words)
         first = kinds_data.verified_of(out / f"chains-{name}-processbench.jsonl.gz")
+        splits = [split for split, _ in first]
+        assert {*splits[:16]} == {kinds_measure.HELD} and len({*splits[16:20]}) == 4, "who is stopped has some of all"
         kinds.main(words)
         assert kinds_data.verified_of(out / f"chains-{name}-processbench.jsonl.gz") == first
         assert len(first) == 8 + 16 and any(chain for said in first.values() for chain in said.chains)
