@@ -19,7 +19,7 @@ from footfall.reward.generative.genprm import verdicts as genprm_verdicts
 from footfall.train import TrainConfig, language, train_prm
 from footfall.train.objectives import make_objective
 from footfall.types import Judged, Judgement
-from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
+from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import trace
 
 torch.set_num_threads(1)
@@ -184,6 +184,24 @@ def test_a_judge_is_fitted_to_pairs_of_its_own_critiques(tmp_path: Path) -> None
     assert (tmp_path / "out" / "model.safetensors").is_file() and "eval_loss" in found.metrics
     with pytest.raises(ValueError, match="leave none to train on"):
         train_dpo([], model(tmp_path), tmp_path / "out", args)
+    long = [*pairs, pairs[0]._replace(problem="long", chosen="so " * 600 + "Yes")]
+    with pytest.raises(ValueError, match=r"have \d{4} tokens, and DPOConfig's max_length is 1024: raise it"):
+        train_dpo(long, model(tmp_path), tmp_path / "out", args)
+
+
+def test_a_pair_is_tokenised_as_the_judge_is_asked_with_one_bos() -> None:
+    from footfall.reward.generative.chains import Preference
+    from footfall.reward.generative.critic import Request, say
+    from footfall.train.dpo import preference_rows
+    from footfall.train.writers import asked
+
+    for tokenizer in (llama3_tokenizer(), qwen_tokenizer()):
+        pair = Preference("q", Request(say("Is it right?")), "s Yes", "s No", True)
+        (row,) = preference_rows([pair], tokenizer)
+        read = tokenizer.encode(asked(pair.request, tokenizer), add_special_tokens=False)
+        assert tokenizer(row["prompt"]).input_ids == read, (
+            "TRL adds the special tokens that the tokenizer adds by itself"
+        )
 
 
 def test_a_critic_is_trained_on_the_place_where_it_is_read() -> None:

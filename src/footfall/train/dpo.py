@@ -42,10 +42,26 @@ def split_pairs(pairs: Sequence[Preference], share: float, seed: int = 0) -> tup
 
 
 def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[str, str]]:
-    """The pairs as TRL takes them, the question rendered with the model's chat template: prompt, chosen, rejected."""
+    """The pairs as TRL takes them, the question rendered with the model's chat template: prompt, chosen, rejected.
+
+    TRL lets the tokenizer put its bos in front, which a rendered question has already: one of the two is left out.
+    """
+    front = tokenizer.bos_token if tokenizer("").input_ids[:1] == [tokenizer.bos_token_id] else ""
     return [
-        {"prompt": asked(pair.request, tokenizer), "chosen": pair.chosen, "rejected": pair.rejected} for pair in pairs
+        {"prompt": asked(pair.request, tokenizer).removeprefix(front), "chosen": pair.chosen, "rejected": pair.rejected}
+        for pair in pairs
     ]
+
+
+def _refuse_cut(rows: Sequence[Mapping[str, str]], tokenizer: Any, limit: int | None) -> None:
+    """TRL would cut a longer pair at its end, where the verdict stands."""
+    texts = [row["prompt"] + row[side] + (tokenizer.eos_token or "") for row in rows for side in ("chosen", "rejected")]
+    longest = max(len(ids) for ids in tokenizer(texts).input_ids)
+    if limit is not None and longest > limit:
+        raise ValueError(
+            f"a critique and its question have {longest} tokens, and DPOConfig's max_length is {limit}: raise it (None: no "
+            "limit), or leave the pair out"
+        )
 
 
 def train_dpo(
@@ -53,15 +69,18 @@ def train_dpo(
 ) -> Preferred:
     """Fit the causal LM at `model` to the pairs and save it, with its tokenizer, as a model that any server can run.
 
-    R-PRM's own settings are one epoch, batches of 128 pairs and a learning rate of 5e-7.
+    R-PRM's own settings are one epoch, batches of 128 pairs and a learning rate of 5e-7. Pairs of more tokens than
+    `args.max_length` are refused, not cut.
     """
     train, held = split_pairs(pairs, eval_share, args.seed)
     if not train:
         raise ValueError(f"{len(pairs)} pairs of critiques leave none to train on: sample more, or lower eval_share")
 
     def make(lm: Any, tokenizer: Any) -> SilentDPO:
-        rows = [Dataset.from_list(preference_rows(each, tokenizer)) if each else None for each in (train, held)]
-        return SilentDPO(model=lm, args=args, processing_class=tokenizer, train_dataset=rows[0], eval_dataset=rows[1])
+        rows = [preference_rows(each, tokenizer) for each in (train, held)]
+        _refuse_cut([*rows[0], *rows[1]], tokenizer, args.max_length)
+        own, other = (Dataset.from_list(each) if each else None for each in rows)
+        return SilentDPO(model=lm, args=args, processing_class=tokenizer, train_dataset=own, eval_dataset=other)
 
     _, metrics = train_writer(model, out, args, make)
     return Preferred(Path(out), len(train), len(held), metrics)
