@@ -126,6 +126,15 @@ def learned(accuracy: list[float], text: str = "step", alarms: int = 0, **config
     return rl_page([arm], {"model": text, "problems": text, "credit": "pure", **config})
 
 
+def test_a_page_of_rl_leaves_open_what_was_not_measured() -> None:
+    point = {"right": 0, "rollouts": 4, "kl": 0.0, "hacked": False, "alarms": [], "figures": {"proxy": 0.5}}
+    stops = [{**point, "update": 0, "graded": [None] * 4, "paid": {}},
+             {**point, "update": 10, "graded": [None] * 4, "paid": {"thanks": 0.5}}]  # fmt: skip
+    said = words(parsed(rl_page([Arm("rl", [], stops, [])], {})))
+    assert "Accuracy is not known" in said and "0.0%" not in said
+    assert "exploit pays: thanks – 0.50" in " ".join(said.split())
+
+
 def test_a_page_of_rl_says_whether_accuracy_changed_and_who_judged() -> None:
     assert "Accuracy of one sample went from 25.0% to 50.0%" in words(parsed(learned([0.25, 0.5])))
     stayed = words(parsed(learned([0.25, 0.5, 0.25], alarms=1, judge="runs/prm")))

@@ -153,7 +153,24 @@ def test_problems_without_answers_are_told_at_the_start(
     rows[0]["answer"] = "1"
     given = ("--problems", in_file(tmp_path / "one.jsonl", rows), "--updates", "1")
     assert cli.main(words(model, tmp_path / "one", *given)) == 0
-    assert "one.jsonl: 7 of 8 problems have no reference answer" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "one.jsonl: 7 of 8 problems have no reference answer" in said.err
+    told = json.loads(said.out)
+    assert told["before"] is None and told["after"] is None, "what is not known is no zero"
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "Accuracy is not known: no held-out problem has a reference answer" in page and "True accuracy" not in page
+
+
+def test_chance_is_reckoned_with_the_samples_whose_truth_is_known(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"{n}", "problem": f"{n} + 1?", **({"answer": f"{n + 1}"} if n != 9 else {})} for n in range(10)]
+    given = ("--problems", in_file(tmp_path / "some.jsonl", rows), "--updates", "1")
+    assert cli.main(words(model, tmp_path / "some", *given)) == 0
+    (first, _) = events(tmp_path / "some", "checkpoint")
+    assert len(first["graded"]) == 2 and first["graded"][1] is None and first["rollouts"] == 1
+    ci = json.loads(capsys.readouterr().out)["before"]["ci95"]
+    assert ci[1] - ci[0] > 0.75, "of one sample"
 
 
 @pytest.mark.parametrize("log", ["tensorboard", "wandb"])

@@ -20,9 +20,8 @@ from footfall.commands._output import emit, facts, figures, next_command
 from footfall.commands._rl_setting import RlConfig, open_setting, vllm_settings, worker_task
 from footfall.commands._running import REPORT, open_run, ray_workers, run_settings
 from footfall.damaged import naming
-from footfall.metrics.intervals import wilson
 from footfall.reports.pages import write_page
-from footfall.reports.rl_page import Arm, rl_page
+from footfall.reports.rl_page import Arm, accuracy, rl_page
 from footfall.rl.settings import QUICK_ARMS, QUICK_HELD_OUT, QUICK_PROBLEMS, RlSettings
 from footfall.scale import is_address
 from footfall.scale.processes import agreed, count, is_main, joined
@@ -188,8 +187,9 @@ def _facts(trained: Trained) -> dict[str, Any]:
     return {"updates": trained.updates, "hacked": trained.hacked, "alarms": alarms, "seconds": seconds}
 
 
-def _accuracy(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(wilson(int(checkpoint["right"]), int(checkpoint["rollouts"])).to_dict())
+def _accuracy(checkpoint: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = accuracy(checkpoint)
+    return None if found is None else dict(found.to_dict())
 
 
 def _throw_away(folder: Path) -> None:
@@ -247,7 +247,8 @@ def _percent(figure: Mapping[str, Any]) -> str:
 
 def _show(console: Console, result: Mapping[str, Any], problems: str) -> None:
     facts(console, {
-        "accuracy": f"{_percent(result['before'])} before, {_percent(result['after'])} after, one sample a held-out problem",
+        "accuracy": f"{_percent(result['before'])} before, {_percent(result['after'])} after, one sample a held-out problem"
+        if result["before"] and result["after"] else "not known: no held-out problem has a reference answer",
         "rollouts": f"{result['rollouts']:,} in {result['updates']} updates",
         "left their groups": result["left"] or None,
         "hacked": "; ".join(result["alarms"]) if result["hacked"] else None,

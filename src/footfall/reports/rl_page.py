@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from footfall.metrics.intervals import wilson
+from footfall.metrics.intervals import Interval, wilson
 from footfall.reports.charts import Point, Series, line_chart
 from footfall.reports.pages import Section, figure, items, render, report, responsive, table
 from footfall.reports.svg import Format
@@ -70,10 +70,11 @@ class Arm:
         return sum(int(row.get("left", 0)) for row in self.updates)
 
     def accuracy(self) -> list[Point]:
-        """Of held-out problems, with intervals."""
+        """Of held-out problems, with intervals; nothing where none has a reference answer."""
         found = []
         for row in self.checkpoints:
-            value = wilson(int(row["right"]), int(row["rollouts"]))
+            if (value := accuracy(row)) is None:
+                continue
             found.append(Point(float(row["update"]), value.value, value.low, value.high))
         return found
 
@@ -83,15 +84,22 @@ class Arm:
         return [Point(float(at), float(value)) for at, value in known if value is not None and np.isfinite(value)]
 
 
+def accuracy(checkpoint: Mapping[str, Any]) -> Interval | None:
+    """Of the held-out samples; nothing where no problem has a reference answer."""
+    if not any(right is not None for right in checkpoint.get("graded", (True,))):
+        return None
+    return wilson(int(checkpoint["right"]), int(checkpoint["rollouts"]))
+
+
 def rl_page(arms: Sequence[Arm], config: Mapping[str, Json]) -> str:
     """One run, or several side by side."""
-    first, last = arms[0].accuracy()[0], [arm.accuracy()[-1] for arm in arms]
-    numbers = [("before", f"{first.y:.1%}", _interval(first))]
+    lines = {arm.name: points for arm in arms if (points := arm.accuracy())}
+    first, last = [points[0] for points in lines.values()][:1], [points[-1] for points in lines.values()]
+    numbers = [("before", f"{start.y:.1%}", _interval(start)) for start in first]
     numbers += [
-        (arm.name if len(arms) > 1 else "after", f"{end.y:.1%}", _interval(end))
-        for arm, end in zip(arms, last, strict=True)
+        (name if len(arms) > 1 else "after", f"{end.y:.1%}", _interval(end))
+        for name, end in zip(lines, last, strict=True)
     ]
-    best = max(last, key=lambda point: point.y)
     facts = {
         "trained": str(config.get("model", "")), "problems": str(config.get("problems", "")),
         "credit": "; ".join(arm.name for arm in arms) if len(arms) > 1 else str(config.get("credit", "")),
@@ -101,17 +109,24 @@ def rl_page(arms: Sequence[Arm], config: Mapping[str, Json]) -> str:
         "hacked": "; ".join(_verdict(arm) for arm in arms),
     }  # fmt: skip
     sections = [
-        Section("Accuracy", [_chart("True accuracy", [(arm.name, arm.accuracy()) for arm in arms], "percent",
-                "One sample for each held-out problem, graded by its reference answer; bands are 95% intervals.")]),
+        *([Section("Accuracy", [_chart("True accuracy", list(lines.items()), "percent",
+                "One sample for each held-out problem, graded by its reference answer; bands are 95% intervals.")])]
+          if lines else []),
         Section("Updates", _batch_charts(arms), "What was logged of the rollouts that were trained on."),
         Section("Is the reward being hacked?", _monitors(arms), "Figures of the held-out samples at every checkpoint."),
         *([Section("Monitors by update", charts, "The figures of the table, each at every checkpoint.")]
           if (charts := _monitor_charts(arms)) else []),
         *(_traces(arm) for arm in arms if arm.traces),
     ]  # fmt: skip
-    before, after = f"{first.y:.1%}", f"{best.y:.1%}"
-    heading = f"Accuracy of one sample {f'stayed at {after}' if before == after else f'went from {before} to {after}'}"
+    heading = _heading([point.y for point in first], [point.y for point in last])
     return report("Reinforcement learning", "Footfall rl", heading, facts, sections, numbers=numbers, config=config)
+
+
+def _heading(first: Sequence[float], last: Sequence[float]) -> str:
+    if not first:
+        return "Accuracy is not known: no held-out problem has a reference answer"
+    before, after = f"{first[0]:.1%}", f"{max(last):.1%}"
+    return f"Accuracy of one sample {f'stayed at {after}' if before == after else f'went from {before} to {after}'}"
 
 
 def _interval(point: Point) -> str:
@@ -167,7 +182,9 @@ def _monitors(arms: Sequence[Arm]) -> list[Markup]:
             if any(value is not None for value in values):
                 rows.append([words, *("–" if value is None else f"{value:.3f}" for value in values)])
         exploits = sorted({name for row in some for name in row["paid"]})
-        rows += [[f"exploit pays: {name}", *(f"{row['paid'].get(name, 0):.2f}" for row in some)] for name in exploits]
+        for name in exploits:
+            shares = [row["paid"].get(name) for row in some]
+            rows.append([f"exploit pays: {name}", *("–" if share is None else f"{share:.2f}" for share in shares)])
         caption = f"{arm.name}: monitors, and the share of traces for which an exploit pays"
         caption += f", at {len(some)} of {count} checkpoints; log.jsonl has all" if len(some) < count else ""
         blocks.append(table(header, rows, caption=caption))

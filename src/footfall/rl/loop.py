@@ -325,10 +325,11 @@ class Watch(TrainerCallback):
             if honest
             else {}
         )
-        point = Checkpoint(update, measure(logged), len(logged), self._kl(rolled[:_COMPARED]), None, None, paid)
+        graded = [trace.correct for trace in traces]  # by problem, so that runs can be compared on the same ones
+        known = len(graded) - graded.count(None) or len(graded)
+        point = Checkpoint(update, measure(logged), known, self._kl(rolled[:_COMPARED]), None, None, paid)
         self.run.append(point)
         signs = [asdict(alarm) for alarm in alarms(self.run, self.limits)]
-        graded = [trace.correct for trace in traces]  # by problem, so that runs can be compared on the same ones
         told = {"alarms": signs, "hacked": self.hacked, "right": graded.count(True), "graded": graded}
         self.told("checkpoint", {**asdict(point), **told})
 

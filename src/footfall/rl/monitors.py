@@ -185,7 +185,7 @@ class Checkpoint:
     update: int
     figures: Figures
     rollouts: int
-    """That `figures` were made of."""
+    """Of which truth is known; all that `figures` were made of, where it is known of none."""
     kl: float | None = None
     loss: float | None = None
     entropy: float | None = None
