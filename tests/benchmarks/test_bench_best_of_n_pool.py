@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from footfall.benchmarks.best_of_n import best_of_n_pool, read_pools
 from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
+from footfall.formats import FormatError
 from footfall.metrics.cases import LengthJudge, Oracle, RandomJudge, always_right
 from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
 from footfall.search.votes import best, leader, pass_at_k, tally
@@ -183,6 +184,12 @@ def test_answers_are_read_from_the_text_and_compared_as_mathematics(tmp_path: Pa
     assert [case.trajectory.id for case in pool.cases] == ["5#0", "5#1", "5#2"]
 
 
+def test_traces_one_a_record_are_told_what_a_pool_is(tmp_path: Path) -> None:
+    path = written(tmp_path, {"problem": {"id": "p", "prompt": "?"}, "steps": ["a"]})
+    with pytest.raises(FormatError, match=r"all candidates of a problem in one record, .*fields problem, steps"):
+        best_of_n_pool(path)
+
+
 def test_a_pool_without_answers_has_no_votes(tmp_path: Path) -> None:
     data = written(tmp_path, problem("p", ("def f(): pass", None, True), ("def g(): pass", None, False)))
     assert "majority" not in run(best_of_n_pool(data), always_right(), resamples=5).splits[0].figures
@@ -210,7 +217,7 @@ def test_pools_of_different_sizes_end_at_the_smallest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"id": "p", "problem": "?"}, 'field "candidates": expected a list, got no such field'),
+        ({"id": "p", "problem": "?"}, 'field "candidates": expected all candidates of a problem in one record'),
         ({"id": "p", "problem": "?", "candidates": []}, 'field "candidates": expected at least one candidate'),
         ({"id": "p", "problem": "?", "candidates": [{"steps": []}]}, r'"candidates\[0\].steps": expected at least one'),
         ({"id": "p", "problem": "?", "candidates": [{"steps": ["a"]}]}, r'"candidates\[0\].correct": expected true or'),

@@ -120,6 +120,10 @@ def read_pools(path: Path, labels: Labels = "regraded", names: Names | None = No
     """The pools of one file, one a record; `names` keep the problem ids of several files apart."""
     split, names = stem(path), Names() if names is None else names
     for fields in records(path):
+        if "candidates" not in fields:
+            shape = 'all candidates of a problem in one record, as {"id", "problem", "candidates": [{"steps", "correct"}, …]}'
+            fix = "group samples by problem; `footfall search` samples and chooses in one command"
+            raise fields.error("candidates", shape, fields.held(), fix)
         read = _released if "problem_id" in fields else _neutral
         problem, candidates = read(fields, names, labels)
         if not candidates:
