@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from footfall.reward.family import families
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
 from footfall.train import TrainConfig, language, train_prm
 from footfall.train.objectives import make_objective
+from footfall.train.run import make_plan, open_run
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import trace
@@ -109,6 +111,22 @@ def test_what_the_reference_says_is_read_once_and_stored(tmp_path: Path, monkeyp
     train_prm(rows(), folder, QUICK, tmp_path / "run")
     assert read == [6], "only the held-out traces, by the trained model"
     assert (tmp_path / "run" / "reference.json").read_bytes() == stored
+
+
+def test_other_outcomes_or_critiques_are_other_data(tmp_path: Path) -> None:
+    plain = rows(4)
+    turned = [row._replace(trajectory=replace(row.trajectory, correct=not row.trajectory.correct)) for row in plain]
+    critiqued = [Judged(t, replace(said, rationales=("so",) * len(t.steps))) for t, said in plain if said is not None]
+    for name, taught in (("log-ratio", turned), ("critique", critiqued)):
+        objective = make_objective(name, {})
+        plan = make_plan(plain, (), "lm", objective, QUICK)
+        assert open_run(tmp_path / name, plan, resume=True) is None
+        with pytest.raises(ValueError, match="holds a run with other taught; choose another folder"):
+            open_run(tmp_path / name, make_plan(taught, (), "lm", objective, QUICK), resume=True)
+        earlier = tmp_path / name / "train.json"
+        earlier.write_text(json.dumps({key: value for key, value in plan.items() if key != "taught"}))
+        assert open_run(tmp_path / name, plan, resume=True) is None, "a run that an earlier version began goes on"
+    assert "taught" not in make_plan(plain, (), "lm", make_objective("soft-bce", {}), QUICK)
 
 
 def test_an_implicit_prm_learns_outcomes_is_saved_and_read_at_its_own_beta(tmp_path: Path) -> None:

@@ -310,6 +310,11 @@ def data_key(rows: Sequence[Judged], beside: Sequence[str] = ()) -> str:
     return content_key([[t.key, None if j is None else labels(j)] for t, j in rows])
 
 
+def taught_key(rows: Sequence[Judged]) -> str:
+    """Content address of what language models learn from beside labels: outcomes of traces, and critiques."""
+    return content_key([[t.correct, None if j is None else list(j.rationales or ())] for t, j in rows])
+
+
 def domain_of(trace: Trajectory, name: str) -> str:
     """What the trace or its problem says under this name of their `meta`; `domain` is the problem's own, if they say none."""
     said = {"domain": trace.problem.domain, **trace.problem.meta, **trace.meta}

@@ -29,7 +29,7 @@ from footfall.formats.atomic import remove_folder
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
-from footfall.train.data import DataReport, data_key, weighed_key
+from footfall.train.data import DataReport, data_key, taught_key, weighed_key
 from footfall.train.first_error import HeldOutErrors
 from footfall.train.objectives import Objective
 from footfall.types import Cost, Judged
@@ -104,6 +104,8 @@ def make_plan(
     name = backbone.prm_config.backbone if isinstance(backbone, PRM) else str(backbone)
     plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
     plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
+    if objective.language is not None:
+        plan["taught"] = taught_key([*rows, *held_out])
     if objective.weighing is not None:
         plan["weighed"] = weighed_key(rows, meta, objective.weighing)
     plan["config"] = json.loads(json.dumps(config.to_dict()))
@@ -123,6 +125,8 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
         with naming(stored):
             known = json_of(stored)
             known["config"].pop("save_every", None)  # written by earlier versions
+            if "taught" in plan:
+                known.setdefault("taught", plan["taught"])  # not written by earlier versions
         if known != plan:
             different = sorted(k for k in {*known, *plan} if known.get(k) != plan.get(k))
             raise ValueError(
