@@ -126,6 +126,8 @@ def oprl(
 )  # fmt: skip
 def prl(eta: float = 200.0, whole_steps: bool = False, eps: float = 1e-6) -> Credit:
     """The standardised outcome less the log-ratio to the reference that is still to come (PRL)."""
+    if eta <= 0:
+        raise ValueError(f"eta {eta}: 1/eta is the weight of the KL, so it is more than 0")
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
         ends = standardised(outcomes(group), eps) if len(group) > 1 else outcomes(group)

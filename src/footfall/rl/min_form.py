@@ -40,10 +40,14 @@ def min_form(rewards: npt.ArrayLike, temperature: float = 0.1) -> Floats:
         lowest: Floats = np.minimum.accumulate(known[::-1])[::-1] * to_worst
         found: Floats = lowest - np.append(lowest[1:], 0.0)
         return found
-    if temperature < 0:
-        raise ValueError(f"temperature {temperature}: want 0 for the strict form, or more for the soft one")
+    _check(temperature)
     weights: Floats = np.exp(-(known - known.min()) / temperature)
     return weights / float(weights.sum()) * known
+
+
+def _check(temperature: float) -> None:
+    if temperature < 0:
+        raise ValueError(f"temperature {temperature}: want 0 for the strict form, or more for the soft one")
 
 
 def token_baseline(totals: Floats, tokens: Floats) -> Floats:
@@ -88,6 +92,7 @@ def pure(
     train_ends: bool = True,
 ) -> Credit:
     """The minimum of the step rewards to come, less a baseline by tokens, beside the outcome where it is known (PURE)."""
+    _check(temperature)
 
     def transformed(each: Rollout) -> Floats:
         rewards = signed(each) if probabilities else each.known("rewards")
