@@ -17,6 +17,7 @@ from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.eurus import ImplicitJudge
 from footfall.reward.family import families
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
+from footfall.reward.generative.thinkprm import verdicts as thinkprm_verdicts
 from footfall.train import TrainConfig, language, train_prm
 from footfall.train.objectives import make_objective
 from footfall.train.run import make_plan, open_run
@@ -227,6 +228,21 @@ def test_a_critic_is_trained_on_the_place_where_it_is_read() -> None:
     assert first.request.opening.endswith("$\\boxed{") and not first.request.header
     assert [message.role for message in second.request.messages] == ["system", "user", "assistant", "user"]
     assert "$\\boxed{No}$" in second.request.messages[2].content and (first.value, second.value) == (0.0, 1.0)
+
+
+def test_a_prefix_with_an_error_is_wrong_whatever_its_last_step_is() -> None:
+    found = thinkprm_verdicts(Judged(trace("ok", "no", "so", "ok"), Judgement("t", (1.0, 0.0, None, 1.0), "toy")))
+    assert [(verdict.step, verdict.value) for verdict in found] == [(0, 1.0), (1, 0.0), (3, 0.0)]
+
+
+def test_the_verdicts_that_a_dialogue_shows_are_those_that_it_learned() -> None:
+    row = Judged(trace("no", "ok"), Judgement("t", (0.25, 1.0), "monte-carlo"))
+    for threshold, word in ((0.0, "Yes"), (0.5, "No")):
+        hard = language._hard(row, make_objective("verdict", {"threshold": threshold}))
+        first, second = genprm_verdicts(hard)
+        assert first.value == float(word == "Yes") and f"$\\boxed{{{word}}}$" in second.request.messages[2].content
+    with pytest.raises(ValueError, match="trajectory 't', step 1: label 2 is no probability"):
+        language._hard(Judged(trace("no", id="t"), Judgement("t", (2.0,), "toy")), make_objective("verdict", {}))
 
 
 def test_families_say_how_they_are_trained_and_another_way_is_refused(tmp_path: Path) -> None:

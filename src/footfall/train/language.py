@@ -249,7 +249,8 @@ def _verdicts(seen: Evidence, family: Family, tokenizer: Any, objective: Objecti
 
     def items(row: Judged) -> list[Item]:
         found = []
-        for verdict in verdicts(row):
+        # The verdicts that a question shows of earlier steps are those that were learned of them.
+        for verdict in verdicts(_hard(row, objective)):
             request, first = verdict.request, 0
             written = row.judgement.rationales[verdict.step] if row.judgement and row.judgement.rationales else None
             if whole and not written:
@@ -265,6 +266,17 @@ def _verdicts(seen: Evidence, family: Family, tokenizer: Any, objective: Objecti
         return found
 
     return items
+
+
+def _hard(row: Judged, objective: Objective) -> Judged:
+    """The row with 1 and 0 for labels, by the objective's threshold."""
+    trace, said = row
+    if said is None:
+        return row
+    labels = [None if v is None else checked(v, objective, trace, k) for k, v in enumerate(said.values)]
+    return Judged(
+        trace, replace(said, values=tuple(None if v is None else float(objective.is_good(v)) for v in labels))
+    )
 
 
 def _items(

@@ -189,12 +189,16 @@ def _request(trajectory: Trajectory, k: int, more: str = "") -> Request:
 
 
 def verdicts(row: Judged) -> list[Verdict]:
-    """The decision about each prefix that ends in a labelled step, after the chain that the labels bring, if they do."""
-    found = []
+    """The decision about each prefix that ends in a labelled step, after the chain that the labels bring, if they do.
+
+    A prefix is as good as the worst step in it: one with an error stays wrong, whatever the label of its last step.
+    """
+    found, lowest = [], 1.0
     for k, value, chain in labelled(row):
+        lowest = min(lowest, value)
         request = _request(row.trajectory, k + 1)
         asked = request.going_on(f"{request.opening}{chain}\n{DECISION}")
-        found.append(Verdict(asked, " yes", " no", value, k, request.opening))
+        found.append(Verdict(asked, " yes", " no", lowest, k, request.opening))
     return found
 
 
