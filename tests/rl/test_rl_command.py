@@ -15,6 +15,8 @@ pytest.importorskip("trl", reason="could not import 'trl'")
 from footfall import cli
 from footfall.commands._rl_setting import RlConfig, open_problems, open_setting
 from footfall.render import prompt_ids
+from footfall.rl.loop import looks
+from footfall.rl.settings import RlSettings
 from tests.rl.runs import events, model, words
 
 __all__ = ["model"]
@@ -92,7 +94,10 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
 ) -> None:
     assert cli.main(words(model, tmp_path / "run", "--updates", "40", "--estimate")) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["rollouts"] == 320 and told["tokens"] <= 320 * 16 and told["seconds"] > 0
+    assert told["rollouts"] == 320 and told["tokens"] <= 320 * 16 and told["seconds_a_checkpoint"] > 0
+    # Measured at the start and after every second update.
+    whole = 40 * told["seconds_an_update"] + 21 * told["seconds_a_checkpoint"]
+    assert told["seconds"] == pytest.approx(whole, abs=0.2)
     assert sum(told[part] for part in ("writing", "judging", "training")) == pytest.approx(1, abs=0.01)
     assert not (tmp_path / "run").exists()
 
@@ -128,6 +133,16 @@ def test_what_does_not_fit_is_one_line(
     assert cli.main(words(model, tmp_path / "run", *given)) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("iterations", "every", "at"), [(1, 2, [0, 2, 3]), (3, 2, [0, 3]), (1, 1, [0, 1, 2, 3])])
+def test_as_many_looks_as_an_estimate_reckons_with(
+    model: Path, tmp_path: Path, iterations: int, every: int, at: list[int]
+) -> None:
+    how = ("--updates", "3", "--iterations", f"{iterations}", "--checkpoint-every", f"{every}")
+    assert cli.main(words(model, tmp_path / "run", *how)) == 0
+    assert [row["update"] for row in events(tmp_path / "run", "checkpoint")] == at
+    assert looks(RlSettings(updates=3, iterations=iterations, checkpoint_every=every)) == len(at)
 
 
 def in_file(file: Path, rows: list[dict[str, Any]]) -> str:

@@ -79,6 +79,8 @@ def test_a_server_writes_and_a_call_that_fails_costs_its_rollout(
     assert json.loads(capsys.readouterr().out)["left"] == sum(each["left"] for each in updates) > 0
     assert sum(each["left"] for each in updates) < 16 and all(each["steps"] > 1 for each in updates)
     assert {each["max_tokens"] for each in Solver.asked} == {64}
+    assert len(Solver.asked) == 2 * 8, "held-out samples are of the policy that is trained"
+    assert all(each["figures"]["tokens"] > 40 for each in events(tmp_path / "run", "checkpoint"))
 
 
 def test_vllm_is_trls_own_and_is_told_how_to_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

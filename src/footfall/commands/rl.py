@@ -200,8 +200,8 @@ def _throw_away(folder: Path) -> None:
 
 
 def _estimate(config: RlConfig) -> dict[str, Any]:
-    """By making a few updates: what one takes, and how it is shared."""
-    from footfall.rl.loop import make_trainer
+    """By making a few updates and looking at the policy once: what these take, and how an update is shared."""
+    from footfall.rl.loop import Watch, looks, make_trainer
 
     given = open_setting(config)
     whole = config.settings.iterations
@@ -209,13 +209,19 @@ def _estimate(config: RlConfig) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         trainer = make_trainer(given, tried, Path(folder))
         trainer.train()
+        watch = Watch(given, tried, lambda *_: None, ())
+        watch.trainer = trainer
+        begun = time.monotonic()
+        watch.on_train_begin(trainer.args, trainer.state, trainer.control)
+        look = time.monotonic() - begun
     step = trainer.seconds["steps"] / tried.updates
     shares = {name: trainer.seconds[name] / trainer.seconds["steps"] for name in ("writing", "judging")}
     tokens = sum(len(each.ids) for each in trainer.batch) / len(trainer.batch)
+    seconds = step * config.settings.updates + look * looks(config.settings)
     return {
         "updates": config.settings.updates, "rollouts": config.settings.rollouts,
-        "tokens": round(tokens * config.settings.rollouts), "seconds": round(step * config.settings.updates, 1),
-        "seconds_an_update": round(step, 3), "tokens_a_completion": round(tokens, 1),
+        "tokens": round(tokens * config.settings.rollouts), "seconds": round(seconds, 1),
+        "seconds_an_update": round(step, 3), "seconds_a_checkpoint": round(look, 3), "tokens_a_completion": round(tokens, 1),
         **{name: round(share, 3) for name, share in shares.items()}, "training": round(1 - sum(shares.values()), 3),
     }  # fmt: skip
 

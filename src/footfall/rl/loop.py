@@ -241,13 +241,22 @@ def adapters(rank: int) -> Any:
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
 
 
+def _between(settings: RlSettings) -> int:
+    """Updates from one checkpoint to the next."""
+    return -(-settings.checkpoint_every // settings.iterations) * settings.iterations
+
+
+def looks(settings: RlSettings) -> int:
+    """How often a run that is not stopped looks at the policy: at the start, at every checkpoint, at the end."""
+    return 1 + -(-settings.updates // _between(settings))
+
+
 class _Saves(Saves):
     """Checkpoints between batches of completions only: a batch that is begun anew would be another."""
 
     def __init__(self, settings: RlSettings) -> None:
-        whole = settings.iterations
-        super().__init__(-(-settings.checkpoint_every // whole) * whole)
-        self.whole, self.last = whole, settings.updates
+        super().__init__(_between(settings))
+        self.whole, self.last = settings.iterations, settings.updates
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         if state.global_step % self.whole == 0:
@@ -310,7 +319,7 @@ class Watch(TrainerCallback):
         assert self.trainer is not None
         problems = self.given.held_out[: self.settings.measured]
         params = SamplingParams(**{**asdict(self.given.sampling), "seed": self.given.sampling.seed + 1})
-        written = self.trainer.write(problems, params)
+        written = self.trainer.sample(problems, params)
         forget(self.given.reward.judge)
         rolled = self.trainer.judged(problems, [each.ids for each in written], None)
         traces = [each.trajectory for each in rolled]

@@ -249,10 +249,13 @@ class CreditTrainer(Silent, GRPOTrainer):
 
     def write(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
         """One completion for each problem; one that occurs again gets its next sample. Nothing depends on earlier calls."""
-        runs = runs_of(problems, self.separator)
-        if not isinstance(self._writer, str):
-            return by_policy(self._writer, runs, params, self.processing_class)
-        return by_engine(self.policy, runs, params, self.template)
+        if isinstance(self._writer, str):
+            return self.sample(problems, params)
+        return by_policy(self._writer, runs_of(problems, self.separator), params, self.processing_class)
+
+    def sample(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
+        """The same by the policy that is trained, whoever writes its rollouts."""
+        return by_engine(self.policy, runs_of(problems, self.separator), params, self.template)
 
     def _rollouts(self, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """TRL's `rollout_func`; the problems of the batch are known already."""
