@@ -22,7 +22,7 @@ from footfall.train import TrainConfig, language, train_prm
 from footfall.train.objectives import make_objective
 from footfall.train.run import make_plan, open_run
 from footfall.types import Judged, Judgement
-from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, save_checkpoint
+from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, save_checkpoint, sentencepiece_tokenizer
 from tests.reward.tiny_models import trace
 
 torch.set_num_threads(1)
@@ -243,6 +243,14 @@ def test_the_verdicts_that_a_dialogue_shows_are_those_that_it_learned() -> None:
         assert first.value == float(word == "Yes") and f"$\\boxed{{{word}}}$" in second.request.messages[2].content
     with pytest.raises(ValueError, match="trajectory 't', step 1: label 2 is no probability"):
         language._hard(Judged(trace("no", id="t"), Judgement("t", (2.0,), "toy")), make_objective("verdict", {}))
+
+
+def test_verdicts_that_begin_with_one_token_are_refused(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "lm", "mistral", sentencepiece_tokenizer(), seed=1)  # it has no piece for ` yes`
+    with pytest.raises(
+        ValueError, match=r"' yes' and ' no' begin with the same token of .*lm, so a verdict cannot be told"
+    ):
+        train_prm(rows(8), tmp_path / "lm", replace(QUICK, family="thinkprm", objective="verdict"), tmp_path / "run")
 
 
 def test_families_say_how_they_are_trained_and_another_way_is_refused(tmp_path: Path) -> None:

@@ -260,6 +260,11 @@ def _verdicts(seen: Evidence, family: Family, tokenizer: Any, objective: Objecti
                 given = ids_of(request, verdict.opening)
                 first = next((i for i, token in enumerate(given) if token != asked[i]), len(given))
             words = [first_token(tokenizer, word) for word in (verdict.good, verdict.bad)]
+            if words[0] == words[1]:
+                raise ValueError(
+                    f"{verdict.good!r} and {verdict.bad!r} begin with the same token of {seen.name}, so a verdict cannot be "
+                    "told from the other; begin from a model with another vocabulary"
+                )
             own = words if objective.is_good(verdict.value) else words[::-1]
             scored = first or len(asked)
             found.append(Item(row.trajectory, verdict.step, (*asked, own[0]), scored, verdict.value, own[1]))
