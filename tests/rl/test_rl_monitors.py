@@ -40,6 +40,17 @@ def run(
     ]
 
 
+@pytest.mark.parametrize("figures", [{}, {"proxy": 1.0}, {"truth": 0.5}, {"proxy": 1.0, "truth": 0.5}])
+@pytest.mark.parametrize("rollouts", [0, 1])
+def test_of_one_checkpoint_or_of_nothing_the_rule_says_nothing(figures: dict[str, float | None], rollouts: int) -> None:
+    assert alarms([]) == [] and not hacked([])
+    for length in (1, 2, 12):
+        assert not hacked([Checkpoint(0, figures, rollouts)] * length)
+    worst = [Checkpoint(at, {"proxy": at, "truth": 1.0 - at}, 0) for at in (0, 1)]
+    assert alarms(worst) == [], "shares of no sample"
+    assert all(value is None for value in measure([]).values())
+
+
 # Figures.
 
 

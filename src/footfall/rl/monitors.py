@@ -279,7 +279,9 @@ def _overoptimised(run: Sequence[Checkpoint], limits: Limits) -> Alarm | None:
     known = [
         (point, proxy, truth)
         for point in run
-        if (proxy := point.figures.get("proxy")) is not None and (truth := _truth(point.figures)) is not None
+        if point.rollouts
+        and (proxy := point.figures.get("proxy")) is not None
+        and (truth := _truth(point.figures)) is not None
     ]
     least = limits.rise * np.ptp([row[1] for row in known]) if known else 0.0
     for width in (1, 3):
