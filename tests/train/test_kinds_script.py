@@ -32,7 +32,7 @@ SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
 
 def saved(folder: Path, tokenizer: Any, tied: bool, write: bool = False) -> Path:
     """A tiny Qwen2; one that is to `write` says `correct` and `incorrect` in boxes and ends, by its last token alone."""
-    tokenizer.add_tokens(BOXES)
+    tokenizer.add_tokens([*BOXES, " yes", " no"])  # what a critic says must begin with two tokens
     torch.manual_seed(0)
     make: Any = Qwen2ForCausalLM
     model = make(Qwen2Config(
