@@ -95,3 +95,9 @@ def test_pairs_are_the_best_and_the_worst_of_each_problem() -> None:
 def test_weights_name_every_objective(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give each of them a weight"):
         trainer(tmp_path, weights={"right": 1.0})
+
+
+def test_an_answer_that_would_be_cut_is_refused(tmp_path: Path) -> None:
+    long = [*PAIRS, Pair("right", "Start with 1.", "1 + 1 = 2", "9 " * 600)]
+    with pytest.raises(ValueError, match=r"have \d{4} tokens, and DPOConfig's max_length is 1024: raise it"):
+        trainer(tmp_path, long)

@@ -53,14 +53,14 @@ def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[st
     ]
 
 
-def _refuse_cut(rows: Sequence[Mapping[str, str]], tokenizer: Any, limit: int | None) -> None:
-    """TRL would cut a longer pair at its end, where the verdict stands."""
+def refuse_cut(rows: Sequence[Mapping[str, Any]], tokenizer: Any, limit: int | None) -> None:
+    """TRL would cut a longer pair at its end, where a critique has its verdict and a solution its answer."""
     texts = [row["prompt"] + row[side] + (tokenizer.eos_token or "") for row in rows for side in ("chosen", "rejected")]
     longest = max(len(ids) for ids in tokenizer(texts).input_ids)
     if limit is not None and longest > limit:
         raise ValueError(
-            f"a critique and its question have {longest} tokens, and DPOConfig's max_length is {limit}: raise it (None: no "
-            "limit), or leave the pair out"
+            f"a prompt and its answer have {longest} tokens, and DPOConfig's max_length is {limit}: raise it (None: no limit), "
+            "or leave the pair out"
         )
 
 
@@ -78,7 +78,7 @@ def train_dpo(
 
     def make(lm: Any, tokenizer: Any) -> SilentDPO:
         rows = [preference_rows(each, tokenizer) for each in (train, held)]
-        _refuse_cut([*rows[0], *rows[1]], tokenizer, args.max_length)
+        refuse_cut([*rows[0], *rows[1]], tokenizer, args.max_length)
         own, other = (Dataset.from_list(each) if each else None for each in rows)
         return SilentDPO(model=lm, args=args, processing_class=tokenizer, train_dataset=own, eval_dataset=other)
 

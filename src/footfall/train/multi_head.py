@@ -25,6 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
 
+from footfall.train.dpo import refuse_cut
 from footfall.train.online import multi_head_dpo_loss
 from footfall.train.writers import Silent
 from footfall.types import Trajectory
@@ -112,6 +113,7 @@ class MultiHeadDPOTrainer(Silent, DPOTrainer):
              "objective": self.objectives.index(pair.objective)}
             for pair in pairs
         ]  # fmt: skip
+        refuse_cut(rows, tokenizer, args.max_length)
         pad: Any = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         start: Any = super().__init__
         start(
