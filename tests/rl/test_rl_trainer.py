@@ -121,6 +121,7 @@ def test_advantages_reach_the_loss_token_by_token(tmp_path: Path) -> None:
     for row, length in enumerate(lengths):
         assert batch["advantages"][row].tolist()[:length] == list(range(1, length + 1))
         assert not batch["advantages"][row, length:].any()
+    assert list(made._logs["advantages"]) == [(length + 1) / 2 for length in lengths], "as `log_completions` shows them"
     made.current_gradient_accumulation_steps = 1
     loss = made.compute_loss(made.model, batch)
     # On the policy that sampled all ratios are 1, so the loss is the mean of -A over the policy's tokens.

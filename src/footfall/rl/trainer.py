@@ -375,6 +375,11 @@ class CreditTrainer(Silent, GRPOTrainer):
         for i, why in out.items():
             each = self.batch[i]
             self.batch[i] = replace(each, left=why, reward=each.reward if why == FILTERED else None)
+        # What TRL shows of completions (`log_completions`) has the advantages that it made of the proxy.
+        logged: Any = self._logs["advantages"]
+        for _ in self.batch[: len(logged)]:
+            logged.pop()
+        logged.extend(_mean_of(each) for each in self.batch)
         left = {i: why for i, why in out.items() if why != FILTERED}
         self._tell(left, len(out) - len(left), "train" if training else "eval")
         count = len(rows.order)
@@ -525,6 +530,12 @@ class CreditTrainer(Silent, GRPOTrainer):
             yield
         finally:
             self.seconds[what] += time.perf_counter() - begun
+
+
+def _mean_of(each: Rolled) -> float:
+    """The mean advantage of a rollout's own tokens; 0 where it is not trained on."""
+    own = each.advantages[each.rollout.mask[: len(each.advantages)]]
+    return float(own.mean()) if len(own) else 0.0
 
 
 def _sequences(output: dict[str, Any]) -> Sequences:
