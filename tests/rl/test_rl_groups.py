@@ -93,8 +93,8 @@ def test_a_rollout_whose_numbers_do_not_fit_is_refused(given_: dict[str, Any], w
 
 
 def test_an_outcome_by_a_judge_that_stops_at_the_first_error_is_no_lost_rollout() -> None:
-    """Only right completions would have stayed in their groups, all worth the same."""
-    trace = Trajectory("t", Problem("p", "?"), (Step("good"), Step("bad"), Step("worse")))
+    """They were paid by their answers instead, or left where these are not known."""
+    trace = Trajectory("t", Problem("p", "?"), (Step("good"), Step("bad"), Step("worse")), correct=True)
     stopped = Judgement("t", (1.0, 0.2, None), "judge", failures=(None, None, AFTER_ERROR))
 
     class Silent:

@@ -372,6 +372,12 @@ def test_a_batch_without_any_judgement_moves_nothing_and_prints_no_completion(
     assert "All reward functions" not in caplog.text
 
 
+def test_an_outcome_that_a_judge_failed_to_give_is_told_as_its_failure(tmp_path: Path) -> None:
+    made = trainer(tmp_path, Reward(create("credit", "grpo"), Third(), outcome="min"))
+    batch_of(made)
+    assert made.left == {"failed-call": 3}
+
+
 def test_a_batch_of_problems_without_answers_moves_nothing(tmp_path: Path) -> None:
     problems = [replace(each, answer=None) if i < 2 else each for i, each in enumerate(PROBLEMS)]
     made = trainer(tmp_path, Reward(create("credit", "grpo")), problems=problems)

@@ -61,6 +61,8 @@ class Rollout:
     """(S,) further numbers a step, NaN where there is none."""
     failure: Unjudged | None = None
     """Why it has no rewards."""
+    unpaid: Unjudged | None = None
+    """Why it has no outcome, where that is no reference answer's lack."""
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths, np.int64)
@@ -102,6 +104,8 @@ class Rollout:
             return None
         if self.failure is not None and {"rewards", "start"} & set(missing):
             return self.failure
+        if self.unpaid is not None and "outcome" in missing:
+            return self.unpaid
         return Unjudged(Reason.NO_REFERENCE, f"the rollout has no {' and no '.join(missing)}")
 
     @property

@@ -130,7 +130,10 @@ class Reward:
                 "tail", 0
             )  # the end adds nothing to the last prefix
         given = None if self.judge is None else said
-        return rollout(trace, given, self.outcome_of(trace, said), after_error=self.after_error, **known)
+        R = self.outcome_of(trace, said)
+        made = rollout(trace, given, R, after_error=self.after_error, **known)
+        # What a judge is to pay and cannot is not paid by the answer instead.
+        return made if self.outcome == "answer" else replace(made, outcome=R, unpaid=made.failure)
 
     def of_ids(self, trace: Trajectory, said: Judgement, ids: Sequence[int]) -> Rollout:
         """The numbers of a trace that was made of a sampler's ids; those behind its steps are the end token and the like."""
