@@ -153,6 +153,7 @@ def test_of_steps_that_are_read_apart_the_longest_has_to_fit(lm: Path, tmp_path:
         ("soft-bce", {"wrong_weight": -3}, "wrong_weight multiplies the loss of wrong steps and is above 0, not -3"),
         ("q-ranking", {"margin": -4}, "the margin keeps wrong steps below right ones and is 0 at least, not -4"),
         ("td", {"right": [0.1]}, "right and wrong are two rewards each"),
+        ("bradley-terry", {"centering": -1}, "centering pulls rewards to 0 and is 0 at least, not -1"),
     ],
 )
 def test_settings_that_turn_a_loss_around(objective: str, options: dict[str, Json], why: str) -> None:
@@ -163,3 +164,17 @@ def test_settings_that_turn_a_loss_around(objective: str, options: dict[str, Jso
 def test_an_objective_of_other_outputs_than_a_family_s(lm: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"needs \('good', 'bad', 'buffer'\) and \(\): take an objective that fits"):
         train_prm(rows(1.0, 1.0), lm, replace(CONFIG, objective="buffer", as_family="trl"), tmp_path)
+
+
+def test_a_prm_whose_head_would_be_lost_is_no_plain_decoder(lm: Path, tmp_path: Path) -> None:
+    done = train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective="ce", as_family="trl"), tmp_path / "run")
+    for folder, head in ((done.folder, "step_head.json"), (tmp_path / "run" / "published", "score.weight")):
+        said = rf"{folder} has a head of its own \({head}\), and a trl is begun from a plain decoder: leave --as out"
+        with pytest.raises(ValueError, match=said):
+            train_prm(rows(1.0, 0.0), folder, replace(CONFIG, as_family="trl"), tmp_path / head)
+
+
+def test_adapters_that_are_not_there_are_not_folded_into_a_language_model(lm: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, objective="log-ratio", family="implicit", merge_lora=True)
+    with pytest.raises(ValueError, match="trained without merge_lora; leave that out"):
+        train_prm(rows(None, 1.0, correct=True), lm, config, tmp_path)

@@ -18,8 +18,8 @@ from footfall.loading import load_tokenizer, quiet
 from footfall.render import Writer, check_round_trip
 from footfall.reward import backbone as backbones
 from footfall.reward.checkpoint import evidence
-from footfall.reward.config import PRMConfig
-from footfall.reward.family import Family, families
+from footfall.reward.config import CONFIG_FILE, PRMConfig
+from footfall.reward.family import Evidence, Family, families
 from footfall.reward.heads import Head, LinearHead, VocabularyRows, linear, output_matrix
 from footfall.reward.prm import PRM
 
@@ -37,6 +37,7 @@ def publishable(name: str) -> Family:
 def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PRM:
     """A plain decoder in a family's layout, with a fresh head of the family's shape and its read-out."""
     family, seen = publishable(name), evidence(source)
+    _refuse_head(seen, name)
     kind = seen.config.get("model_type")
     if family.match.model_types and kind not in family.match.model_types:
         raise ValueError(
@@ -70,6 +71,17 @@ def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PR
         backbone=str(source), family=name, head=head.settings, readout=family.readout, max_length=min(known)
     )
     return PRM(backbone, tokenizer, config, head=head, source=str(source))
+
+
+def _refuse_head(seen: Evidence, name: str) -> None:
+    """A PRM's trained head would be lost without a word."""
+    own = CONFIG_FILE if (seen.folder / CONFIG_FILE).is_file() else None
+    own = own or next((tensor for tensor in seen.tensors.names if tensor.startswith(("score.", "v_head."))), None)
+    if own is not None:
+        raise ValueError(
+            f"{seen.name} has a head of its own ({own}), and a {name} is begun from a plain decoder: leave --as out to go on "
+            "from it, or name the decoder that it was trained from"
+        )
 
 
 def _with_added(matrix_VH: Tensor, backbone: Any) -> Tensor:

@@ -206,6 +206,7 @@ def _refuse_settings(config: TrainConfig, family: Family) -> None:
     unheeded = ("heads", "head", "view", "marker", "head_lr", "accumulation", "patience", "schedule")
     asked = [name for name in unheeded if getattr(config, name) != getattr(usual, name)]
     asked += ["compile"] if config.compile else []
+    asked += ["merge_lora"] if config.merge_lora and config.lora_rank is None else []
     if asked:
         raise ValueError(f"a {family.name} is a language model, trained without {', '.join(asked)}; leave that out")
 

@@ -251,6 +251,8 @@ def bradley_terry(centering: float = 0.0) -> Objective:
 
     A `centering` of 0.01 keeps rewards around zero, so that they can be compared across problems (card: toolrm).
     """
+    if centering < 0:
+        raise ValueError(f"centering pulls rewards to 0 and is 0 at least, not {centering:g}")
     return Objective(
         f"bradley-terry(centering={centering:g})",
         lambda logits, targets, mask: bradley_terry_loss(logits, targets, mask, centering),
