@@ -168,7 +168,7 @@ def test_an_objective_of_other_outputs_than_a_family_s(lm: Path, tmp_path: Path)
 
 def test_a_prm_whose_head_would_be_lost_is_no_plain_decoder(lm: Path, tmp_path: Path) -> None:
     done = train_prm(rows(1.0, 0.0), lm, replace(CONFIG, objective="ce", as_family="trl"), tmp_path / "run")
-    for folder, head in ((done.folder, "step_head.json"), (tmp_path / "run" / "published", "score.weight")):
+    for folder, head in ((done.folder, "step_head.json"), (tmp_path / "run" / "published", "score.bias")):
         said = rf"{folder} has a head of its own \({head}\), and a trl is begun from a plain decoder: leave --as out"
         with pytest.raises(ValueError, match=said):
             train_prm(rows(1.0, 0.0), folder, replace(CONFIG, as_family="trl"), tmp_path / head)
