@@ -178,3 +178,12 @@ def test_adapters_that_are_not_there_are_not_folded_into_a_language_model(lm: Pa
     config = replace(CONFIG, objective="log-ratio", family="implicit", merge_lora=True)
     with pytest.raises(ValueError, match="trained without merge_lora; leave that out"):
         train_prm(rows(None, 1.0, correct=True), lm, config, tmp_path)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.9])
+def test_labels_that_are_all_on_one_side_of_a_threshold_teach_nothing(
+    threshold: float, lm: Path, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, objective="bce", objective_options={"threshold": threshold}, family="footfall")
+    with pytest.raises(ValueError, match="the 4 usable training rows have only one label value, as it takes them"):
+        train_prm(rows(0.75, 0.25), lm, config, tmp_path)

@@ -254,14 +254,17 @@ class KindSite(Site):
     def _unit(self, setting: tuple[str, ...], row: StudyRow) -> dict[str, Any]:
         from footfall.policy.embedded import EMBEDDED
         from footfall.reward.checkpoint import checkpoint
+        from footfall.train.objectives import make_objective
         from footfall.train.prm import train_prm
         from footfall.train.run import remove_run
 
-        rows = self.data(setting, row)
-        if len({value for each in rows for value in (each.judgement.values if each.judgement else ())} - {None}) < 2:
+        rows, config = self.data(setting, row), training(row, self.seed)
+        target = make_objective(config.objective, config.objective_options).target
+        labels = [value for each in rows for value in (each.judgement.values if each.judgement else ())]
+        if len({target(label) for label in labels if label is not None}) < 2:
             return dict.fromkeys(FIGURES)  # so few traces have no pair, or one label only
         folder = self.folder / "models" / f"{self.seed}-{'-'.join(setting)}-{row.name}"
-        result = train_prm(rows, EMBEDDED, training(row, self.seed), folder)
+        result = train_prm(rows, EMBEDDED, config, folder)
         judge = checkpoint(result.folder, device="cpu")
         said = judge.judge(self.test)
         cost = [judgement.cost for judgement in said]

@@ -184,7 +184,9 @@ def bce(threshold: float = 0.0) -> Objective:
     return Objective(
         f"bce(threshold={threshold:g})",
         lambda logits, targets, mask: bce_loss(logits, targets, mask, threshold),
-        is_good=lambda label: label > threshold,
+        # Hard already here, so that labels which are all on one side are seen to teach nothing.
+        lambda label: float(probability(label) > threshold),
+        lambda label: label > threshold,
     )
 
 

@@ -405,7 +405,7 @@ def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) 
     if len(targets) < 2:
         raise ValueError(
             f"nothing to learn for {objective.name}: the {len(examples)} usable training rows have "
-            f"{'no labels' if not targets else 'only one label value'}"
+            f"{'no labels' if not targets else 'only one label value, as it takes them'}"
         )
 
 
