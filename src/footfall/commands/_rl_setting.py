@@ -15,7 +15,6 @@ from footfall.commands._options import (
     ReadOptions,
     RunOptions,
     SamplingOptions,
-    given,
     name_and_settings,
     policy_in_words,
 )
@@ -122,7 +121,7 @@ def open_setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     keep = None if config.filter is None else _part("filter", config.filter)
     if keep is not None:
         refuse_empty(keep, config.settings.group)
-    _refuse_idle(config, credit)
+    config.settings.check_beside(credit.needs)
     judge, other = reward_judge(config, credit), _held_out_judge(config)
     _refuse_unasked(config, judge, other)
     if parts is not None and judge is not None:
@@ -223,17 +222,6 @@ def reward_judge(config: RlConfig, credit: Credit) -> Judge | None:
 
 def _held_out_judge(config: RlConfig) -> Judge | None:
     return None if config.held_out_judge is None else _opened(config, JudgeOptions(config.held_out_judge))
-
-
-def _refuse_idle(config: RlConfig, credit: Credit) -> None:
-    """Settings of what learns beside the policy, where nothing does."""
-    asked = given(config.settings)
-    for name, need, what in (("online_lr", "online", "reward model"), ("forced", "confidence", "probe of confidences")):
-        if name in asked and need not in credit.needs:
-            raise ValueError(
-                f"--{name.replace('_', '-')} {asked[name]}: with --credit {config.credit} no {what} learns beside the policy; "
-                "leave it out"
-            )
 
 
 def _refuse_unasked(config: RlConfig, *judges: Judge | None) -> None:

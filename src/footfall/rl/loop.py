@@ -319,7 +319,7 @@ class Watch(TrainerCallback):
         assert self.trainer is not None
         problems = self.given.held_out[: self.settings.measured]
         params = SamplingParams(**{**asdict(self.given.sampling), "seed": self.given.sampling.seed + 1})
-        written = self.trainer.sample(problems, params)
+        written = self.trainer.write_own(problems, params)
         forget(self.given.reward.judge)
         rolled = self.trainer.judged(problems, [each.ids for each in written], None)
         traces = [each.trajectory for each in rolled]

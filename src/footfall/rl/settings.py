@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -71,6 +72,18 @@ class RlSettings:
                 f"{size} completions are cut into --accumulation {self.accumulation} equal parts, and --updates "
                 f"{self.updates} into batches of --iterations {self.iterations}: choose divisors"
             )
+
+    def check_beside(self, needs: Collection[str]) -> None:
+        """Refuse settings of what learns beside the policy, where a credit with these needs has nothing that does."""
+        plain = RlSettings()
+        for name, need, what in (
+            ("online_lr", "online", "reward model"),
+            ("forced", "confidence", "probe of confidences"),
+        ):
+            if (value := getattr(self, name)) != getattr(plain, name) and need not in needs:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} {value}: with this credit no {what} learns beside the policy; leave it out"
+                )
 
     @property
     def rollouts(self) -> int:

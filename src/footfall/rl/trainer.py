@@ -250,10 +250,10 @@ class CreditTrainer(Silent, GRPOTrainer):
     def write(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
         """One completion for each problem; one that occurs again gets its next sample. Nothing depends on earlier calls."""
         if isinstance(self._writer, str):
-            return self.sample(problems, params)
+            return self.write_own(problems, params)
         return by_policy(self._writer, runs_of(problems, self.separator), params, self.processing_class)
 
-    def sample(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
+    def write_own(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
         """The same by the policy that is trained, whoever writes its rollouts."""
         return by_engine(self.policy, runs_of(problems, self.separator), params, self.template)
 
