@@ -467,6 +467,18 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
             assert torch.equal(weight, other.state_dict()[name]), name
 
 
+def test_an_online_reward_model_clips_its_gradient() -> None:
+    ids = torch.randint(3, 512, (4, 20), generator=torch.Generator().manual_seed(1))
+    batch = Sequences(ids, torch.ones_like(ids), 12)
+    model = OnlineReward(small(), beta=1e3)
+    model.update(
+        batch, model.scores(batch), torch.zeros(4, 12), torch.ones(4, 12), [[12]] * 4, [1.0, 0.0, 1.0, 0.0], ["a"] * 4
+    )
+    grads = [p.grad for p in model.model.parameters() if p.grad is not None]
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
+    assert norm.item() == pytest.approx(10, rel=1e-3)
+
+
 @pytest.mark.parametrize("pairs", [False, True], ids=["prime", "oprl"])
 def test_an_online_reward_model_reads_few_rows_at_a_time_and_learns_as_from_all(
     pairs: bool, monkeypatch: pytest.MonkeyPatch

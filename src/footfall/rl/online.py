@@ -20,6 +20,8 @@ from footfall.train.online import implicit_outcome_loss, step_pair_loss
 
 _ROWS = 16
 """Completions in one pass."""
+_MOST = 10.0
+"""Norm of a gradient; both papers' code clips there."""
 
 
 class Sequences(NamedTuple):
@@ -109,6 +111,7 @@ class OnlineReward:
             rows = slice(at, at + _ROWS)
             found_BT = logprobs(self.model, whole.rows(rows), self.temperature)
             torch.autograd.backward([found_BT * own_BT[rows]], [pull_BT[rows]])
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), _MOST)
         self.optimizer.step()
         return float(loss.detach())
 
