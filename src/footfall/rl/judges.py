@@ -8,6 +8,9 @@
 As many questions of either label are kept: on others a judge that always says the same earns more than half. A question is a
 problem, a critique its completion, and what it is paid the outcome, so `CreditTrainer` trains it as any other policy; StepWiser
 clips asymmetrically, `GRPOConfig(epsilon=0.2, epsilon_high=0.28)`.
+
+Advantages are GRPO's with the unbiased standard deviation, as TRL and verl, the trainer of RM-R1, have it: rewards 1, -1, 1, 1
+give ½, -3/2, ½, ½, where the population's would give 0.577 and -1.732.
 """
 
 from __future__ import annotations
