@@ -27,7 +27,7 @@ from footfall.lab.fingerprint import (
     read_outcomes,
     record_outcomes,
 )  # fmt: skip
-from footfall.lab.ledger import RELABELLED, Row, lines, read_ledger
+from footfall.lab.ledger import RELABELLED, RESCALED, Row, lines, read_ledger
 from footfall.lab.recipe import Entry, Outcome, find
 from footfall.lab.runner import run_recipe
 from footfall.lab.verdicts import effect, effect_by_looks
@@ -251,8 +251,7 @@ def test_a_stale_row_is_not_replaced_by_one_of_fewer_seeds(lab: Lab) -> None:
 
 def test_at_another_scale_a_row_is_replaced_whatever_its_seeds(lab: Lab) -> None:
     lab.measured()
-    larger = lab.recipe(('scale="Two numbers."', 'scale="A thousand numbers."'))
-    assert lab.record(larger, 2) == "rows of 2 seeds recorded"
+    assert lab.record(lab.recipe(LARGER), 2) == "rows of 2 seeds recorded"
     assert lab.row["seeds"] == 2
 
 
@@ -387,6 +386,39 @@ def test_what_a_header_says_of_a_claim_is_taken_up_without_running_it(
     assert lab.calls == ["toy quick"], "no full seed"
     said = {"stand_in": "Toys.", "smallest_effect": 2.0, "verdict": "no difference"}
     assert lab.row == {**before, **said}
+    assert lab.check(entry).status == "current"
+
+
+LARGER = ('scale="Two numbers."', 'scale="A thousand numbers."')
+
+
+def test_a_quick_outcome_says_nothing_of_another_scale_and_an_update_runs_it(lab: Lab) -> None:
+    lab.measured()
+    source = RECIPE.replace("FULL, QUICK = 0.0, 0.0", "FULL, QUICK = 0.5, 0.0").replace(*LARGER)
+    (lab.folder / "toy.py").write_text(source.format(name="toy"), encoding="utf-8")
+    entry = lab.entry("toy")
+    found = lab.check(entry)
+    assert (found.status, found.why) == ("stale", f'row "More is more.": {RESCALED}')
+    (line,) = lines([entry], read_ledger(lab.ledger), read_outcomes(lab.ledger))
+    assert line.stale, "the ledger shows it without a check"
+    assert lab.calls == []
+    assert update(lab.ledger, entry, lab.runs).why == "measured anew on 3 seeds"
+    assert lab.row["scale"].startswith("A thousand numbers. Means: ")
+    assert lab.row["effect"] == pytest.approx(1.5)
+    assert lab.check(entry).status == "current"
+
+
+def test_other_words_for_the_same_scale_cost_one_full_seed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.measured()
+    before, entry = lab.row, lab.recipe(LARGER)
+    monkeypatch.setattr(checking, "record", _killed)
+    with pytest.raises(KeyboardInterrupt):
+        update(lab.ledger, entry, lab.runs)
+    monkeypatch.undo()
+    assert RESCALED in lab.check(entry).why, "after a kill it is still known for what it is"
+    assert update(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.calls == ["toy quick", "toy 0"]
+    assert lab.row == {**before, "scale": before["scale"].replace("Two", "A thousand")}
     assert lab.check(entry).status == "current"
 
 

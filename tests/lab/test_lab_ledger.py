@@ -29,7 +29,8 @@ def row(name: str = "math-shepherd", claim: int = 0, **changes: Any) -> Row:
     made: dict[str, Any] = {
         "name": name, "claim": stated.claim, "world": "arithmetic", "metric": stated.metric, "direction": stated.direction,
         "baseline": stated.baseline, "method": stated.method, "effect": -0.05, "ci95": [-0.06, -0.04], "seeds": 5,
-        "cost": Cost(generated_tokens=1_200_000, seconds=200).to_dict(), "verdict": "holds", "scale": "Small.",
+        "cost": Cost(generated_tokens=1_200_000, seconds=200).to_dict(), "verdict": "holds",
+        "scale": f"{entry.recipe.scale} Means: none.",
         "version": version_of(entry.path), "main": claim == 0, "stand_in": stated.stand_in, "tier": "lab",
         "smallest_effect": 0.02, "notes": [],
     }  # fmt: skip

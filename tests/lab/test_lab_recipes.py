@@ -118,6 +118,13 @@ def test_beside_hard_monte_carlo_labels_stands_a_prm_on_soft_ones(entry: Entry) 
         assert '"soft-bce"' in source, "soft labels of the same rollouts cost nothing more"
 
 
+@pytest.mark.parametrize("entry", ENTRIES, ids=names)
+def test_the_scale_says_which_model_a_full_run_has_for_a_quick_one_is_blind_to_it(entry: Entry) -> None:
+    calls = [n for n in ast.walk(ast.parse(entry.path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+    large = {"large", "prms.large"} & {ast.unparse(call.func) for call in calls}
+    assert bool(large) == ("9.5M" in entry.recipe.scale)
+
+
 def test_the_threshold_of_a_half_is_chosen_on_the_other_half() -> None:
     pool = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 40)]
     truths = TruthJudge().judge(pool)

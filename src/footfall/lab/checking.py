@@ -5,6 +5,8 @@
     3  one full seed with the recorded hash                current; the new quick hash and the seed's are recorded
     4  else                                                stale; the other seeds are run and the rows made anew
 
+Where the recipe states another scale 2 says nothing, for a quick run is as small as before: 3 decides.
+
 `check` goes as far as 2 and writes nothing beside the ledger; `update` goes to the end and records what it finds, recipe by
 recipe. In an environment that nothing was recorded in, a quick outcome that differs says nothing ("cannot tell"). All outcomes
 are kept in the run directories, so what was killed goes on where it stopped. `record_run` puts in what a run gave, `merge`
@@ -29,12 +31,15 @@ from footfall.lab.fingerprint import (
 )
 from footfall.lab.ledger import (
     RELABELLED,
+    RESCALED,
     Row,
     Status,
     claims_with_rows,
     faults,
+    is_rescaled,
     read_ledger,
     record,
+    rescaled,
     row_hash,
     stated,
     statistics_hash,
@@ -71,7 +76,11 @@ def update(ledger: Path, entry: Entry, runs: Path) -> Standing:
     if not rows or (found.status == "current" and seen):
         return found
     quick, seeds_here = quick_hash(entry, runs), records[here]["seeds"] if here in records else {}
-    if found.status == "unchecked":
+    if {*faults(entry, rows, kept).values()} == {RESCALED}:
+        if same := _same_full_seed(entry, records, runs):
+            rows, seeds_here = _in_new_words(ledger, entry, rows, records), _by_seed({**seeds_here, **same})
+            found = Standing(name, "current", "the scale is stated otherwise, a full seed is as it was: the row stays")
+    elif found.status == "unchecked":
         found = compared(name, quick, records)
         if found.status == "stale" and (same := _same_full_seed(entry, records, runs)):
             seeds_here = _by_seed({**seeds_here, **same})
@@ -102,6 +111,15 @@ def _relabelled(ledger: Path, entry: Entry) -> tuple[list[Row], Kept | None]:
     return _recorded(ledger, entry)
 
 
+def _in_new_words(ledger: Path, entry: Entry, rows: Sequence[Row], records: Records) -> list[Row]:
+    """The rows as the header states them now, their scale too; written after their hashes, as in `_relabelled`."""
+    made = [stated(entry, claim, row) for claim, row in claims_with_rows(entry, rows)]
+    now = [rescaled(entry.recipe, row) for row in made if row is not None]
+    record_outcomes(ledger, entry.recipe.name, _keep(now, records))
+    record(ledger, now)
+    return now
+
+
 def record_run(
     ledger: Path, entry: Entry, outcomes: Mapping[int, Outcome], runs: Path, wanted: int = 1, device: str = "cpu"
 ) -> str:
@@ -114,7 +132,7 @@ def record_run(
     here = environment(device)
     records, mine = _records(kept), _records(kept).get(here)
     quick, seeds = quick_hash(entry, runs, device), _hashes(outcomes)
-    before = rows[0]["seeds"] if rows and rows[0]["scale"].partition(" Means: ")[0] == entry.recipe.scale else 0
+    before = rows[0]["seeds"] if rows and not is_rescaled(entry.recipe, rows[0]) else 0
     status = at_sight(entry, rows, kept).status
     if rows and len(seeds) <= before and _gives_the_rows(status, mine, quick, seeds):
         merged = _by_seed({**(mine["seeds"] if mine else {}), **seeds})

@@ -36,6 +36,9 @@ Status: TypeAlias = Literal["current", "unchecked", "stale", "cannot tell"]
 
 REAL = "real.json"
 RELABELLED = "what header or stored figures say of the claim is stated otherwise now: footfall lab ledger --update"
+RESCALED = "the recipe states another scale now, of which a quick outcome says nothing: footfall lab ledger --update"
+_MEANS = " Means: "
+"""Between a row's scale and the means of its arms."""
 _DIRECTIONS: tuple[Literal["higher", "lower"], ...] = ("higher", "lower")
 
 
@@ -130,7 +133,7 @@ def row_of(recipe: Recipe, claim: Claim, outcomes: Sequence[Outcome], version: s
         seeds=len(outcomes),
         cost=Cost.total(o.cost for o in outcomes).to_dict(),
         verdict="undecided",
-        scale=f"{recipe.scale} Means: {_means_text(means)}.",
+        scale=f"{recipe.scale}{_MEANS}{_means_text(means)}.",
         version=version,
         main=True,
         stand_in=None,
@@ -184,7 +187,7 @@ def stated(entry: Entry, claim: Claim, row: Row | None) -> Row | None:
     made = Row(
         name=entry.recipe.name, claim=claim.claim, world=given["world"], metric=metric_of(claim), direction=claim.direction,
         baseline=claim.baseline, method=claim.method, effect=given["effect"], ci95=given["ci95"], seeds=given["seeds"],
-        cost=Cost().to_dict(), verdict="undecided", scale=f"{given['scale']} Means: {_means_text(given['means'])}. "
+        cost=Cost().to_dict(), verdict="undecided", scale=f"{given['scale']}{_MEANS}{_means_text(given['means'])}. "
         f"Command: `{given['command']}`.", version="stored", main=True, stand_in=None, tier="real",
         smallest_effect=claim.matters(given["means"][claim.baseline]), notes=without_room(claim, given["means"]),
     )  # fmt: skip
@@ -326,16 +329,24 @@ def faults(entry: Entry, rows: Sequence[Row], kept: Kept | None) -> dict[str, st
             )
         elif is_restated(claims[claim], row):
             found[claim] = "the recipe states it otherwise now: footfall lab ledger --update"
-        elif kept and not {row_hash(row), row_hash(now[claim] or row)} & {*kept["rows"]}:
+        elif kept and not {*map(row_hash, _versions(entry.recipe, row, now[claim]))} & {*kept["rows"]}:
             found[claim] = f"edited by hand; take the edit back, or make it anew: footfall lab run {name} --record"
         elif kept and kept["statistics"] != statistics_hash():
             found[claim] = "rows are computed from outcomes otherwise now: footfall lab ledger --update"
+        elif is_rescaled(entry.recipe, row):
+            found[claim] = RESCALED
         elif now[claim] != row:
             found[claim] = RELABELLED
     if kept and len(own) < len(kept["rows"]):
         gone = [claim for claim in claims if claim not in {row["claim"] for row in own}]
         found |= dict.fromkeys(gone, f"its row was removed; make it anew: footfall lab run {name} --record")
     return found
+
+
+def _versions(recipe: Recipe, row: Row, now: Row | None) -> list[Row]:
+    """What an update that was killed between its two writes may have left behind, beside the row itself."""
+    now = now or row
+    return [row, now, rescaled(recipe, now)]
 
 
 def status_of_code(row: Row | None, code: str, kept: Kept | None) -> Status:
@@ -354,6 +365,20 @@ def is_restated(claim: Claim, row: Row) -> bool:
     """Whether the recipe now compares other arms, by another metric or margin, under the same words."""
     now = (metric_of(claim), claim.direction, claim.baseline, claim.method)
     return now != (row["metric"], row["direction"], row["baseline"], row["method"])
+
+
+def is_rescaled(recipe: Recipe, row: Row) -> bool:
+    """Whether the recipe states another scale than the row was measured at; figures from elsewhere have their own.
+
+    A quick run has the small model and the small sizes whatever a full one has, so its outcome stays as it was.
+    """
+    return row["tier"] == "lab" and row["scale"].partition(_MEANS)[0] != recipe.scale
+
+
+def rescaled(recipe: Recipe, row: Row) -> Row:
+    """The row in the words that the recipe has for its scale now, if it is one of the lab."""
+    means = row["scale"].partition(_MEANS)[2]
+    return {**row, "scale": f"{recipe.scale}{_MEANS}{means}"} if row["tier"] == "lab" else row
 
 
 def metric_of(claim: Claim) -> str:
