@@ -48,6 +48,7 @@ HEAVY = (
     "footfall.rl.shown",
     "footfall.rl.whole_weights",
     "footfall.rl.trainer",
+    "footfall.rl.trl_settings",
     "footfall.rl.verl",
     "footfall.rl.writing",
 )

@@ -17,7 +17,6 @@ ZeRO-3) are gathered for the time in which the engine writes.
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import time
@@ -25,7 +24,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
-from trl.trainer import grpo_trainer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -55,6 +53,7 @@ from footfall.rl.online import Sequences
 from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
 from footfall.rl.shared_prompts import completion_logprobs, shareable
+from footfall.rl.trl_settings import heeded, reference_of, refuse_parted_groups
 from footfall.rl.whole_weights import WholeWeights
 from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
 from footfall.train.trainer import part_of_mean
@@ -65,43 +64,6 @@ from footfall.types import Problem, Reason, Trajectory, Unjudged, content_key
 logging.getLogger(GRPOTrainer.__module__).addFilter(
     lambda record: "All reward functions returned None" not in str(record.msg)
 )
-
-
-_CREDITS_OWN = ("scale_rewards", "multi_objective_aggregation", "reward_weights")
-"""What TRL would make of rewards."""
-_SAMPLERS_OWN = ("min_p", "repetition_penalty", "generation_kwargs", "cache_implementation")
-"""How TRL would draw, and no other writer does."""
-
-
-def _refuse_unheard(args: GRPOConfig, writer: Writer) -> None:
-    """Refuse settings of TRL that would change nothing here."""
-    plain = {each.name: each.default for each in fields(GRPOConfig)}
-    said = [name for name, default in plain.items() if getattr(args, name) != default]
-    for name in said:
-        if name in _CREDITS_OWN:
-            why = "advantages are the credit's: say it there, as in create('credit', 'grpo', scale='batch')"
-        elif name == "chat_template_kwargs":
-            why = "prompts are Footfall's: say template=Template(…)"
-        elif name in _SAMPLERS_OWN and writer != "trl":
-            why = "this writer has temperature, top_p and top_k alone: leave it out, or let TRL write (writer='trl')"
-        else:
-            continue
-        raise ValueError(f"{name}={getattr(args, name)!r} would not be heeded: {why}")
-
-
-@contextmanager
-def _reference_of(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, the reference that TRL makes for a KL is a copy of these weights.
-
-    TRL reads it by the name of the model, behind which there are others (an adapter's base) or none (GGUF, a model made here).
-    """
-    module: Any = grpo_trainer
-    reads = module.create_model_from_path
-    module.create_model_from_path = lambda *_, **__: copy.deepcopy(model).train(False)
-    try:
-        yield
-    finally:
-        module.create_model_from_path = reads
 
 
 class _ByEpoch(Sampler[int]):
@@ -147,13 +109,7 @@ class CreditTrainer(Silent, GRPOTrainer):
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
         reward.unanswered(problems)
-        writer = writer or ("trl" if args.use_vllm else "engine")
-        if args.use_vllm and writer != "trl":
-            named = f"writer={writer!r}" if isinstance(writer, str) else "a policy"
-            raise ValueError(
-                f"use_vllm=True lets TRL's vLLM write the completions, and {named} names another: leave one of them out"
-            )
-        _refuse_unheard(args, writer)
+        writer = heeded(args, writer)
         self.problems, self.paid, self.separator = list(problems), reward, separator
         self.template = template or template_for(tokenizer)
         self.batch: list[Rolled] = []
@@ -175,7 +131,7 @@ class CreditTrainer(Silent, GRPOTrainer):
         )  # fmt: skip
         """What the credit reads of other models."""
         rows = [{"prompt": problem.text, "problem": i} for i, problem in enumerate(self.problems)]
-        with warnings.catch_warnings(), _reference_of(model):
+        with warnings.catch_warnings(), reference_of(model):
             warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
             start: Any = super().__init__
             start(
@@ -185,12 +141,7 @@ class CreditTrainer(Silent, GRPOTrainer):
             )  # fmt: skip
         # TRL hides completions that were cut from attention too, so that log-probabilities of their tokens are of another text.
         self._masks_cut, self.mask_truncated_completions = args.mask_truncated_completions, False
-        local = args.per_device_train_batch_size * int(args.steps_per_generation or 1)
-        if local % int(args.num_generations or 1):
-            raise ValueError(
-                f"a process writes {local} completions at once, which is no multiple of num_generations = "
-                f"{args.num_generations}: a group must be whole within one process"
-            )
+        refuse_parted_groups(args)
         backend = self._dist
         if backend.fsdp_version == 1:
             raise ValueError("FSDP is supported in its second version: say fsdp_version: 2 (FSDP_VERSION=2)")
