@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from footfall.judging import Bound, traits
 from footfall.metrics.steps import first_error_f1
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import Completion, Finish, SamplingParams
 from footfall.search import BestOf, Searcher, SelfCheck, SelfPRM
 from footfall.search.self_prm import flawless, passing, passing_vote
-from footfall.types import AFTER_ERROR, Judgement, Reason, Unjudged
+from footfall.types import AFTER_ERROR, Judgement, Problem, Reason, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, OpRates
 from tests.search.coins import Coins, SeesCoins, problems, right
 
@@ -97,3 +99,43 @@ def test_a_check_writes_no_more_than_it_says() -> None:
     for candidate in (candidate for result in found for candidate in result.candidates):
         (said,), most = checker.judge([candidate.trajectory]), at_most(len(candidate.trajectory.steps))
         assert most is not None and said.cost.generated_tokens <= most.tokens and said.cost.calls == most.calls
+
+
+def test_checks_that_all_name_a_step_leave_nothing_and_equal_shares_are_equal() -> None:
+    assert flawless(Judgement("t", (0.0, 0.0), "critic", aspects={"named": (1 / 6, 5 / 6)})) == 0.0
+    sixths = (1 / 6,) * 6  # added up they are less than 1 by the last digit
+    assert flawless(Judgement("t", (0.0,) * 6, "critic", aspects={"named": sixths})) == 0.0
+    split, whole = (Judgement("t", (0.0,) * 3, "critic", aspects={"named": n}) for n in ((0.2,) * 3, (0.6, 0.0, 0.0)))
+    assert flawless(split) == flawless(whole) == 0.4
+    unread = Judgement("t", (None,), "critic", aspects={"named": (None,)})
+    assert flawless(unread) is None
+
+
+class Fails:
+    """A checker that does each step again; some of its calls fail, or are cut in the step."""
+
+    name = "fails"
+
+    def __init__(self, finishes: Sequence[Finish]) -> None:
+        self.finishes = finishes
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = PARAMS, first: int = 0
+    ) -> list[list[Completion]]:
+        return [
+            [self._said(prefix, first + k, how) for k, how in zip(range(n), self.finishes, strict=True)]
+            for prefix in prefixes
+        ]
+
+    def _said(self, prefix: Trajectory, index: int, how: Finish) -> Completion:
+        text = f"{1 + len(prefix.steps)}" if how == "step" else "9"
+        return Completion((Step(text),) if how != "error" else (), how, index, error="gone" if how == "error" else None)
+
+
+def test_a_check_whose_call_failed_or_was_cut_is_no_error_found() -> None:
+    trace = Trajectory("t", Problem("p", "Count.", "2"), (Step("1"), Step("2")))
+    (said,) = SelfCheck(Fails(("step", "error", "length", "step")), votes=4, params=PARAMS).judge([trace])
+    assert said.values == (1.0, 1.0) and said.aspects["named"] == (0.0, 0.0) and flawless(said) == 1.0
+    (silent,) = SelfCheck(Fails(("error", "error")), votes=2, params=PARAMS).judge([trace])
+    assert silent.values == (None, None) and flawless(silent) is None
+    assert [why and why.reason for why in silent.failures] == [Reason.FAILED_CALL] * 2

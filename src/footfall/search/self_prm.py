@@ -9,6 +9,7 @@ step again.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import Declared, register, search_row
 from footfall.search.state import Choice, Course, SearchState, described
 from footfall.search.votes import Vote, majority
-from footfall.types import Cost, Judgement, Trajectory
+from footfall.types import Cost, Judgement, Reason, Trajectory, Unjudged
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _FRESH = 1_000_000
@@ -36,8 +37,9 @@ def flawless(said: Judgement | None) -> float | None:
     """
     if said is None or not said.values:
         return None
-    if "named" in said.aspects:
-        return 1.0 - sum(share or 0.0 for share in said.aspects["named"])
+    named = [share for share in said.aspects.get("named", ()) if share is not None]
+    if named:  # rounded, so that fifths that add up to 1 leave nothing, and equal shares are equal
+        return round(1.0 - math.fsum(named), 12)
     first = said.first_below(0.5)
     return None if first is None else float(first < 0)
 
@@ -103,7 +105,8 @@ class SelfCheck:
     """A policy checks a trace by doing each step again from the steps before it; `votes` times, independently.
 
     A step whose last number differs from the trace's (whose text does, if there is no number) is an error. So the checker errs
-    where the writer errs. Values are the share of checks without an error up to there, `named` the share that stop there.
+    where the writer errs. Values are the share of checks without an error up to there, `named` the share that stop there. A
+    check of which a call failed, or was cut in a step, before it found an error says nothing and is left out.
     """
 
     policy: Policy
@@ -138,16 +141,27 @@ class SelfCheck:
         return [self._judgement(t, [next(redone) for _ in t.steps]) for t in trajectories]
 
     def _judgement(self, trace: Trajectory, redone: Sequence[Sequence[Completion]]) -> Judgement:
-        going = [True] * self.votes
-        named: list[float] = []
-        values: list[float] = []
-        for step, row in zip(trace.steps, redone, strict=True):
-            agrees = [bool(c.steps) and _same(c.steps[0].written, step.written) for c in row]
-            named.append(sum(on and not ok for on, ok in zip(going, agrees, strict=True)) / self.votes)
-            going = [on and ok for on, ok in zip(going, agrees, strict=True)]
-            values.append(sum(going) / self.votes)
-        cost = Cost.total(c.cost for row in redone for c in row)
-        return Judgement(trace.id, tuple(values), self.name, aspects={"named": tuple(named)}, cost=cost)
+        n, cost = len(trace.steps), Cost.total(c.cost for row in redone for c in row)
+        found = [_stops(trace, check) for check in zip(*redone, strict=True)]
+        stops = [stop for stop in found if isinstance(stop, int)]
+        if not stops:
+            reasons = [stop for stop in found if isinstance(stop, Unjudged)][:1] * n
+            return Judgement(trace.id, (None,) * n, self.name, failures=tuple(reasons), cost=cost)
+        values = tuple(sum(stop > k for stop in stops) / len(stops) for k in range(n))
+        named = tuple(stops.count(k) / len(stops) for k in range(n))
+        return Judgement(trace.id, values, self.name, aspects={"named": named}, cost=cost)
+
+
+def _stops(trace: Trajectory, check: Sequence[Completion]) -> int | Unjudged:
+    """The first step that was done otherwise, the number of steps if none was; or why the check says nothing."""
+    for k, (step, again) in enumerate(zip(trace.steps, check, strict=True)):
+        if again.finish == "error":
+            return Unjudged(Reason.FAILED_CALL, f"no check was made: {again.error or 'the policy gave no reason'}")
+        if again.finish == "length":
+            return Unjudged(Reason.CUT, "no check was made: its steps were cut, raise max_tokens")
+        if not again.steps or not _same(again.steps[0].written, step.written):
+            return k
+    return len(trace.steps)
 
 
 def _same(a: str, b: str) -> bool:
