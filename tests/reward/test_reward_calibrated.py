@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +84,29 @@ def test_what_the_judge_cannot_judge_stays_so_and_its_own_value_is_kept_beside()
     assert said.values[0] == pytest.approx(0.5, abs=0.01) and said.values[1] is None
     assert said.failures == (None, "no number") and said.aspects["raw"] == (0.9, None)
     assert said.values == said.aspects["q50"] and said.aspects["q10"][1] is None
+
+
+@dataclass
+class Begins(Says):
+    """Has a value before the first step too, and one at each of two tokens of a step."""
+
+    def _judge(self, t: Trajectory) -> Judgement:
+        said = super()._judge(t)
+        return replace(said, initial=0.9, token_values=tuple((0.2, value or 0.0) for value in said.values))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_values_before_the_first_step_and_at_the_tokens_are_of_the_same_scale(kind: Kind) -> None:
+    judge = fit(Begins(), rows(*[("0.9", 0.4), ("0.2", 0.1)] * 4), kind)
+    [said] = judge.judge([rows(("0.9", None), ("0.2", None))[0].trajectory])
+    first, second = said.values
+    assert first != 0.9 and said.initial == first
+    assert said.token_values == ((second, first), (second, second))
+
+
+def test_a_judge_that_always_says_a_half_tells_nothing_of_a_temperature() -> None:
+    found = fit_scores([0.5] * 4, [0.0, 1.0, 0.2, 0.4], "temperature")
+    assert found([0.6, 0.1])["temperature"] == pytest.approx([0.6, 0.1])
 
 
 @pytest.mark.parametrize("kind", ["isotonic", "quantile"])

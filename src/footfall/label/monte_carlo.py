@@ -236,9 +236,10 @@ class EntropyRegularised:
         return [self._transform(judgement) for judgement in self.rates.judge(trajectories)]
 
     def _transform(self, judgement: Judgement) -> Judgement:
-        values = tuple(None if p is None else entropy_regularised(p, self.eta) for p in judgement.values)
+        rates = (judgement.initial, *judgement.values)
+        initial, *values = (None if p is None else entropy_regularised(p, self.eta) for p in rates)
         aspects = {**judgement.aspects, "success_rate": judgement.values}
-        return replace(judgement, values=values, judge=self.name, aspects=aspects)
+        return replace(judgement, values=tuple(values), judge=self.name, aspects=aspects, initial=initial)
 
 
 def _study(setting: Any, budget: float) -> EntropyRegularised:

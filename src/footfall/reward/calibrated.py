@@ -128,7 +128,17 @@ class Calibrated:
         aspects = {name: tuple(column) for name, column in columns.items()}
         name = self.calibration.value
         values = aspects[name] if self.calibration.kind == "quantile" else aspects.pop(name)
-        return replace(said, values=values, judge=self.name, aspects={**said.aspects, **aspects})
+        # What stands before the first step and at the tokens is of the same scale as the steps' values.
+        initial = None if said.initial is None else self.calibration([said.initial])[name][0]
+        tokens = tuple(tuple(self.calibration(row)[name]) for row in said.token_values)
+        return replace(
+            said,
+            values=values,
+            judge=self.name,
+            aspects={**said.aspects, **aspects},
+            initial=initial,
+            token_values=tokens,
+        )
 
 
 def fit(judge: Judge, rows: Sequence[Judged], kind: Kind = "quantile") -> Calibrated:
@@ -171,6 +181,8 @@ def pinball(targets: npt.ArrayLike, values: npt.ArrayLike, q: float) -> Floats:
 def _temperature(values: Floats, targets: Floats) -> dict[str, tuple[float, ...]]:
     """Cross-entropy is convex in 1/T: bisect its slope Σ (σ(x/T) - p) x over log T in [-5, 5]."""
     x = _logit(values)
+    if not x.any():  # all say 0.5, which no temperature moves
+        return {"temperature": (1.0, 0.0)}
     low, high = -5.0, 5.0
     for _ in range(60):
         middle = (low + high) / 2
