@@ -80,6 +80,20 @@ def test_the_limits_are_soft_and_hard_monte_carlo_and_a_negative_eta_is_a_soft_m
         entropy_regularised(1.5, 1)
 
 
+class Rates:
+    """Success rates of two steps, and of the problem itself."""
+
+    name = "rates"
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [Judgement(t.id, (0.5, 0.5), self.name, initial=0.5) for t in trajectories]
+
+
+def test_er_prm_transforms_the_value_before_the_first_step_too() -> None:
+    (said,) = EntropyRegularised(Rates(), eta=1.0).judge([trace("One.", "Two.")])
+    assert said.initial == said.values[0] == pytest.approx(0.6201, abs=5e-5)
+
+
 def test_er_prm_transforms_monte_carlo_labels_and_keeps_outcome_cost_and_reasons() -> None:
     policy = Scripted(lambda k, i: "error: busy" if k == 3 else "right" if i < (8, 4, 0)[k - 1] else "wrong")
     plain = MonteCarlo(policy, 16).judge([FOUR_STEPS])[0]
@@ -194,6 +208,16 @@ def test_the_judge_labels_the_cards_trace_and_rolls_nothing_out_after_a_zero() -
     assert near(soft.values, 1.0, 0.9, 2 / 3, 0.0, 0.0)
     differences = said_of(rights(10, 10, 9, 6, 0, 4), compare="difference", epsilon=-0.1)
     assert differences.values == (1.0, 1.0, 0.0, 0.0, 0.0), "a lost prefix is never good, however small the loss"
+
+
+@pytest.mark.parametrize(("compare", "epsilon", "counts"), [("ratio", 0.8, (5, 4)), ("difference", -0.1, (4, 3))])
+def test_a_step_on_the_very_border_is_good_whatever_the_last_digit(
+    compare: str, epsilon: float, counts: tuple[int, int]
+) -> None:
+    n = 6 if compare == "ratio" else 10  # 4/6 of 5/6 is 0.7999999999999999, 0.3 − 0.4 is −0.10000000000000003
+    policy = rights(*counts)
+    said = said_of(policy, trace("One."), compare=compare, epsilon=epsilon, rollouts=n, pass_rollouts=n)
+    assert said.values == (1.0,)
 
 
 def test_a_finished_trace_ends_with_its_outcome() -> None:

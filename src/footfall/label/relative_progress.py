@@ -56,8 +56,8 @@ def effective_progress(start: float, values: Sequence[float], alpha: float = 0.8
     return found
 
 
-_ABOVE_ZERO = 1e-9
-"""The least effective progress that counts: nothing, up to rounding, is none."""
+_ROUNDING = 1e-9
+"""So much is nothing: 4/6 of 5/6 is 0.8 but for the last digit. Effective progress counts from so much on."""
 
 
 def rollouts_for(pass_rate: float) -> int:
@@ -105,7 +105,7 @@ class RelativeProgress:
 
     @property
     def _least(self) -> float:
-        return _ABOVE_ZERO if self.compare == "effective" else self.epsilon
+        return _ROUNDING if self.compare == "effective" else self.epsilon
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
@@ -150,7 +150,8 @@ class RelativeProgress:
         rules = {"ratio": progress_ratios, "difference": progress_differences,
                  "effective": partial(effective_progress, alpha=self.alpha, best_of=self.best_of)}  # fmt: skip
         progress = rules[self.compare](start.value, known)
-        hard = [float(p >= self._least and mean > 0) for p, mean in zip(progress, known, strict=True)]
+        least = self._least if self.compare == "effective" else self._least - _ROUNDING
+        hard = [float(p >= least and mean > 0) for p, mean in zip(progress, known, strict=True)]
         said = progress if self.estimate == "soft" else hard
         reason = next((estimate.failure for estimate in estimates if estimate.failure), None)
         lacking = n - len(said)
