@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from footfall.label.selection import convincing_wrong, pick_by_problem
+from footfall.label.selection import Rest, convincing_wrong, pick_by_problem
 from footfall.search.votes import aggregate, chances_ok
 from footfall.types import Problem, Step, Trajectory
 
@@ -40,6 +40,13 @@ def test_four_of_five_picks_are_the_wrong_answers_scored_highest_and_the_fifth_t
 def test_who_has_no_score_or_outcome_is_not_picked_for_being_wrong() -> None:
     assert convincing_wrong([None, 0.2, 0.9], [False, False, None], 2, wrong_share=1.0) == [1, 2]
     assert convincing_wrong([0.3], [True], 4) == [0], "fewer, if there are fewer"
+
+
+@pytest.mark.parametrize("rest", ["convincing", "random"])
+def test_who_has_no_score_or_outcome_comes_last_in_the_rest(rest: Rest) -> None:
+    scores, correct = [0.9, None, 0.2, 0.1, 0.15], [None, True, True, True, True]
+    picked = convincing_wrong(scores, correct, 5, rest=rest, seed=1)
+    assert set(picked[:3]) == {2, 3, 4} and set(picked[3:]) == {0, 1}
 
 
 def test_the_rest_can_be_drawn_at_random() -> None:

@@ -130,6 +130,11 @@ def test_a_failed_reply_is_no_correction() -> None:
     assert correction_of(Completion((Step(f"{MARK} x"),), "error", error="down"), "\n") is None
 
 
+def test_a_step_in_which_the_reply_was_cut_is_no_correction() -> None:
+    assert correction_of(Completion((Step(f"{MARK} 2 + 2 = 1"),), "length"), "\n") is None
+    assert correction_of(Completion((Step(f"{MARK} 2 + 2 = 4\nand"),), "length"), "\n") == "2 + 2 = 4"
+
+
 def test_a_reply_that_cannot_be_read_gives_a_fresh_sample_instead() -> None:
     for result in solve(RefinedBestOf(8), 10, Critic(reply="Hm.")):
         assert len(result.candidates) == 8

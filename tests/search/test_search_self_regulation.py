@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from footfall.policy.protocol import SamplingParams
 from footfall.search import Searcher, SelfRegulation
 from footfall.search.self_regulation import Plan, Table, plan, plan_within, state_of, transitions
-from footfall.types import SearchResult
+from footfall.types import Judgement, Reason, SearchResult, Trajectory, Unjudged
 from tests.search.coins import Coins, SeesCoins, problems, right
 
 PARAMS = SamplingParams(seed=4, max_tokens=100)
@@ -40,6 +41,21 @@ def solve(method: SelfRegulation, n: int = 300) -> list[SearchResult]:
 
 def asked(results: list[SearchResult]) -> list[int]:
     return [sum(d.what == "asked" for d in r.decisions) for r in results]
+
+
+class Mute(SeesCoins):
+    """Has no word on the first step, so that no path has all its values."""
+
+    def _judge(self, trajectory: Trajectory) -> Judgement:
+        said = super()._judge(trajectory)
+        reasons = (Unjudged(Reason.UNREADABLE, "babble"), *[None] * (len(said.values) - 1))
+        return replace(said, values=(None, *said.values[1:]), failures=reasons)
+
+
+def test_the_one_path_is_the_answer_though_a_step_of_it_has_no_value() -> None:
+    searcher = Searcher(Coins(0.6, 3), Mute(), SelfRegulation("never"), params=PARAMS, separator="\n")
+    results = searcher.solve(problems(20))
+    assert all(result.answer in ("0", "1") and result.scores == (None,) for result in results)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def convincing_wrong(
     others = [i for i in order if i not in set(wrong)]
     if rest == "random":
         others.sort(key=lambda i: content_key("selection", seed, i))
+    others.sort(key=lambda i: scores[i] is None or correct[i] is None)
     return wrong + others[: k - len(wrong)]
 
 

@@ -77,12 +77,15 @@ def question(trace: Trajectory, error: int, critique: str | None) -> Trajectory:
 def correction_of(reply: Completion, separator: str) -> str | None:
     """The corrected step in a critic's reply: what stands after the last mark, as one step; `None` if there is none.
 
-    The space after the mark is not the step's; more of them may be, for they indent code.
+    The space after the mark is not the step's; more of them may be, for they indent code. In a reply that was cut the step
+    is whole only where something stands behind it.
     """
     text = separator.join(step.written for step in reply.steps)
     _, found, rest = text.rpartition(MARK)
-    step = rest.removeprefix(" ").strip("\n").partition(separator or "\n\n")[0].rstrip()
-    return step if found and step and reply.finish != "error" else None
+    before, ended, _ = rest.removeprefix(" ").lstrip("\n").partition(separator or "\n\n")
+    step = before.rstrip()
+    whole = reply.finish != "error" and (reply.finish != "length" or ended)
+    return step if found and step and whole else None
 
 
 @register("searcher", "refined-bon", Declared(study=(search_row(9),), smoke={"n": 4}))

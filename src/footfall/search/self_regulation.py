@@ -20,7 +20,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.registry import Declared, register, search_row
-from footfall.search.state import Course, Requests, Roles, SearchState
+from footfall.search.state import Choice, Course, Requests, Roles, SearchState
 from footfall.search.votes import best
 from footfall.types import SearchResult, content_key
 
@@ -172,7 +172,8 @@ class SelfRegulation:
                 node = after
                 if state.ended(node):
                     break
-        return state.choose([] if node == ROOT else [node])
+        # The one path that was followed, whether or not the judge had a value for each of its steps.
+        return state.choose([]) if node == ROOT else Choice(node, [node], [state.aggregate(node, "last")])
 
     def _asks(self, state: SearchState, steps: int, value: float | None) -> bool:
         """The empty prefix has no value, so a threshold does not ask there."""
