@@ -12,7 +12,7 @@ import pytest
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.search import Budget, Method, Searcher
 from footfall.search.speculative import Speculative, consistency, normalised, verify
-from footfall.types import Judgement, SearchResult, Trajectory
+from footfall.types import Judgement, Reason, SearchResult, Trajectory, Unjudged, failures_of
 from tests.search.coins import Coins, SeesCoins, problems, right
 
 PARAMS = SamplingParams(seed=5, max_tokens=100)
@@ -47,6 +47,27 @@ def test_card_check_2_acceptance_and_order() -> None:
     assert found.consistency[0] == pytest.approx(1.25) and found.consistency[3] == pytest.approx(1.1111, abs=1e-4)
     assert found.accepted == [0, 3, 1, 2], "a1, a4, a2, a3"
     assert verify(R, P).accepted == [0, 3], "exactly those with q >= p"
+
+
+def test_equal_rewards_are_as_likely_as_equal_chances_to_the_last_digit() -> None:
+    for k in range(1, 9):
+        assert all(verify([r / 20] * k, [0.3] * k).accepted == list(range(k)) for r in range(1, 20))
+
+
+class Mute(SeesCoins):
+    """Has no word on what is wrong."""
+
+    def _judge(self, trajectory: Trajectory) -> Judgement:
+        said = super()._judge(trajectory)
+        reason = Unjudged(Reason.UNREADABLE, "babble")
+        values = [value or None for value in said.values]
+        return replace(said, values=tuple(values), failures=failures_of(None if value else reason for value in values))
+
+
+def test_a_step_that_could_not_be_judged_is_seen_to_be_given_up() -> None:
+    for result in solve(Speculative(3, keep=2), 10, judge=Mute()):
+        assert result.tree is not None
+        assert all(node.pruned for node in result.tree.nodes if "wrong" in node.step.text)
 
 
 def test_acceptance_happens_as_often_as_it_should() -> None:

@@ -28,6 +28,9 @@ from footfall.search.beam import keep_best
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import Aggregation, Rule, check_rule
 
+_ROUNDING = 1e-9
+"""So much is nothing: five equal rewards are not always a fifth each, to the last digit."""
+
 
 def normalised(weights: Sequence[float]) -> list[float]:
     """Weights as shares of their sum; all alike if all are 0."""
@@ -62,7 +65,7 @@ def verify(
     ratios = consistency(q, p)
     chances = [min(1.0, ratio) for ratio in ratios]
     if rng is None:
-        passed = [k for k, ratio in enumerate(ratios) if ratio >= tau]
+        passed = [k for k, ratio in enumerate(ratios) if ratio >= tau - _ROUNDING]
     else:
         drawn = rng.random(len(q))
         passed = [k for k, chance in enumerate(chances) if drawn[k] < chance]
@@ -136,6 +139,7 @@ class Speculative:
     def _accepted(self, state: SearchState, children: Sequence[int]) -> list[int]:
         """The children of one node that pass the test, those first that the judge likes most beyond the policy."""
         scored = {node: r for node in children if (r := state.aggregate(node, "last")) is not None}
+        state.prune([node for node in dict.fromkeys(children) if node not in scored], "could not be judged")
         if not self.test or not scored:
             return list(scored)
         nodes, rng = list(scored), state.rng if self.drawn else None
