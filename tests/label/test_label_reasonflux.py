@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,7 @@ from footfall.label.reasonflux import (
     similarity,
     thinking_steps,
 )
-from footfall.policy.protocol import Completion, SamplingParams
+from footfall.policy.protocol import Completion, Finish, SamplingParams
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 
@@ -100,3 +101,49 @@ def test_a_trajectory_is_worth_how_often_its_template_leads_to_the_answer() -> N
     assert said.value == 0.5
     assert policy.asked[-1].endswith("Follow this strategy:\n1. Add both numbers.")
     assert "[Solution]\n1 + 2 = 3" in policy.asked[0]
+
+
+class Breaks(Follows):
+    """The same, but some of its replies fail or are cut."""
+
+    def __init__(self, template: Finish, answers: Sequence[Finish]) -> None:
+        super().__init__()
+        self.template, self.answers = template, answers
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        rows = super().sample(prefixes, n, params, first)
+        return [
+            [replace(c, finish=self.answers[c.index] if "Follow" in p.problem.text else self.template) for c in row]
+            for p, row in zip(prefixes, rows, strict=True)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("template", "answers", "value"),
+    [
+        (
+            "end",
+            ("end", "length", "end", "error"),
+            0.0,
+        ),  # the answers with odd numbers are right, but those were broken
+        ("end", ("length", "end", "error", "end"), 2 / 3),
+        ("end", ("length",) * 4, None),
+        ("end", ("error",) * 4, None),
+        ("error", ("end",) * 4, None),
+        ("length", ("end",) * 4, None),
+    ],
+)
+def test_what_was_cut_is_not_right_and_without_a_template_nobody_can_say(
+    template: Finish, answers: tuple[Finish, ...], value: float | None
+) -> None:
+    (said,) = TemplateGuided(Breaks(template, answers), 4).judge([trace("1 + 2 = 3", "The answer is 3.")])
+    assert said.value == (None if value is None else pytest.approx(value))
+
+
+def test_coherence_is_no_signal_where_there_is_no_other_problem_to_hold_a_step_against() -> None:
+    one = trace("1 + 2 = 3", "So 1 + 2 = 3", name="a")
+    (alone,) = Fused(Says(0.6), Says(None, 0.75)).judge([one])
+    assert alone.aspects["coherence"] == (None, None)
+    assert alone.values[0] == pytest.approx(fused((alone.aspects["align"][0], 0.6)))

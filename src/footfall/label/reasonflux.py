@@ -5,7 +5,8 @@ A trace is thinking, steps s_1..s_T, and then a response, a_1..a_m. With sim a s
     r_align = max_j sim(s_t, a_j)                                                does the response take it up?
     r_qual  = a judge's value of s_t
     r_coh   = log e^{c/τ} / (e^{c/τ} + Σ_{s'} e^{sim(s_t, s')/τ}),   c = sim(s_t, s_{t−1}), s_0 the question, s' of other traces
-    r_step  = Σ_k w_k r_k,   w = softmax(r_align, r_qual, r_coh);   a signal that is missing is left out
+    r_step  = Σ_k w_k r_k,   w = softmax(r_align, r_qual, r_coh);   a signal that is missing is left out, as r_coh is where
+              no trace of another problem is at hand: then every step would fit as well as can be
     r_final = share of N answers that are right where the policy follows a template of the solution
 
 What differs: without a sentence encoder, sim is the cosine of word counts; r_coh is cut at −5, and r_step brought into [0, 1].
@@ -22,8 +23,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
-from footfall.answers import grade
-from footfall.drive.rollouts import write
+from footfall.drive.rollouts import Tally, drawn, write
 from footfall.label.consensus import judge_by_name
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register
@@ -92,10 +92,13 @@ class TemplateGuided:
 
     @property
     def name(self) -> str:
-        return f"template({self.policy.name},n={self.solutions})"
+        return f"template({self.policy.name},n={self.solutions},{drawn(self.params)})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        """One value a trace; of a problem without a reference answer none."""
+        """One value a trace; none where the problem has no reference answer, or the template or all answers failed or were cut.
+
+        An answer that was cut is not right, and one whose call failed is none.
+        """
         asked = [_asked(t, TEMPLATE.format(problem=t.problem.text, solution=t.text)) for t in trajectories]
         templates = [row[0] for row in write(self.policy, asked, 1, self.params)]
         guided = [
@@ -107,8 +110,10 @@ class TemplateGuided:
         )
         found = []
         for trace, template, prefix, answers in rows:
-            right = [bool(grade(c.after(prefix, self.policy.name)).correct) for c in answers if c.finish != "error"]
-            value = fmean(right) if right and trace.problem.answer is not None else None
+            tally = Tally()
+            tally.add(prefix, answers, self.policy.name)
+            told = template.finish == "end" and tally.silence is None and trace.problem.answer is not None
+            value = tally.successes / tally.rollouts if told else None
             cost = Cost.total([template.cost, *(c.cost for c in answers)])
             found.append(Judgement(trace.id, (None,) * len(trace.steps), self.name, value, cost=cost))
         return found
@@ -150,10 +155,10 @@ class Fused:
         align = [max((self.similar(text, answer) for answer in response), default=None) for text in texts]
         rng = Random(content_key("reasonflux", trace.key))
         foreign = [s.text for other in among if other.problem.id != trace.problem.id for s in other.steps]
-        coherent = []
+        coherent: list[float | None] = []
         for before, text in zip([trace.problem.text, *texts], texts, strict=False):
-            negatives = rng.choices(foreign, k=self.others) if foreign else []
-            coherent.append(coherence(self.similar(text, before), [self.similar(text, s) for s in negatives], self.tau))
+            near = [self.similar(text, other) for other in rng.choices(foreign, k=self.others)] if foreign else []
+            coherent.append(coherence(self.similar(text, before), near, self.tau) if near else None)
         steps = [fused(signals) for signals in zip(align, one.values[:end], coherent, strict=True)]
         late = (None,) * (n - end)
         aspects = {"align": (*align, *late), "quality": (*one.values[:end], *late), "coherence": (*coherent, *late)}
