@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -103,6 +104,14 @@ def test_labels_are_the_truth_of_the_world_but_for_a_few_lines() -> None:
         pairs += [(said.values[k] == 1.0, k != error) for k in known]
     assert sum(a == b for a, b in pairs) / len(pairs) > 0.98
     assert any(not b for _, b in pairs)
+
+
+def test_problems_of_one_id_are_run_on_their_own_tests() -> None:
+    problem, second = WORLD.problems(2, 0)
+    other = replace(second, id=problem.id)
+    labeller = Execution(run="world")
+    found = [labeller.report(each, reference_of(problem)).good for each in (problem, other, problem)]
+    assert found == [True, False, True]
 
 
 def test_a_line_left_out_is_noticed_at_the_line_in_its_place() -> None:

@@ -20,7 +20,7 @@ from footfall.label.prompted import (
     vote,
 )
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.types import Cost, Step, Trajectory
+from footfall.types import Cost, Reason, Step, Trajectory
 from tests.label.scripted_policy import trace
 
 THREE = trace("3 + 4 = 7.", "7 + 0 = 8.", "The answer is 8.")
@@ -152,6 +152,9 @@ def test_a_meta_critique_takes_back_unsound_critiques() -> None:
     babbling = Critic(lambda q, i: "hm" if "[Critique]" in q else "[1, 1, 1]")
     (none,) = prompted(babbling, meta=True).judge([THREE])
     assert str(none.failures[0]).startswith("meta-critique: unparsable")
+    thinking = Critic(lambda q, i: "Shall I say \\boxed{Yes} or …" if "[Critique]" in q else "[1, 1, 1]")
+    (none,) = prompted(thinking, meta=True).judge([THREE])
+    assert none.values == (None,) * 3 and none.failures[0] is not None and none.failures[0].reason is Reason.CUT
 
 
 def test_traces_keep_their_order_and_an_empty_one_asks_nothing() -> None:

@@ -34,7 +34,18 @@ from footfall.drive.rollouts import unlabelled
 from footfall.label.mutation import Variant, VariantKind, normal, variants
 from footfall.registry import Declared, StudyRow, register
 from footfall.tools import Sandbox
-from footfall.types import Cost, Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged, failures_of
+from footfall.types import (
+    Cost,
+    Judged,
+    Judgement,
+    Problem,
+    Reason,
+    Step,
+    Trajectory,
+    Unjudged,
+    content_key,
+    failures_of,
+)
 from footfall.worlds import CodeWorld
 
 _AFTER = Unjudged(Reason.AFTER_ERROR, "after the changed line")
@@ -110,8 +121,9 @@ class Execution:
         return [self._judge(trajectory) for trajectory in trajectories]
 
     def report(self, problem: Problem, lines: Sequence[str]) -> Report:
-        """How a whole program does on the problem's tests; one that was run before is not run again."""
-        key = problem.id, "\n".join(lines)
+        """How a whole program does on the problem's tests; one that was run on these before is not run again."""
+        tested = content_key("tests", problem.id, [problem.meta.get(name) for name in _CODE], problem.answer)
+        key = tested, "\n".join(lines)
         if key not in self._known:
             read = self._in_world(problem, lines) if self.run == "world" and _is_of_world(problem) else None
             self._known[key] = read or self._in_sandbox(problem, key[1])

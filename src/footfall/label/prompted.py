@@ -226,17 +226,16 @@ class PromptedJudge:
         requests: list[Request] = [Request((Message("user", question),)) for question in questions]
         return self._asker.ask(requests, n, self.params) if requests else []
 
+    @property
+    def _cut(self) -> Unjudged:
+        return Unjudged(Reason.CUT, f"cut at {self.params.max_tokens} tokens before the verdict")
+
     def _read(self, unit: tuple[Trajectory, int], reply: Reply) -> _Vote:
         trajectory, k = unit
         if reply.failure is not None:
             return _Vote(None, reply.failure, "", reply.cost)
         if reply.cut:
-            return _Vote(
-                None,
-                Unjudged(Reason.CUT, f"cut at {self.params.max_tokens} tokens before the verdict"),
-                reply.text,
-                reply.cost,
-            )
+            return _Vote(None, self._cut, reply.text, reply.cost)
         if k:
             verdict = read_verdict(reply.text)
             read: tuple[int, ...] | str = verdict if isinstance(verdict, str) else (verdict,)
@@ -258,7 +257,7 @@ class PromptedJudge:
         for unit, said in votes:
             if said.verdicts is not None:
                 (reply,) = next(replies)
-                verdict = reply.failure or read_verdict(reply.text)
+                verdict = reply.failure or (self._cut if reply.cut else read_verdict(reply.text))
                 cost = said.cost + reply.cost
                 if verdict == 1:
                     said = said._replace(cost=cost)
@@ -267,7 +266,7 @@ class PromptedJudge:
                         "the model finds its own critique unsound" if verdict == 0 else f"meta-critique: {verdict}"
                     )
                     kind = Reason.UNDECIDED if verdict == 0 else Reason.UNREADABLE
-                    reason = Unjudged(kind if reply.failure is None else reply.failure.reason, unsound)
+                    reason = Unjudged(verdict.reason if isinstance(verdict, Unjudged) else kind, unsound)
                     said = _Vote(None, reason, said.text, cost)
             checked.append((unit, said))
         return checked
