@@ -147,6 +147,8 @@ def test_scores_of_the_wrong_length_or_of_other_data_are_refused() -> None:
         run(small(), scores(a_0=[1, 1]))
     with pytest.raises(ValueError, match=r"none of its 1 ids \('z-0', …\) is .* its ids are 'a-0', 'a-1', "):
         run(small(), scores(z_0=[1, 1]))
+    with pytest.raises(ValueError, match="there is no row with scores in it"):
+        run(small(), scores())
 
 
 def test_a_tuned_threshold_is_never_reported_on_its_own_split() -> None:

@@ -596,7 +596,8 @@ def test_a_run_writes_into_its_directory_and_into_the_ledger_only_if_told(
     assert "first: rows of 5 seeds recorded" in capsys.readouterr().err
     assert [row["name"] for row in read_ledger(command.ledger)] == ["first"]
     assert command.calls == [f"first {seed}" for seed in range(5)] + ["first quick"], "stored seeds are read"
-    for words in (["--record", "--quick"], ["--ledger", "other.json"], ["--workers", "0"]):
+    for words in (["--record", "--quick"], ["--ledger", "other.json"], ["--workers", "0"], ["--minutes", "-1"],
+                  ["--minutes", "nan"], ["--all"], ["all"]):  # fmt: skip
         assert main(["lab", "run", "first", *words]) == 2
     assert main(["lab", "run"]) == 2
 

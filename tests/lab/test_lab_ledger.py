@@ -201,8 +201,8 @@ def test_the_page_tells_the_hours_of_sixteen_workers_and_what_is_not_in_them(tmp
 @pytest.mark.long
 def test_the_check_finds_edited_pages_but_forgives_stale_marks(tmp_path: Path) -> None:
     ledger, page = tmp_path / "ledger.json", tmp_path / "ledger.md"
-    assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 1
     record(ledger, [row()])
+    assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 1
     assert main(["lab", "ledger", "--ledger", str(ledger)]) == 0
     assert main(["lab", "ledger", "--ledger", str(ledger), "--check"]) == 0
     page.write_text(page.read_text().replace("| holds |", "| holds (stale) |"))
@@ -219,6 +219,13 @@ def test_the_ledger_command_prints_json_with_stale_rows_marked(
     shown = json.loads(capsys.readouterr().out)
     assert [r.get("stale") for r in shown if r["name"] == "math-shepherd"] == [True, *[None] * 4]
     assert {r["verdict"] for r in shown} == {"holds", "not run"}
+
+
+def test_a_ledger_that_is_not_there_is_no_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "ledger", "--ledger", str(tmp_path / "legder.json")]) == 2
+    said = capsys.readouterr()
+    assert "legder.json: there is no such ledger" in said.err and said.out == ""
+    assert list(tmp_path.iterdir()) == [], "no pages of it"
 
 
 def test_the_ledger_as_json_has_the_systems_that_were_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,6 +141,14 @@ def test_metrics_refuse_what_they_cannot_measure() -> None:
         first_error_f1([0, 1], [0])
 
 
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_a_value_that_is_no_number_is_refused_rather_than_left_out_of_some_resamples(odd: float) -> None:
+    with pytest.raises(ValueError, match=f"problem 1 has the value {odd:g}: leave out"):
+        bootstrap_mean([1.0, odd, 0.0])
+    with pytest.raises(ValueError, match="problem 2 has the value nan"):
+        paired_difference([1.0, 0.0, math.nan], [1.0, 1.0, odd])
+
+
 def test_a_bootstrap_interval_is_as_wide_as_the_normal_one() -> None:
     values = np.random.default_rng(1).random(400)
     interval = bootstrap_mean(values, seed=3)

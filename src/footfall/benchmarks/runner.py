@@ -180,6 +180,8 @@ def _judged(benchmark: Benchmark, judge: Judge | Scores) -> tuple[list[Case], li
 def _scored(benchmark: Benchmark, scores: Scores) -> tuple[list[Case], list[str]]:
     """The cases with scores. Candidates are compared as a whole group, so one without scores takes its group along."""
     cases = [case for case in benchmark.cases if scores.has(case.split, case.trajectory)]
+    if not len(scores):
+        raise ValueError(f"{scores.name}: there is no row with scores in it")
     if not cases:
         known = ", ".join(repr(case.trajectory.id) for case in benchmark.cases[:NAMED])
         unknown = ", ".join(map(repr, scores.unknown(map(_place, benchmark.cases))[:NAMED]))

@@ -143,13 +143,11 @@ def main(config: RunConfig | LedgerConfig) -> int:
 def _run(config: RunConfig) -> int:
     seeds = 2 if config.seeds is None and config.quick else config.seeds
     if (config.budget if seeds is None else seeds) < 1:
-        raise ValueError(f"--seeds {seeds}, --budget {config.budget}: at least one seed is needed")
-    if not config.names and not config.all:
-        raise ValueError("name a recipe, several, or all; `footfall lab ledger` lists them")
-    ledger = _ledger_to_record_in(config)
-    entries = (
-        catalogue() if config.all or config.names == ("all",) else [find(name) for name in dict.fromkeys(config.names)]
-    )
+        given = f"--budget {config.budget}" if seeds is None else f"--seeds {seeds}"
+        raise ValueError(f"{given}: at least one seed is needed")
+    if config.minutes is not None and not config.minutes >= 0:
+        raise ValueError(f"--minutes {config.minutes:g}: it must be 0 or more")
+    entries, ledger = _asked_for(config), _ledger_to_record_in(config)
     if config.workers != 1:
         config.ray.refuse("--workers are processes of this machine; say --ray-workers how many the cluster has")
     with ExitStack() as held:
@@ -160,6 +158,15 @@ def _run(config: RunConfig) -> int:
         }
         counts = looks(config.budget) if seeds is None else [seeds]
         return _measure_all(config, ledger, entries, runs, counts, cluster)
+
+
+def _asked_for(config: RunConfig) -> list[Entry]:
+    if not config.names and not config.all:
+        raise ValueError("name a recipe, several, or all; `footfall lab ledger` lists them")
+    every = config.all or "all" in config.names
+    if every and {*config.names} - {"all"}:
+        raise ValueError("all are every recipe: leave the other names away, or name those alone that you want")
+    return catalogue() if every else [find(name) for name in dict.fromkeys(config.names)]
 
 
 def _seeds() -> Call:
@@ -311,6 +318,10 @@ def _ledger(config: LedgerConfig) -> int:
     ledger = config.ledger or visible_ledger()
     if ledger is None:
         raise ValueError("there is no ledger here: run in a checkout of footfall, or pass --ledger FILE")
+    if config.ledger is not None and not ledger.is_file():
+        raise FileNotFoundError(
+            f"{ledger}: there is no such ledger; `footfall lab run NAME --record --ledger FILE` makes one"
+        )
     if sum((config.check, config.update, config.merge is not None)) > 1:
         raise ValueError("--check writes nothing, --update and --merge do; give one of them")
     if ledger == SHIPPED and (config.update or config.merge):

@@ -44,6 +44,11 @@ def bootstrap_mean(values: npt.ArrayLike, seed: int = 0, resamples: int = RESAMP
     values_P = np.asarray(values, dtype=np.float64)
     if values_P.ndim != 1 or not len(values_P):
         raise ValueError(f"a mean needs one value a problem, not an array of shape {values_P.shape}")
+    if not np.isfinite(values_P).all():
+        odd = int(np.flatnonzero(~np.isfinite(values_P))[0])
+        raise ValueError(
+            f"problem {odd} has the value {values_P[odd]:g}: leave out what has none, and say how many those are"
+        )
     rng = np.random.default_rng(seed)
     size = len(values_P)
     means = [values_P.mean(keepdims=True)]
