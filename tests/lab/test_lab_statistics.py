@@ -152,6 +152,8 @@ def claim(metric: str, margin: float = 0.0, smallest: float | None = None, thres
     [
         (claim("accuracy at N = 8"), 0.02),
         (claim("F1 of the first error", threshold="other data"), 0.03),
+        (claim("verified pass@1 after the last update"), 0.02),
+        (claim("average precision of wrong steps"), 0.02),
         (claim("accuracy", margin=-0.01), 0.01),
         (claim("accuracy", smallest=0.05), 0.05),
         (claim("generated tokens a problem"), 13.0),

@@ -31,7 +31,10 @@ _SMALLEST = (
     (r"F1\b|PRMScore", 0.03),
     (r"^correlation", 0.1),
     (r"^Brier", 0.01),
-    (r"^(?!generated tokens|tokens).*(AUC|accuracy|share|rate\b|rank@1|recall|error|similarity|score)", 0.02),
+    (
+        r"^(?!generated tokens|tokens).*(AUC|accuracy|share|rate\b|rank@1|pass@\d|precision|recall|error|similarity|score)",
+        0.02,
+    ),
 )
 """The smallest effect that would matter, by the words of a metric; any other metric is an amount."""
 AMOUNT = 0.1
