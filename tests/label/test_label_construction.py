@@ -261,6 +261,18 @@ def test_a_pair_has_the_label_of_its_later_step() -> None:
     assert merged_pairs(Judged(repaired.trajectory, None)) == []
 
 
+def test_steps_between_which_an_environment_spoke_are_no_pair() -> None:
+    steps = (Step("Ask.", observation="4"), Step("So 4."), Step("Done."))
+    used = Judged(Trajectory("t", PROBLEM, steps), Judgement("t", (1.0, 1.0, 0.0), "human"))
+    ((pair, _),) = merged_pairs(used)
+    assert [s.written for s in pair.steps] == ["Ask.\n4", "So 4.\n\nDone."]
+    tree = small_tree()
+    tree.update(0, step=Step("P", observation="4"))
+    assert compress(tree, np.random.default_rng(0), share=1.0) == tree
+    rows = [row.trajectory for row in tree_samples([tree])]
+    assert all(row.steps[0].observation == "4" for row in rows if row.steps[0].text.startswith("P")), "not lost"
+
+
 def test_merged_steps_keep_ids_if_both_have_them() -> None:
     a, b = Step("a", token_ids=(1, 9), logprobs=(-1.0, -2.0)), Step("b", token_ids=(2,), logprobs=(-3.0,))
     merged = merge_steps(a, b, "\n")

@@ -67,6 +67,11 @@ def test_a_line_has_the_value_of_the_fragment_it_ends_in() -> None:
     lines = Trajectory("t", PROBLEM, steps, separator="\n", tokenizer="v")
     said = by_lines(Judged(fragments, Judgement("t", (0.75, 0.5, 0.0), "j")), lines).judgement
     assert said is not None and said.values == (0.75, 0.5, 0.0)
+    cut = Unjudged(Reason.CUT, "cut")
+    said = by_lines(
+        Judged(fragments, Judgement("t", (0.75, None, None), "j", failures=(None, cut, cut))), lines
+    ).judgement
+    assert said is not None and said.failures == (None, cut, cut), "the reason stays"
 
 
 @pytest.mark.parametrize("world", IN_WORDS)

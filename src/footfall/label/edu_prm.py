@@ -29,7 +29,7 @@ from footfall.policy.http_tokens import HttpTokens, served_tokenizer
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, StudyRow, label_row, register
 from footfall.segment.tokens import is_symbol
-from footfall.types import Barren, Cost, Harvest, Judged, Problem, Step, Trajectory, Tree
+from footfall.types import Barren, Cost, Harvest, Judged, Problem, Step, Trajectory, Tree, failures_of
 from footfall.worlds.word_writer import WordWriter
 
 if TYPE_CHECKING:
@@ -361,8 +361,10 @@ def by_lines(row: Judged, lines: Trajectory) -> Judged:
     assert said is not None
     ends = list(accumulate(len(step.token_ids or ()) for step in trajectory.steps))
     closed = accumulate(len(step.token_ids or ()) for step in lines.steps)
-    values = tuple(said.values[bisect_left(ends, end)] for end in closed)
-    return Judged(lines, replace(said, values=values, failures=()).check(lines))
+    fragments = [bisect_left(ends, end) for end in closed]
+    values = tuple(said.values[at] for at in fragments)
+    failures = failures_of(said.failure(at) for at in fragments)
+    return Judged(lines, replace(said, values=values, failures=failures).check(lines))
 
 
 def whole_traces(threshold: float = 1.0) -> Callable[[Any, float], WholeTraces]:

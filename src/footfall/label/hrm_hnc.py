@@ -59,6 +59,11 @@ class Expansion:
         self.unfinished += sum(completion.finish == "length" for completion in completions)
 
 
+def can_merge(first: Step, second: Step) -> bool:
+    """Whether two steps are one text by one author: an action, an observation or an image has its place between texts."""
+    return first.is_plain and second.is_plain and not first.images and not second.images
+
+
 def merge_steps(first: Step, second: Step, separator: str) -> Step:
     """Two steps as one: texts with the separator between, ids joined (those of the first hold the separator)."""
     ids = None if first.token_ids is None or second.token_ids is None else first.token_ids + second.token_ids
@@ -161,6 +166,8 @@ def compress(tree: Tree, generator: np.random.Generator, share: float = 0.5, min
             continue
         child = children[int(generator.integers(len(children)))]
         above = new.nodes[parent]
+        if not can_merge(above.step, new.nodes[child].step):
+            continue
         new.update(child, parent=above.parent, step=merge_steps(above.step, new.nodes[child].step, tree.separator))
         moved.add(child)
     score_nodes(new)
@@ -170,7 +177,8 @@ def compress(tree: Tree, generator: np.random.Generator, share: float = 0.5, min
 def merged_pairs(row: Judged) -> list[Judged]:
     """The pair view of a labelled trace: each step after the first, merged with the one before, with its own label.
 
-    Steps without a label give no pair; a pair's row is valued at its last, merged step alone.
+    Steps without a label, or with actions, observations, images or other authors, give no pair. A pair's row is valued at its
+    last, merged step alone.
     """
     trajectory, judgement = row
     if judgement is None:
@@ -178,7 +186,7 @@ def merged_pairs(row: Judged) -> list[Judged]:
     pairs = []
     for k in range(1, len(trajectory.steps)):
         value = judgement.check(trajectory).values[k]
-        if value is not None:
+        if value is not None and can_merge(*trajectory.steps[k - 1 : k + 1]):
             pairs.append(_sample(_merged_end(trajectory.prefix(k + 1)), value, judgement.judge))
     return pairs
 
@@ -214,7 +222,8 @@ def tree_samples(
                     reason = silence_of(tree.nodes[i], Unjudged(Reason.NOT_ASKED, "not scored"))
                     found.setdefault((trajectory.key, None), _sample(trajectory, None, judge, reason))
                 continue
-            views = [trajectory] if len(trajectory.steps) < 2 else [trajectory, _merged_end(trajectory)]
+            paired = len(trajectory.steps) > 1 and can_merge(*trajectory.steps[-2:])
+            views = [trajectory, *([_merged_end(trajectory)] if paired else [])]
             for view in views:
                 found.setdefault((view.key, value), _sample(view, value, judge))
     return list(found.values())
