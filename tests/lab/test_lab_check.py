@@ -422,6 +422,15 @@ def test_other_words_for_the_same_scale_cost_one_full_seed(lab: Lab, monkeypatch
     assert lab.check(entry).status == "current"
 
 
+def test_another_name_of_the_world_is_taken_up_without_running_it(lab: Lab) -> None:
+    lab.measured()
+    before, entry = lab.row, lab.recipe(('world="none"', 'world="toys"'))
+    assert RELABELLED in lab.check(entry).why
+    assert update(lab.ledger, entry, lab.runs).status == "current"
+    assert lab.calls == ["toy quick"]
+    assert lab.row == {**before, "world": "toys"}
+
+
 def _killed(*given: object) -> None:
     raise KeyboardInterrupt
 

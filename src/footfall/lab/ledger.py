@@ -153,6 +153,7 @@ def labelled(recipe: Recipe, claim: Claim, row: Row) -> Row:
         "main": claim == recipe.claims[0],
         "stand_in": claim.stand_in,
         "tier": claim.tier,
+        "world": recipe.world if claim.tier == "lab" else row["world"],
         "smallest_effect": matters,
         "notes": [note for note in row["notes"] if note.startswith(ROOM)] + remarks(claim, row["seeds"], verdict),
     }
