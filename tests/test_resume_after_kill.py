@@ -169,14 +169,15 @@ def test_half_a_shard_is_no_shard(tmp_path: Path) -> None:
 def test_the_embedded_model_labels_the_same_to_the_bit_after_kills(tmp_path: Path) -> None:
     from footfall.policy.embedded import embedded
 
-    traces = traces_of(embedded(), 12)
+    traces = traces_of(embedded(), 24)
     options = ["--policy", "embedded", "--rollouts", "4", "--max-tokens", "200", "--half-width", "0.3"]
     undisturbed = Job(tmp_path / "undisturbed", traces, options, chunk=2)
     undisturbed.finish()
-    killed = Job(tmp_path / "killed", traces, options, chunk=2)
+    # Of the twelve chunks, a call or more each, a kill comes in the second call at the latest, however fast the machine is.
+    killed = Job(tmp_path / "killed", traces, options, chunk=2, seconds=0.1)
     rng = random.Random(4)
     for _ in range(4):
-        killed.kill_after(rollouts=rng.randrange(1, 40), more_seconds=rng.uniform(0, 0.2))
+        killed.kill_after(rollouts=rng.randrange(1, 16), more_seconds=rng.uniform(0, 0.1))
     killed.finish()
     check_as_if_undisturbed(killed, undisturbed)
     check_nothing_finished_was_done_again(killed, undisturbed)
