@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from footfall.label.prompted import (
     NO_REFERENCE,
     PROMPTS,
+    Form,
     PromptedJudge,
     cut_after_error,
     prompted,
@@ -155,6 +156,14 @@ def test_a_meta_critique_takes_back_unsound_critiques() -> None:
     thinking = Critic(lambda q, i: "Shall I say \\boxed{Yes} or …" if "[Critique]" in q else "[1, 1, 1]")
     (none,) = prompted(thinking, meta=True).judge([THREE])
     assert none.values == (None,) * 3 and none.failures[0] is not None and none.failures[0].reason is Reason.CUT
+
+
+@pytest.mark.parametrize("form", ["trace", "step", "first-error"])
+def test_what_a_step_did_and_what_came_back_is_in_view(form: Form) -> None:
+    used = Step("I ask.", action="calc(2 + 2)", observation="5")
+    critic = Critic(lambda q, i: "[1]")
+    prompted(critic, form=form).judge([Trajectory("t", THREE.problem, (used,))])
+    assert "Step 0: " * (form == "first-error") + "I ask.\ncalc(2 + 2)\n5" in critic.asked[0]
 
 
 def test_traces_keep_their_order_and_an_empty_one_asks_nothing() -> None:

@@ -311,7 +311,7 @@ class PromptedJudge:
 def _filled(text: str, trajectory: Trajectory, k: int, reference: bool, critique: str = "", first: int = 1) -> str:
     """A prompt for a trace, or for its step k; the steps are numbered from `first` on."""
     steps = trajectory.steps[:k] if k else trajectory.steps
-    numbered = "\n".join(f"Step {i}: {step.text.strip()}" for i, step in enumerate(steps, first))
+    numbered = "\n".join(f"Step {i}: {step.written.strip()}" for i, step in enumerate(steps, first))
     known = trajectory.problem.answer if reference else None
     return text.format(
         n=len(steps), k=k, question=trajectory.problem.text, steps=numbered, critique=critique,
