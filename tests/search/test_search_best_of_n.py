@@ -10,7 +10,7 @@ import pytest
 
 from footfall import registry
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.search import BestOfN, curve
+from footfall.search import BestOf, BestOfN, Searcher, curve
 from footfall.search.votes import Rule
 from footfall.types import Cost, Judge, Judgement, Problem, SearchResult, Step, Trajectory
 
@@ -164,3 +164,29 @@ def test_curves_refuse_what_they_cannot_know() -> None:
 def test_two_searches_with_one_seed_agree() -> None:
     assert solve("weighted") == solve("weighted")
     assert np.array_equal(curve([solve("best")], [3]).correct["best"], curve([solve("best")], [3]).correct["best"])
+
+
+class HalfEmpty:
+    """Every second sample, the first among them, is empty; the third and the seventh call fail."""
+
+    name = "half-empty"
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        return [[self._said(index) for index in range(first, first + n)] for _ in prefixes]
+
+    def _said(self, index: int) -> Completion:
+        cost = Cost(generated_tokens=1, calls=1)
+        if index in (2, 6):
+            return Completion((), "error", index, error="gone", cost=cost)
+        return Completion((Step("The answer is 1."),) if index % 2 else (), "end", index, cost=cost)
+
+
+def test_an_empty_sample_stands_where_it_was_drawn_so_that_the_first_n_are_those_of_n() -> None:
+    results = Searcher(HalfEmpty(), None, BestOf(8, "majority")).solve([Problem("p", "What is 1?", "1")])
+    (result,) = results
+    assert [trace.answer for trace, _ in result.candidates] == [None, "1", "1", None, "1", "1", None, None]
+    assert ["error" in trace.meta for trace, _ in result.candidates] == [False] * 6 + [True] * 2
+    single = curve(results, (1, 2, 6), ("single",)).accuracy("single")
+    assert single.tolist() == [0.0, 0.5, pytest.approx(4 / 6)]

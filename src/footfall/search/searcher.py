@@ -256,8 +256,9 @@ def _result(search: _Search) -> SearchResult:
     candidates = [Judged(state.trace(node), state.judgement(node)) for node in choice.candidates]
     scores = list(choice.scores) or [None] * len(candidates)
     if choice.with_lost:
-        candidates += [Judged(trace, None) for trace in state.lost]
-        scores += [None] * len(state.lost)
+        for at, trace in _places(state, choice.candidates):
+            candidates.insert(at, Judged(trace, None))
+            scores.insert(at, None)
     chosen = None if choice.node is None else state.trace(choice.node)
     answer = choice.answer or (None if chosen is None else chosen.answer)
     account = state.account
@@ -275,6 +276,22 @@ def _result(search: _Search) -> SearchResult:
         judge_cost=account.judge,
         stopped=search.stopped,
     )
+
+
+def _places(state: SearchState, nodes: Sequence[int]) -> Iterator[tuple[int, Trajectory]]:
+    """The samples that are no nodes, each with its place among the candidates and those put there before it.
+
+    An empty one stands before the first candidate that was drawn after it, all others at the end.
+    """
+    first_steps = ([state.tree.nodes[i] for i in state.tree.path(node)[:1]] for node in nodes)
+    drawn = [max((int(str(step.meta.get("sample", 0))) for step in steps), default=0) for steps in first_steps]
+    for index, trace in sorted(state.empty, key=lambda one: one[0]):
+        at = next((k for k, other in enumerate(drawn) if other > index), len(drawn))
+        drawn.insert(at, index)
+        yield at, trace
+    placed = [trace for _, trace in state.empty]
+    rest = [trace for trace in state.lost if not any(trace is other for other in placed)]
+    yield from ((len(drawn) + k, trace) for k, trace in enumerate(rest))
 
 
 def _no_answer(search: _Search, candidates: Sequence[Judged], scores: Sequence[float | None]) -> str:

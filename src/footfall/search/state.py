@@ -37,7 +37,8 @@ class Choice:
     answer: str | None = None
     """Only if it is not the one that the chosen trace states."""
     with_lost: bool = False
-    """Put samples that failed or are empty behind the candidates, so that all that was drawn is there."""
+    """Put samples that are empty where they were drawn, and those that failed behind the candidates: all that was drawn is
+    there, and the first n are what drawing n would have given."""
 
 
 Course: TypeAlias = Generator[Request, Any, Choice]
@@ -58,6 +59,8 @@ class SearchState(GrowingTree):
         """The only randomness that a method may use."""
         self.lost: list[Trajectory] = []
         """Samples that failed (with `meta["error"]`) or are empty."""
+        self.empty: list[tuple[int, Trajectory]] = []
+        """Those of the lost that are empty solutions of the whole problem, with their sample index."""
         self._finish: dict[int, str] = {}
         self._author: dict[int, str] = {}
         self._written: dict[int, Cost] = {}
@@ -282,6 +285,8 @@ class SearchState(GrowingTree):
             )  # fmt: skip
         if parent == ROOT or completion.finish == "length":
             self.lost.append(grade(completion.after(self.prefix(parent), author)))
+            if parent == ROOT:
+                self.empty.append((completion.index, self.lost[-1]))
             self.note("empty", (parent,), f"nothing was written (finish={completion.finish})")
             return None
         self._finish[parent] = "end"
