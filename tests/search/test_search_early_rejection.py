@@ -21,6 +21,7 @@ from footfall.search.early_rejection import (
     rejection_bound,
     tokens_a_step,
 )
+from footfall.simulate import Blurred
 from footfall.types import Cost, Judgement, SearchResult, Step, Trajectory
 from footfall.worlds import AlgebraPolicy, AlgebraWorld, ArithmeticPolicy, ArithmeticWorld
 from footfall.worlds.judges import ExactFragmentJudge
@@ -120,6 +121,15 @@ def test_rescored_solutions_are_judged_as_a_whole() -> None:
 def test_a_budget_leaves_the_solutions_that_ended() -> None:
     for result in solve(EarlyRejection(8, 4, tokens=3), 20, budget=Budget(tokens=90)):
         assert result.stopped == "tokens" and result.policy_cost.generated_tokens <= 90 + 10
+
+
+def test_a_solution_that_the_budget_brought_to_its_end_goes_before_a_fragment_that_was_judged() -> None:
+    writer, method = ArithmeticPolicy(), EarlyRejection(4, 2, tokens=3, rest=16)
+    params = SamplingParams(seed=1, max_tokens=60)
+    searcher = Searcher(writer, Blurred(writer, 1.0), method, Budget(tokens=150), params, "\n")
+    results = searcher.solve(ArithmeticWorld().problems(20, split="test"))
+    stated = [any(trace.answer is not None for trace, _ in result.candidates) for result in results]
+    assert [result.answer is not None for result in results] == stated and sum(stated) > 15
 
 
 def test_the_last_iteration_writes_to_the_end() -> None:

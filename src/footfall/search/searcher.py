@@ -176,12 +176,17 @@ class _Search(Task[Choice]):
         return f" (the values are those of {', '.join(map(repr, names))})" if names else ""
 
     def _fallback(self) -> Choice:
-        """What a method that does not care about the budget has in hand: its best finished trace."""
+        """What a method that does not care about the budget has in hand: its best finished trace.
+
+        Those that state an answer go before what was cut, judged or not: if none of them was judged, they vote.
+        """
         ends = self.state.ends()
-        if any(self.state.aggregate(node, self.aggregation) is not None for node in ends):
-            return self.state.choose(ends, "best", self.aggregation)
-        winner = chosen_index([self.state.trace(node) for node in ends], [None] * len(ends), "majority")
-        return Choice(None if winner is None else ends[winner], ends, [None] * len(ends))
+        traces = [self.state.trace(node) for node in ends]
+        scores = [self.state.aggregate(node, self.aggregation) for node in ends]
+        answered = [score for score, trace in zip(scores, traces, strict=True) if trace.answer is not None]
+        unjudged = bool(answered) and not any(score is not None for score in answered)
+        winner = chosen_index(traces, scores, "majority" if unjudged else "best")
+        return Choice(None if winner is None else ends[winner], ends, scores)
 
     def _end(self, choice: Choice) -> None:
         state = self.state
