@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,10 @@ from footfall.lab.checking import compared
 from footfall.lab.fingerprint import outcome_hash, read_outcomes
 from footfall.lab.ledger import checkout_ledger
 from footfall.lab.recipe import OTHER_DATA, RECIPES, Entry, Outcome, Trial, catalogue, find, load_measure
+from footfall.lab.shared import prms
 from footfall.lab.shared.cases import first_error_f1
+from footfall.train.run import TrainResult
+from footfall.types import Cost, Judged, Problem, SearchResult, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 ENTRIES = catalogue()
@@ -133,6 +138,49 @@ def test_the_threshold_of_a_half_is_chosen_on_the_other_half() -> None:
     scales = ((0.6, 0.9), (0.1, 0.4))
     scaled = [replace(j, values=tuple(scales[i % 2][v == 1.0] for v in j.values)) for i, j in enumerate(truths)]
     assert first_error_f1(pool, scaled) < 0.1
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("one_thread")
+def test_confidence_steps_are_labelled_for_no_more_tokens_than_lines(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid: dict[str, float] = {}
+
+    def counted(trial: Trial, name: str, rows: Sequence[Judged], *args: Any, **options: Any) -> TrainResult:
+        paid[name] = sum(row.judgement.cost.generated_tokens for row in rows if row.judgement)
+        return train_alike(trial, name, rows, *args, **options)
+
+    train_alike = prms.train_alike
+    monkeypatch.setattr(prms, "train_alike", counted)
+    load_measure(find("adaptivestep"))(Trial(0, True, tmp_path, shared))
+    assert 0 < paid["adaptivestep"] <= paid["adaptivestep-lines"]
+
+
+def test_short_and_long_solutions_are_those_of_each_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outcome model chooses rightly in one world alone, whose solutions are the shortest: its lead is not of length."""
+    measure = load_measure(find("multi-rm"))
+    lines = {name: 2 * k + 1 for k, name in enumerate(("arithmetic", "short logic", "algebra", "short code"))}
+    order = iter(name for name in lines for _ in range(2))  # solutions to train on, and to choose among
+
+    def drawn(trial: Trial, n: int, problems: Sequence[Problem], policy: object) -> list[SearchResult]:
+        name = next(order)
+        steps = (Step("."),) * lines[name]
+        pairs = [
+            [Trajectory(f"{name}-{i}-{k}", p, steps, answer=str(k), correct=bool(k)) for k in range(2)]
+            for i, p in enumerate(problems)
+        ]
+        return [SearchResult(t[0].problem, name, t[0], tuple(Judged(each, None) for each in t)) for t in pairs]
+
+    def scores(trial: Trial, rows: object, asked: Sequence[Trajectory]) -> tuple[dict[str, list[float]], Cost]:
+        knows = [float(bool(t.correct) == t.id.startswith("arithmetic")) for t in asked]
+        never = [float(not t.correct) for t in asked]
+        return {"gORM": never, "gPRM": never, "dORM": knows, "dPRM": never}, Cost()
+
+    monkeypatch.setitem(measure.__globals__, "drawn", drawn)
+    monkeypatch.setitem(measure.__globals__, "_scores", scores)
+    found = measure(Trial(0, True, tmp_path))
+    assert found.values("lead, short") == found.values("lead, long") == [1.0, 0.0, 0.0, 0.0]
 
 
 def test_the_first_two_recipes_are_there() -> None:

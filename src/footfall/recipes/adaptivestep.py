@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
@@ -72,7 +73,9 @@ def measure(trial: Trial) -> Outcome:
     first, n = trial.size(400, 4), trial.size(8, 2)
     lines = _labelled(MonteCarlo(policy, n, params=prms.params(trial)), traces, first)
     unsure = [recut(trace, cut, policy.tokenizer) for trace in traces]
-    steps = _labelled(MonteCarlo(AnyCut(policy), n, params=prms.params(trial)), unsure, first, sum(_tokens(lines)))
+    budget = sum(_tokens(lines))
+    steps = _labelled(MonteCarlo(AnyCut(policy), n, params=prms.params(trial)), unsure, first, budget)
+    paid = [row for row, spent in zip(steps, accumulate(_tokens(steps)), strict=True) if spent <= budget]
     tops = [trace.prefix(0) for trace in pool[:: prms.POOL][: trial.size(200, 1)]]
     greedy = draw_traces(policy, tops, 1, replace(prms.params(trial), temperature=0.0))
     arms: dict[str, list[float]] = {
@@ -84,7 +87,7 @@ def measure(trial: Trial) -> Outcome:
     for name, trained, solutions in (
         ("lines", prms.train_alike(trial, "adaptivestep-lines", lines, "bce", threshold=0.0), pool),
         ("lines, soft labels", prms.train_alike(trial, "adaptivestep-soft", lines, "soft-bce"), pool),
-        ("confidence steps", prms.train_alike(trial, "adaptivestep", steps, "bce", threshold=0.0),
+        ("confidence steps", prms.train_alike(trial, "adaptivestep", paid, "bce", threshold=0.0),
          [recut(t, cut, policy.tokenizer) for t in pool]),
     ):  # fmt: skip
         judge = step_head(trained.folder, device=trial.device)

@@ -11,7 +11,7 @@ that of gPRM must agree with the label of every step up to the first error.
 What differs: the backbone is the lab's model of 9.5M parameters, which has read all four domains; the embedded one reads three
 of them letter by letter, so no model could tell their solutions apart. A verification is a digit a step, by a teacher that errs
 at one step in ten; what does not fit the labels is left out, as in the paper. Domains are four worlds with scripted policies.
-All models choose among the same samples.
+All models choose among the same samples. Short and long are halves of each world, or length would stand for the world.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def measure(trial: Trial) -> Outcome:
     asked = [trace for found in tests.values() for r in found for trace, _ in r.candidates]
     scores, cost = _scores(trial, rows, asked)
     cost += Cost.total(r.cost for found in (*rows.values(), *tests.values()) for r in found)
-    arms, leads, at = defaultdict[str, list[float]](list), list[tuple[float, float]](), 0
-    for result in (result for found in tests.values() for result in found):
+    arms, leads, at = defaultdict[str, list[float]](list), defaultdict[str, list[tuple[float, float]]](list), 0
+    for name, result in ((name, result) for name, found in tests.items() for result in found):
         arms["single sample"] += single([result])
         traces = [trace for trace, _ in result.candidates]
         answers, domain = [t.answer for t in traces], result.problem.domain
@@ -96,11 +96,11 @@ def measure(trial: Trial) -> Outcome:
         won = {arm: float(k is not None and bool(traces[k].correct)) for arm, k in chosen.items()}
         for arm, figure in won.items():
             arms[arm].append(figure)
-        leads.append((fmean(len(t.steps) for t in traces), won["dORM"] - won["dPRM"]))
+        leads[name].append((fmean(len(t.steps) for t in traces), won["dORM"] - won["dPRM"]))
         at += len(traces)
-    leads.sort(key=lambda lead: lead[0])
-    half = len(leads) // 2
-    arms["lead, short"], arms["lead, long"] = ([lead for _, lead in part] for part in (leads[:half], leads[half:]))
+    for each in leads.values():
+        for k, (_, lead) in enumerate(sorted(each, key=lambda pair: pair[0])):
+            arms["lead, short" if 2 * k < len(each) else "lead, long"].append(lead)
     return Outcome(dict(arms), cost)
 
 
