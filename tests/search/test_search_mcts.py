@@ -216,6 +216,16 @@ def test_a_dead_end_is_worth_nothing_and_does_not_stop_the_search() -> None:
     assert dead and {n.value for n in dead} == {0.0}
 
 
+def test_a_dead_end_is_no_better_than_it_was_where_values_are_below_zero() -> None:
+    state = SearchState(problems(1)[0], "\n", Account(Budget()), 0, True)
+    tree = Visits(state)
+    low, high = (state.add(ROOT, [Step(text)]) for text in ("low", "high"))
+    tree.grow(ROOT, [low, high], [-0.9, 0.3], [0.5, 0.5])
+    for node in (low, high):
+        tree.grow(node, [], [], [])
+    assert (tree.q(low), tree.q(high)) == (-0.9, 0.0)
+
+
 def test_a_budget_that_ends_in_the_first_path_leaves_what_was_finished() -> None:
     for result in solve(MCTS(8, 4), 10, Budget(tokens=120), depth=3):
         assert result.stopped in (None, "tokens") and result.answer is not None

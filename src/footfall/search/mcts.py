@@ -89,12 +89,12 @@ class Visits:
         return stat.total / stat.visits if self.backed_up and stat.visits else stat.first
 
     def grow(self, node: int, children: Sequence[int], firsts: Sequence[float], chances: Sequence[float]) -> None:
-        """Put children under a node. One that gets none though it has not ended is a dead end, worth nothing."""
+        """Put children under a node. One that gets none though it has not ended is a dead end, worth nothing, or less."""
         self[node].children = list(children)
         for child, first, prior in zip(children, firsts, chances, strict=True):
             self.stats[child] = Stat(node, self[node].depth + 1, first, prior)
         if not children and not self.state.ended(node):
-            self[node].first = 0.0
+            self[node].first = min(0.0, self[node].first)
 
     def pick_puct(self, node: int, c_base: float, c_init: float) -> int:
         """The child with the highest score, the first of equals."""
