@@ -42,7 +42,7 @@ RECIPE = Recipe(
         Claim("They are so more often than the highest mean above the lowest.",
             metric="share of pairs, steps with right and wrong candidates", direction="higher",
             baseline="by the extremes of the mean", method="by dominance",
-            stand_in="As above; the extremes are one pair a step.",
+            stand_in="Ratings are simulated and pairs compared with the truth; the extremes are one pair a step.",
         ),
     ),
 )  # fmt: skip

@@ -37,7 +37,7 @@ RECIPE = Recipe(
             "Elo ratings of a round-robin choose a right solution more often than a knockout.",
             metric="accuracy, best of 8", direction="higher",
             baseline="knockout, one judgement", method="Elo, one judgement",
-            stand_in="As above; Elo asks four times as often.",
+            stand_in="The judge is scripted, so that its error is known; Elo asks four times as often.",
         ),
         Claim(
             "At about equal judgements a voted knockout is no worse than Elo.",

@@ -36,7 +36,7 @@ RECIPE = Recipe(
         Claim("Its answers come out of nowhere less often.",
             metric="share of traces that answer before all is done, with no error standing", direction="lower",
             baseline="miracles, answers", method="miracles, rubric",
-            stand_in="As above.",
+            stand_in="The policy is a table, and an early answer stands for a remembered one.",
         ),
     ),
 )  # fmt: skip

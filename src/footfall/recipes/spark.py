@@ -42,7 +42,7 @@ RECIPE = Recipe(
             "Sixteen verifications that vote on steps name the first error more often than one.",
             metric="first-error accuracy, right traces included", direction="higher",
             baseline="one verification", method="step consistency",
-            stand_in="As above.",
+            stand_in="Verifications are simulated, and the labels are compared with the truth.",
         ),
     ),
 )  # fmt: skip

@@ -43,7 +43,7 @@ RECIPE = Recipe(
             metric="first-error accuracy, right traces included", direction="higher",
             baseline="Rel-Ratio", method="Rel-Effective",
             beside=("Rel-Ratio, arithmetic", "Rel-Ratio, algebra", "Rel-Ratio, code"),
-            stand_in="As above.",
+            stand_in="The labels are compared with the truth; no judge is trained on them.",
         ),
     ),
 )  # fmt: skip
