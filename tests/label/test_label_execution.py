@@ -131,6 +131,16 @@ def test_what_cannot_be_run_is_left_unlabelled_with_the_reason() -> None:
         assert said.values == (None, None) and reason in str(said.failures[0])
 
 
+@needs_walls
+def test_a_reference_that_fails_its_own_tests_blames_no_line() -> None:
+    problem = add("assert add(2, 3) == 6")
+    own, other = execution().judge([program(problem, *ADD), program(problem, ADD[0], "    return a-b")])
+    assert own.values == (1.0, 1.0), "nothing differs, so nothing is run"
+    assert other.values == (None, None) and "the reference program fails a test of its own" in str(other.failures[0])
+    with pytest.raises(ValueError, match="'add': the reference program fails a test of its own, assert add"):
+        mutation_rows(problem, Execution())
+
+
 def test_the_code_worlds_inputs_are_its_tests() -> None:
     problem = WORLD.problems(1, 0)[0]
     assert len(asserts_of(problem)) == 6 and all(test.startswith("assert ") for test in asserts_of(problem))

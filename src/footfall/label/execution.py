@@ -4,7 +4,8 @@
 
 A trace is a program, one line a step. Where step k stands in the reference is found by aligning the two; a line that was
 left out is noticed at the next line. No rollouts: one execution a step, or none where all lines are the reference's own.
-Weak tests pass wrong lines, so the number of tests is reported with each label.
+Weak tests pass wrong lines, so the number of tests is reported with each label. Before a line is blamed the reference is run
+by itself: one that fails its own tests says nothing.
 
 Programs run in the sandbox. For the code world's own problems its interpreter may run them instead (`run="world"`): the same
 verdicts, thousands of times faster; what it cannot read still goes to the sandbox.
@@ -129,6 +130,13 @@ class Execution:
             self._known[key] = read or self._in_sandbox(problem, key[1])
         return self._known[key]
 
+    def fault(self, problem: Problem) -> str:
+        """What is wrong with a reference that fails its own tests; nothing where it passes them."""
+        own = self.report(problem, reference_of(problem))
+        return (
+            "" if own.good else f"problem {problem.id!r}: the reference program fails a test of its own, {own.detail}"
+        )
+
     def _in_world(self, problem: Problem, lines: Sequence[str]) -> Report | None:
         steps = (*map(Step, lines), Step("# The answer is [].")) if lines else ()
         graded = CodeWorld().graded(Trajectory(problem.id, problem, steps, separator="\n"))
@@ -155,6 +163,8 @@ class Execution:
             Report(True, n_tests) if k <= alike else self.report(problem, [*lines[:k], *reference[due:]])
             for k, due in enumerate(_due(ours, theirs), 1)
         ]
+        if not all(report.good for report in reports) and (fault := self.fault(problem)):
+            return unlabelled(trajectory, self.name, Unjudged(Reason.NO_REFERENCE, fault))
         return Judgement(
             trajectory.id,
             tuple(float(report.good) for report in reports),
@@ -197,7 +207,9 @@ def mutation_rows(problem: Problem, labeller: Execution, separator: str = "\n") 
     A row is the whole changed program. Lines before the changed one are good, it has its label, and those after it have none.
     """
     reference = reference_of(problem)
-    samples = [_sample(problem, reference, None, Report(True, len(asserts_of(problem))), labeller.name, separator)]
+    if fault := labeller.fault(problem):
+        raise ValueError(f"{fault}: mend the tests, or leave the problem out")
+    samples = [_sample(problem, reference, None, labeller.report(problem, reference), labeller.name, separator)]
     for at in range(len(reference)):
         for variant in variants(reference, at):
             changed = (*reference[:at], variant.text, *reference[at + 1 :])
