@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import io
@@ -254,6 +255,18 @@ def test_scores_go_to_a_file_that_can_be_read_again(name: str, capsys: pytest.Ca
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["steps"], found["judged"]) == (1, 2, 1)
     assert found["judges"] == ["random(seed=3)"]
+
+
+def test_where_no_run_may_be_kept_another_folder_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "runs")
+
+    Path("traces.jsonl").write_text(TRACE, encoding="utf-8")
+    monkeypatch.setattr(Path, "mkdir", refused)  # root may write everywhere
+    assert cli.main(["score", "traces.jsonl", "--judge", "length", "--set", "scale=11"]) == 2
+    assert "the run may not be written there" in (said := capsys.readouterr().err) and "by --out" in said
 
 
 def test_control_c_says_how_to_go_on(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ other, whether it is asked for anew once more or not.
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from array import array
@@ -106,7 +107,14 @@ def open_run(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
     place = Remote(config.run.out) if is_address(config.run.out) else None
-    return Run(folder, command, {**settings, **(more or {})}, config.run.fresh, workers, place)
+    try:
+        return Run(folder, command, {**settings, **(more or {})}, config.run.fresh, workers, place)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise ValueError(
+            f"{folder}: the run may not be written there ({error}); name another folder by --out"
+        ) from error
 
 
 def tried_again(
