@@ -92,8 +92,9 @@ def prepare(args: argparse.Namespace) -> None:
 def drawing(args: argparse.Namespace) -> list[str]:
     """How the policy is named and drawn from, as footfall's commands take it."""
     device = [] if args.device is None else ["--device", args.device]
+    rows = "" if args.at_once is None else f",rows={args.at_once}"
     return [
-        "--policy", str(args.model), "--system", PROMPT, "--temperature", "0.8", "--max-tokens", str(args.max_tokens),
+        "--policy", f"{args.model}{rows}", "--system", PROMPT, "--temperature", "0.8", "--max-tokens", str(args.max_tokens),
         "--seed", str(args.seed), *device,
     ]  # fmt: skip
 
@@ -266,7 +267,7 @@ def search(args: argparse.Namespace) -> None:
 
     With --truth, methods that ask a judge are run with the PRM mixed with so much of the truth, share by share.
     """
-    policy = torch_policy(str(args.model), args.device, system=PROMPT)
+    policy = torch_policy(str(args.model), args.device, rows=args.at_once, system=PROMPT)
     judge = open_prm(args, cache_tokens=1 << 20)
     params = SamplingParams(0.8, max_tokens=args.max_tokens, seed=args.seed)
     for name in args.sets:

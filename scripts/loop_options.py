@@ -45,6 +45,11 @@ def options(stages: Iterable[str], told: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--n", type=COUNT, default=4, help="solutions a problem; of a search, its width")
     parser.add_argument("--max-tokens", type=COUNT, default=768)
     parser.add_argument("--chunk", type=COUNT, default=512, help="problems or traces between two savings")
+    parser.add_argument(
+        "--at-once",
+        type=COUNT,
+        help="sequences that the policy writes side by side; default: 1,024 on CUDA, 512 elsewhere",
+    )
     parser.add_argument("--method", default="monte-carlo")
     parser.add_argument("--traces", type=COUNT, help="of each set to label; default: all")
     parser.add_argument("--rollouts", type=COUNT, help="default: the method's own")

@@ -372,6 +372,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "--data", type=Path, help="the folder that holds processbench; without it first errors are left out"
     )
     parser.add_argument("--prm", action="append", default=[], help="a PRM whose scores of the pools are there")
+    parser.add_argument("--only", nargs="+", help="lines of these recipes alone")
     parser.add_argument("--to", type=Path, default=RECIPES / REAL)
     return parser.parse_args(given)
 
@@ -379,11 +380,12 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> None:
     args = arguments(given)
     parts = [f"python -m scripts.real_lines --out runs/{args.out.name}", *(["--data shared/data"] if args.data else [])]
-    command = " ".join([*parts, *(f"--prm {name}" for name in args.prm)])
+    only = [f"--only {' '.join(args.only)}"] if args.only else []
+    command = " ".join([*parts, *(f"--prm {name}" for name in args.prm), *only])
     made = [
         line
         for name, on, arms_of in measured(args.out, args.data, args.prm)
-        if (arms := arms_of()) is not None
+        if name in (args.only or [name]) and (arms := arms_of()) is not None
         for line in lines(name, on, arms, command)
     ]
     add_lines(args.to, made)

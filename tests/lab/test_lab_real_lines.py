@@ -138,6 +138,9 @@ def test_lines_of_what_is_not_there_stay_as_they_are(tmp_path: Path) -> None:
     assert {line["name"] for line in again} == {line["name"] for line in made}, (
         "er-1 has no scores: no votes of er-0 alone"
     )
+    main(["--out", str(out), "--to", str(tmp_path / "some.json"), "--only", "er-prm", "dvts"])
+    (line,) = json.loads((tmp_path / "some.json").read_text())
+    assert line["name"] == "er-prm" and line["command"].endswith("--only er-prm dvts")
 
 
 def test_a_choice_is_among_the_first_16_samples(tmp_path: Path) -> None:

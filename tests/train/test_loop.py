@@ -100,6 +100,14 @@ def test_few_candidates_of_few_problems_are_cut_from_a_pool_with_their_texts(tmp
     assert few == [pool[0], pool[1], pool[3], pool[4]]
 
 
+def test_how_many_sequences_are_written_side_by_side_is_a_setting_of_the_policy() -> None:
+    def policy(*words: str) -> str:
+        drawn = loop.drawing(loop.arguments(["sample", "--out", "O", "--model", "model.gguf", *words]))
+        return drawn[drawn.index("--policy") + 1]
+
+    assert policy() == "model.gguf" and policy("--at-once", "640") == "model.gguf,rows=640"
+
+
 def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
     right, wrong = "2 + 3 = 5\n5 * 2 = 10\n#### 10", "2 + 3 = 5\n5 * 2 = 12\nSo 12\n#### 12"
     given = [

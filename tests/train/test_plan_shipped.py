@@ -13,17 +13,19 @@ from typing import Any
 import pytest
 
 from footfall import cli
-from scripts import kinds, loop, real_lines, rl_arms
+from scripts import kinds, loop, loop_arms, real_lines, rl_arms
 from scripts.loop_files import search_file
 from scripts.plan import PLANS, plan_of
 from scripts.plan_file import Plan, Stage
 
 PARSERS: dict[str, Callable[[list[str]], Namespace]] = {
     "scripts.loop": loop.arguments, "scripts.kinds": kinds.arguments, "scripts.real_lines": real_lines.arguments,
-    "scripts.rl_arms": rl_arms.arguments,
+    "scripts.rl_arms": rl_arms.arguments, "scripts.loop_arms": loop_arms.arguments,
 }  # fmt: skip
 VALUES = {"model": "model.gguf", "small": "small.gguf", "data": "DATA", "out": "OUT"}
 NAMES = sorted(file.stem for file in PLANS.glob("*.toml"))
+OWN = ("labels", "votes")
+"""Plans of the loop that end with lines of the ledger."""
 
 
 def parsed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Namespace | None:
@@ -113,29 +115,45 @@ def test_every_command_is_one_that_its_program_takes(name: str, monkeypatch: pyt
 
 
 def test_what_the_real_lines_read_has_two_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = plan_of("loop").stages
+    stages = plan_of("labels").stages
     made = {path for stage in stages for path in stage.makes}
+    compared = parsed(next(stage for stage in stages if stage.name == "arms"), monkeypatch)
+    assert compared is not None and {f"prm-{arm}-{k}/facts.json" for arm in compared.arms for k in (0, 1)} <= made
     for arms in real_lines.FIRST_ERRORS.values():
         assert {f"scores-{arm}-{seed}-processbench.jsonl.gz" for arm in arms.values() for seed in (0, 1)} <= made
     for choices in real_lines.CHOICES.values():
         for arm, _ in choices.values():
             assert {f"scores-{arm}-{seed}-{on}.jsonl.gz" for seed in (0, 1) for on in real_lines.SETS} <= made
-    (lines,) = [stage for stage in stages if stage.name == "real-lines"]
-    args = parsed(lines, monkeypatch)
-    assert args is not None and args.prm == ["vote-0", "vote-1"] and args.to == Path("OUT/real.json")
     for on in real_lines.SETS:
-        for prm in args.prm:
-            assert f"scores-{prm}-{on}.jsonl.gz" in made
         assert {f"search-vote-0-{on}-{method}.json" for method in real_lines.SEARCHES.values()} <= made
-    assert {s.name for s in plan_of("loop").needing(["real-lines"])} >= {"label-critic-math-train", "pool-gsm8k-test"}
+        assert f"scores-vote-0-{on}.jsonl.gz" in made, "votes at a search's tokens need its PRM's scores"
+    assert {s.name for s in plan_of("labels").needing(["real-lines"])} >= {"label-critic-math-train", "pool-gsm8k-test"}
+
+
+def test_the_lines_of_a_plan_are_those_that_its_results_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of all problems is not replaced by one of the few that labels are compared on."""
+    lines = {name: parsed(next(s for s in plan_of(name).stages if s.name == "real-lines"), monkeypatch) for name in OWN}
+    labels, votes = lines["labels"], lines["votes"]
+    assert labels is not None and votes is not None and labels.to == votes.to == Path("OUT/real.json")
+    assert {*labels.only} == {*real_lines.FIRST_ERRORS, *real_lines.CHOICES, *real_lines.SEARCHES} and not labels.prm
+    assert votes.prm == ["vote-0", "vote-1"]
+    made = {path for stage in plan_of("votes").stages for path in stage.makes}
+    assert {f"scores-{prm}-{on}.jsonl.gz" for prm in votes.prm for on in real_lines.SETS} <= made
 
 
 def test_what_is_compared_was_cut_from_the_pools_at_the_same_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """`score --few` of more problems or candidates than the stage few leaves would silently be of fewer."""
-    for name in ("loop", "kinds"):
-        args = [each for stage in plan_of(name).stages if (each := parsed(stage, monkeypatch)) and "stage" in each]
-        sizes = {(each.problems, each.first) for each in args if each.stage == "few" or vars(each).get("few")}
-        assert len(sizes) == 1, name
+    args = [each for stage in plan_of("kinds").stages if (each := parsed(stage, monkeypatch)) and "stage" in each]
+    assert len({(each.problems, each.first) for each in args if each.stage == "few" or vars(each).get("few")}) == 1
+
+
+def test_searches_and_the_candidates_that_they_are_held_against_are_of_the_same_problems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    args = [each for stage in plan_of("labels").stages if (each := parsed(stage, monkeypatch)) and "stage" in each]
+    pools = [each for each in args if each.stage == "sample" and not {*each.sets} & {"gsm8k-train", "math-train"}]
+    searched = [each.problems for each in args if each.stage == "search"]
+    assert len(pools) == 2 and all(each <= pool.problems for each in searched for pool in pools) and searched
 
 
 def test_nothing_is_made_by_two_stages() -> None:
@@ -145,7 +163,7 @@ def test_nothing_is_made_by_two_stages() -> None:
 
 
 def test_seeds_of_an_arm_differ_in_their_seed_alone() -> None:
-    stages = {stage.name: stage for name in ("loop", "kinds", "rl") for stage in plan_of(name).stages}
+    stages = {stage.name: stage for name in ("labels", "votes", "kinds", "rl") for stage in plan_of(name).stages}
     pairs = [(s, stages[f"{n[:-2]}-1"]) for n, s in stages.items() if n.endswith("-0") and f"{n[:-2]}-1" in stages]
     assert len(pairs) > 40
     for one, two in pairs:
