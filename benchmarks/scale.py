@@ -258,6 +258,9 @@ class Clockwork:
 
     def wait(self, replies: Sequence[int], num_returns: int, timeout: float) -> tuple[list[int], list[int]]:
         """Let time pass until the next reply, or so long."""
+        if not timeout:
+            there = {reply for when, reply, _ in self.events if when <= self.now}
+            return [reply for reply in replies if reply in there], [reply for reply in replies if reply not in there]
         until = self.now + timeout
         while self.events and self.events[0][0] <= until:
             self.now, _, reply = heapq.heappop(self.events)
@@ -291,8 +294,9 @@ class Simulated:
         self.replies: list[int] = []
         self.free = ray.now + ray.random.uniform(20, 60)
         self.dies = self.free + ray.random.expovariate(1 / ray.mean_life)
-        opened = {"node": "simulated", "pid": id(self), "log": None}
-        self.open = SimpleNamespace(remote=lambda: ray.at(self.free, opened))
+        place = {"node": "simulated", "pid": id(self), "log": None}
+        self.here = SimpleNamespace(remote=lambda: ray.at(ray.now, place))
+        self.open = SimpleNamespace(remote=lambda: ray.at(self.free, None))
         self.do = SimpleNamespace(remote=self.begin)
 
     def begin(self, chunk: Chunk) -> int:

@@ -159,6 +159,7 @@ def train(args: argparse.Namespace) -> None:
         rows, begun, config, args.out / f"prm-{args.name}.run", held_out=held,
         progress=lambda done, total: tell(f"update {done} of {total}") if done % 20 == 0 else None,
     )  # fmt: skip
+    tell(f"trained and measured, {time.monotonic() - started:.0f} s")
     base, tokenizer = load_model(args.model, args.device, torch.float32)
     kept, of_base = 1.0, sketch(base.base_model)
     if args.full:
@@ -167,7 +168,9 @@ def train(args: argparse.Namespace) -> None:
     else:
         export_adapter(result.folder, folder, named, base.config.max_position_embeddings)
     model = load_shipped(folder, base.base_model, tokenizer, device=args.device, dtype=torch.float32, check=False)
+    tell(f"the adapter is written, {time.monotonic() - started:.0f} s")
     chosen = validate(PRMJudge(model, too_long="partial", compile=False), held, args.seed)
+    tell(f"the threshold is chosen, {time.monotonic() - started:.0f} s")
     torch.set_float32_matmul_precision("highest")
     # The canary is taken on the CPU, where float32 is the same everywhere.
     finish_export(folder, model.cpu(), {"threshold": chosen.threshold, "base": [*of_base], "base_name": named})

@@ -112,7 +112,7 @@ def pool_tables() -> str:
 def coder_tables() -> str:
     """What `python -m scripts.loop evaluate` found of Qwen2.5-Coder-1.5B."""
     found = json.loads((DOCS / "coder_1_5b.json").read_text(encoding="utf-8"))
-    return loop_measure.tables(found, shown=("final-0", "all", "best-0", "clean", "clean-0"))
+    return loop_measure.tables(found, shown=("final-0", "final-1", "all", "best-0", "clean", "clean-0"))
 
 
 def coder_vote_tables() -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pytest
+
 from footfall.label.pav import explore
 from footfall.policy.protocol import Completion, SamplingParams
-from footfall.types import Cost, Step, Trajectory
+from footfall.types import Cost, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 from tests.label.scripted_policy import PROBLEM
 
@@ -54,6 +57,30 @@ def test_the_weight_of_a_step_is_the_exponential_of_its_reward() -> None:
     traces, _ = explore(Coins(), [START] * 1000, lambda before, after: float(texts(after)[-1] == "b"))
     share = sum(texts(trace).count("b") for trace in traces) / 2000
     assert abs(share - 0.7311) < 0.04, "e / (1 + e)"
+
+
+def test_what_becomes_of_a_start_does_not_depend_on_the_others() -> None:
+    """Each draws from a stream of its own; starts that are equal draw apart from each other."""
+    starts = [Trajectory(f"t{i}", Problem(f"p{i}", f"What is {i} + 4?", "7")) for i in range(30)]
+
+    def explored(starts: Sequence[Trajectory], seed: int = 0) -> dict[str, str]:
+        found, _ = explore(Coins(), starts, lambda before, after: 0.0, params=SamplingParams(seed=seed))
+        return {trace.id: texts(trace) for trace in found}
+
+    whole = explored(starts)
+    assert {name: text for start in starts for name, text in explored([start]).items()} == whole
+    assert explored(starts[::-1]) == whole and explored(starts[7:]).items() <= whole.items()
+    assert explored(starts, seed=1) != whole and len(set(whole.values())) == 4
+    again, _ = explore(Coins(), [START] * 30, lambda before, after: 0.0)
+    assert len(set(map(texts, again))) == 4
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_no_number_names_the_trace_and_the_step(reward: float) -> None:
+    with pytest.raises(ValueError, match=f"trace 't', step 2: the highest reward is {reward}"):
+        explore(Coins(), [START], lambda before, after: reward if len(before.steps) else 0.0)
+    never_a, _ = explore(Coins(), [START] * 9, lambda before, after: -math.inf if texts(after)[-1] == "a" else 0.0)
+    assert {texts(trace) for trace in never_a} == {"bb"}, "a step of the reward -inf is never drawn"
 
 
 def test_a_trace_that_cannot_go_on_stays_where_it_is() -> None:

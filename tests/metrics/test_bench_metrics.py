@@ -190,8 +190,8 @@ def test_pairing_takes_out_what_two_methods_share() -> None:
 
 def test_wilson_interval_by_hand() -> None:
     assert wilson(8, 10) == pytest.approx((0.8, 0.490162, 0.943318), abs=1e-6)
-    assert wilson(0, 10).low == 0
-    assert wilson(10, 10).high == pytest.approx(1)
+    for n in range(1, 60):
+        assert wilson(0, n).low == wilson(0, n).value == 0 and wilson(n, n).high == wilson(n, n).value == 1, n
 
 
 def test_resamples_keep_each_stratum_s_size_and_the_first_row_is_the_data() -> None:

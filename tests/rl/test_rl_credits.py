@@ -141,6 +141,8 @@ def test_the_sum_grows_with_every_good_step_and_the_minimum_does_not() -> None:
 def test_pure_takes_probabilities_and_says_so_where_they_are_none() -> None:
     with pytest.raises(ValueError, match=r"-0.6, which is no probability.*probabilities=False"):
         given_out("pure", steps(0.8, -0.6))
+    rounded = steps(0.8, 1 + 2**-52)
+    assert given_out("pure", rounded) == [close(row) for row in given_out("pure", steps(0.8, 1.0))]
 
 
 # PRIME, OPRL, PRL
@@ -215,6 +217,16 @@ def test_pav_rewards_progress_under_a_stronger_prover() -> None:
 @given(st.floats(0, 1), UNIT)
 def test_progress_of_the_policy_itself_telescopes(start: float, values: list[float]) -> None:
     assert progress(start, values).sum() == close(values[-1] - start, abs=1e-9)
+
+
+@pytest.mark.parametrize(("start", "value"), [(0.5, 2.0), (-1.0, 0.5)])
+def test_there_is_no_best_of_k_of_scores(start: float, value: float) -> None:
+    """By 1 - (1 - V)^4 a score of 2 would be worth what 0 is."""
+    with pytest.raises(ValueError, match=r"a judge's value is (2|-1), which is no probability; .* set k=1"):
+        given_out("pav", steps(value, outcome=1.0, start=start))
+    assert given_out("pav", steps(value, outcome=1.0, start=start), k=1, alpha=1.0, baseline="none") == [
+        close([1 + value - start])
+    ]
 
 
 def test_pav_takes_a_judge_that_gives_progress_itself() -> None:
@@ -377,6 +389,10 @@ def test_aggregates_at_the_end_and_in_shares() -> None:
     )
     with pytest.raises(ValueError, match="length-aware cannot be shared out"):
         given_out("reinforce-step", one, how="length-aware", placement="steps")
+    placements: tuple[Any, ...] = ("end", "steps")
+    for placement in placements:
+        with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a product needs values in \[0, 1\]"):
+            given_out("reinforce-step", steps(0.9, -0.5), how="prod", placement=placement)
 
 
 def test_pspo() -> None:
@@ -509,6 +525,23 @@ def test_pure_counts_no_token_that_a_tool_wrote() -> None:
         probabilities=False,
     )  # fmt: skip
     assert row == close([0.5 + 0.5 - 2 * 0.2, 0, 0, 0.5 - 0.2])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("prl", {"eta": 10.0}), ("prl", {"eta": 10.0, "whole_steps": True}), ("pure", {"train_ends": False}),
+     ("red", {"beta": 0.5}), ("red", {})],
+)  # fmt: skip
+def test_what_a_tool_answers_behind_a_step_changes_nothing_for_its_tokens(name: str, options: dict[str, Any]) -> None:
+    """The end of a step, and of the whole, is the policy's last token there."""
+    plain = steps(0.8, 0.3, lengths=[2, 2], outcome=1.0, start=0.2, old=[0.5, -0.2, 0.1, 0.3], reference=np.zeros(4),
+                  token_scores=[0.3, 0.5, 0.4, 0.9])  # fmt: skip
+    own = np.array([True, True, False, True, True, False])
+    asked = steps(0.8, 0.3, lengths=[3, 3], outcome=1.0, start=0.2, old=[0.5, -0.2, 9, 0.1, 0.3, 9], reference=np.zeros(6),
+                  mask=own, token_scores=[0.3, 0.5, 0.5, 0.4, 0.9, 0.9])  # fmt: skip
+    other = replace(plain, rewards=np.array([0.1, 0.6]), outcome=0.0)
+    (alone, _), (answered, _) = given_out(name, plain, other, **options), given_out(name, asked, other, **options)
+    assert np.array(answered)[own] == close(np.array(alone)) and not np.array(answered)[~own].any()
 
 
 def test_right_is_an_outcome_above_a_half_in_every_rule_that_asks_for_it() -> None:

@@ -129,6 +129,54 @@ def test_advantages_reach_the_loss_token_by_token(tmp_path: Path) -> None:
     assert loss.item() == pytest.approx(wanted, rel=1e-5)
 
 
+KL, DRIFT = 0.5, 0.7
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "bnpo", "dr_grpo"])
+def test_a_token_that_completions_share_has_its_whole_loss_divided_its_kl_too(tmp_path: Path, loss_type: str) -> None:
+    """λ-GRPO's weights of ABC, ABD, AEF with the outcomes 1, 0, 0, beside a KL that is the same at every token."""
+    made = graded(
+        trainer(
+            tmp_path, Reward(create("credit", "lambda-grpo")), beta=KL, loss_type=loss_type, num_generations=3,
+            per_device_train_batch_size=3, max_completion_length=4, use_bias_correction_kl=False,
+        ),
+        (True, False, False),
+    )  # fmt: skip
+    A, B, C, D, E, F = range(40, 46)
+    written, prompts = [[A, B, C], [A, B, D], [A, E, F]], made._tokenize_prompts
+    made.rollout_func = lambda asked, _: {"prompt_ids": prompts(asked)[0], "completion_ids": written, "logprobs": None}
+    made.model.train()
+    batch = made._generate_and_score_completions([{"prompt": PROBLEMS[0].text, "problem": 0}] * 3)
+    made.current_gradient_accumulation_steps = 1
+    scored = made._get_per_token_logps_and_entropies(
+        made.model, torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1),
+        torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1), 3,
+    )[0].detach()  # fmt: skip
+    batch["ref_per_token_logps"] = scored + DRIFT
+    seen: list[torch.Tensor] = []
+    logps = made._get_per_token_logps_and_entropies
+
+    def watched(*given: Any, **named: Any) -> Any:
+        values, *rest = logps(*given, **named)
+        values.retain_grad()
+        seen.append(values)
+        return values, *rest
+
+    made._get_per_token_logps_and_entropies = watched
+    loss = made.compute_loss(made.model, batch)
+    loss.backward()
+    weights = torch.tensor([[1 / 3, 1 / 2, 1], [1 / 3, 1 / 2, 1], [1 / 3, 1, 1]])
+    advantages = torch.tensor([[1.1545], [-0.57725], [-0.57725]])
+    divided = weights / (12 if loss_type == "dr_grpo" else 9)
+    kl = np.exp(DRIFT) - DRIFT - 1
+    assert loss.item() == pytest.approx((divided * (KL * kl - advantages)).sum().item(), abs=1e-5)
+    # The gradient of e^x - x - 1 by log π, where x = log π_ref - log π.
+    wanted = divided * (KL * (1 - np.exp(DRIFT)) - advantages)
+    torch.testing.assert_close(seen[0].grad, wanted.float(), rtol=0, atol=1e-5)
+    assert made._metrics["train"]["kl"][-1] == pytest.approx(kl, rel=1e-5), "what is logged is the KL itself"
+    assert made.beta == KL
+
+
 def test_a_failed_judgement_leaves_the_group_and_is_counted(tmp_path: Path) -> None:
     made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Third()))
     batch = batch_of(made)
@@ -336,6 +384,36 @@ def test_what_is_not_finite_stops_the_run_and_names_update_and_trace(tmp_path: P
     made = trainer(tmp_path, Reward(Credit((), burst)))
     with pytest.raises(ValueError, match=r"update 0: the loss is .*/step-0/6'"):
         made.train()
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_in_the_weights(tmp_path: Path) -> None:
+    made = graded(trainer(tmp_path, Reward(create("credit", "grpo"))))
+    made.model.lm_head.weight.register_hook(lambda gradient: gradient * float("nan"))
+    with pytest.raises(ValueError, match="update 0: the gradient's norm is nan"):
+        made.train()
+    assert all(torch.isfinite(weight).all() for weight in made.model.parameters())
+
+
+def test_a_judge_that_gives_too_few_judgements_is_told_how_many(tmp_path: Path) -> None:
+    class Short(Third):
+        def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+            return super().judge(traces)[:-1]
+
+    made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Short()))
+    with pytest.raises(ValueError, match="update 0: judge 'third' gave 7 judgements for 8 trajectories"):
+        batch_of(made)
+
+
+def test_a_reward_model_that_learns_outcomes_refuses_those_that_are_no_share(tmp_path: Path) -> None:
+    """Cross-entropy against 3 has no lowest value: the model would be driven off for good."""
+
+    class Liked(Third):
+        def judge(self, traces: Sequence[Trajectory]) -> list[Judgement]:
+            return [Judgement(t.id, (3.0,) * len(t.steps), "liked") for t in traces]
+
+    made = trainer(tmp_path, Reward(create("credit", "prime"), Liked(), outcome="min"))
+    with pytest.raises(ValueError, match=r"update 0: an outcome is 3: .* outcomes in \[0, 1\]"):
+        batch_of(made)
 
 
 @pytest.mark.parametrize(("name", "what"), [("prime", "online"), ("prl", "reference")])

@@ -143,7 +143,8 @@ class AnyTime:
             return own[-1][0]
 
         return SimpleNamespace(
-            open=SimpleNamespace(remote=lambda: asked({"pid": number})),
+            here=SimpleNamespace(remote=lambda: asked({"pid": number})),
+            open=SimpleNamespace(remote=lambda: asked(None)),
             do=SimpleNamespace(remote=lambda chunk: asked((None, len(chunk.items), 0.0, None))),
         )
 
@@ -177,7 +178,12 @@ class Silent(AnyTime):
 
     def wait(self, replies: list[int], num_returns: int, timeout: float) -> tuple[list[int], list[int]]:
         self.seconds += timeout
-        return [own[0][0] for own in self.under_way.values() if own and "pid" in own[0][1]][:1], []
+        first = [own[0] for own in self.under_way.values() if own]
+        return [reply for reply, said in first if reply in replies and self.comes(said)][:1], []
+
+    def comes(self, said: Any) -> bool:
+        """Whether an actor ever replies so."""
+        return said is None or isinstance(said, dict)
 
     def kill(self, handle: Any) -> None:
         """It has not replied anyway."""
@@ -194,6 +200,75 @@ def test_a_chunk_over_which_five_workers_hang_ends_the_run_and_the_error_names_t
         list(workers.each(chunks, lambda event, **facts: told.append((event, facts.get("why", "")))))
     assert told.count(("worker lost", "no reply for 20 s")) in (9, 10), "each of the two actors five times"
     assert 5 * 20 < silent.seconds < 5 * 25
+
+
+class Stuck(Silent):
+    """A cluster of which so many actors hang when they open, the first ones, and the others do all that they are given."""
+
+    def __init__(self, seed: int, stuck: int) -> None:
+        super().__init__(seed)
+        self.stuck = stuck
+
+    def comes(self, said: Any) -> bool:
+        return True
+
+    def actor(self, *given: Any) -> SimpleNamespace:
+        made = super().actor(*given)
+        if len(self.under_way) <= self.stuck:
+            made.open = SimpleNamespace(remote=lambda: -len(self.under_way))
+        return made
+
+
+def opened_by(
+    stuck: int, workers: int, opening: float | None
+) -> tuple[Stuck, list[int], list[tuple[str, dict[str, Any]]]]:
+    """What six chunks come to where so many actors hang when they open."""
+    crew = RayWorkers("local", partial(Task, work, "judgement"), Resources(workers=workers, opening=opening))
+    crew._ray = cluster = Stuck(0, stuck)
+    crew._class = SimpleNamespace(remote=cluster.actor)
+    crew._now = lambda: cluster.seconds
+    told: list[tuple[str, dict[str, Any]]] = []
+    chunks = (Chunk("s", i, str(i), (TRACES[0],)) for i in range(6))
+    done = [each.chunk.index for each in crew.each(chunks, lambda event, **facts: told.append((event, facts)))]
+    return cluster, done, told
+
+
+def test_a_worker_that_hangs_while_it_opens_is_replaced_after_the_time_that_the_user_gave() -> None:
+    cluster, done, told = opened_by(stuck=4, workers=1, opening=20.0)
+    assert sorted(done) == list(range(6))
+    lost = [facts for event, facts in told if event == "worker lost"]
+    assert [each["why"] for each in lost] == ["not open after 20 s"] * 4
+    assert [each["worker"] for each in lost] == [{"pid": number} for number in range(4)], "who it was is known"
+    assert 4 * 20 < cluster.seconds < 4 * 20 + 20
+
+
+def test_half_an_hour_is_given_where_the_user_says_nothing() -> None:
+    cluster, _, told = opened_by(stuck=1, workers=1, opening=None)
+    assert "not open after 1800 s" in str(told) and 1800 < cluster.seconds < 1820
+
+
+def test_workers_that_hang_side_by_side_are_not_counted_as_if_one_after_another() -> None:
+    _, done, told = opened_by(stuck=6, workers=6, opening=20.0)
+    assert sorted(done) == list(range(6)) and len([event for event, _ in told if event == "worker lost"]) == 6
+
+
+def test_after_five_that_hang_in_a_row_the_run_ends_and_the_error_names_the_option() -> None:
+    with pytest.raises(RunError, match=r"5 workers in a row .*opened .*: not open after 20 s; .*larger --ray-opening"):
+        opened_by(stuck=5, workers=1, opening=20.0)
+
+
+def test_an_actor_whose_word_that_it_is_open_lies_there_is_kept_however_late_the_driver_looks() -> None:
+    """Between two batches of a training nobody asks for replies."""
+    crew = RayWorkers("local", partial(Task, work, "judgement"), Resources(workers=2, opening=20.0, patience=20.0))
+    crew._ray = cluster = Stuck(0, 0)
+    crew._class = SimpleNamespace(remote=cluster.actor)
+    crew._now = lambda: cluster.seconds
+    told: list[str] = []
+    for batch in range(3):
+        chunks = (Chunk("s", i, f"{batch}-{i}", (TRACES[0],)) for i in range(2))
+        for _ in crew.each(chunks, lambda event, **_: told.append(event)):
+            cluster.seconds += 3600
+    assert told == ["workers"]
 
 
 class NoRoom(Silent):

@@ -320,6 +320,51 @@ def test_worlds_and_seeds_of_a_study_are_measured_by_workers_with_the_report_of_
     assert reports[0] == reports[1]
 
 
+SLOW_TO_OPEN = """
+import os, signal, sys, time
+from pathlib import Path
+from footfall.worlds import ArithmeticPolicy
+
+class Stuck(ArithmeticPolicy):
+    \"\"\"Of the workers that open it, the first sleeps over it, and the second is stopped for good.\"\"\"
+
+    def __init__(self):
+        super().__init__()
+        for order in sorted(Path(__file__).parent.glob("*.order")) if "default_worker" in sys.argv[0] else ():
+            try:
+                order.rename(order.with_suffix(".done"))
+            except FileNotFoundError:
+                continue
+            time.sleep(3600) if order.stem == "sleep" else os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_workers_that_hang_while_they_open_are_replaced(cluster: Cluster, tmp_path: Path) -> None:
+    words = [
+        "sample",
+        "--problems",
+        "world:arithmetic:6",
+        "--policy",
+        "policy.py:Stuck",
+        "--chunk",
+        "2",
+        "--out",
+        "run",
+    ]
+    for name, more in {"one": [], "many": ["--ray", cluster.address, "--ray-workers", "1"]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.py").write_text(SLOW_TO_OPEN)
+        (tmp_path / name / "sleep.order").touch()
+        (tmp_path / name / "stop.order").touch()
+        run(tmp_path / name, *words, *more, *(["--ray-opening", "20"] if more else []))
+    one, many = kept(tmp_path / "one"), kept(tmp_path / "many")
+    assert one and many == one
+    events = [json.loads(line) for line in (tmp_path / "many" / "run" / "log.jsonl").read_text().splitlines()]
+    lost = [event for event in events if event["event"] == "worker lost"]
+    assert [each["why"] for each in lost] == ["not open after 20 s"] * 2
+    assert len({each["worker"]["pid"] for each in lost} | workers_of(tmp_path / "many")) == 3
+
+
 JUDGE = """
 from footfall.types import Judgement
 

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from footfall import cli
+from footfall.formats import read_parquet
 from scripts import kinds, loop, loop_arms, real_lines, rl_arms
+from scripts.loop_data import label_counts
 from scripts.loop_files import search_file
 from scripts.plan import PLANS, plan_of
 from scripts.plan_file import Plan, Stage
+from scripts.plan_state import Progress
 
 PARSERS: dict[str, Callable[[list[str]], Namespace]] = {
     "scripts.loop": loop.arguments, "scripts.kinds": kinds.arguments, "scripts.real_lines": real_lines.arguments,
@@ -182,3 +185,26 @@ def test_arms_of_reinforcement_learning_have_a_hundred_updates_and_one_baseline(
         assert "\\boxed{}" in args.config.system and args.config.model == "small.gguf"
         judged = args.config.judge
         assert args.config.credit == "grpo" or "base=model.gguf" in str(judged)
+
+
+def test_the_labels_that_come_along_are_done_stages_of_the_plan() -> None:
+    """A changed command would leave them there for nothing, and pay for the labels again."""
+    plan, folder = plan_of("labels"), PLANS.parent.parent / "examples" / "coder_1_5b_labels"
+    progress = Progress(plan, plan.stages, folder, {"model": "models/qwen2.5-coder-1.5b.gguf"})
+    labels = [stage for stage in plan.stages if stage.name.startswith("label-")]
+    assert len(labels) == 6 and all(progress.is_recorded(s) and not progress.missing(s) for s in labels)
+    told = (folder / "README.md").read_text(encoding="utf-8")
+    for method in ("monte-carlo", "omegaprm", "critic"):
+        parts = [read_parquet(folder / f"label-{method}-{on}-train.parquet", "judged") for on in ("gsm8k", "math")]
+        counts = [label_counts(part) for part in parts]
+        line = next(line for line in told.splitlines() if line.startswith(f"| `label-{method}-"))
+        for key in ("traces", "steps", "generated tokens"):
+            assert f"| {', '.join(f'{each[key]:,}' for each in counts)} |" in line, (method, key)
+    first: dict[str, dict[str, int | None]] = {}
+    for name, at in (("monte-carlo", 1e-9), ("critic", 0.5)):
+        rows = [
+            r for on in ("gsm8k", "math") for r in read_parquet(folder / f"label-{name}-{on}-train.parquet", "judged")
+        ]
+        first[name] = {row.trajectory.id: row.judgement.first_below(at) for row in rows}
+    agreed = sum(k is not None and first["monte-carlo"][i] == k for i, k in first["critic"].items())
+    assert f"in {agreed} of the 480" in told

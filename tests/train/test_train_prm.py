@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 
 from footfall.registry import create
+from footfall.render import Reading
 from footfall.reward.canary import Canary, check_canary
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, TrainResult, train_prm
@@ -22,7 +23,7 @@ from footfall.train.checkpoints import last_checkpoint, seal
 from footfall.train.data import collate, make_examples, split_by_problem
 from footfall.train.objectives import make_objective
 from footfall.train.trainer import LengthGrouped, training_arguments
-from footfall.types import Judged, Judgement, Problem
+from footfall.types import Judged, Judgement, Problem, Trajectory
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, trace
 
 torch.set_num_threads(1)
@@ -234,6 +235,25 @@ def test_a_collated_batch_is_padded_right_and_masks_what_has_no_label() -> None:
     short = len(examples[0].reading.ids)
     assert batch["input_ids"][0].tolist()[short:] == [2] * (len(examples[1].reading.ids) - short)
     assert batch["positions"][1].tolist() == list(examples[1].reading.positions)
+
+
+def test_rows_are_tokenised_together_and_read_as_each_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of the tokenizer for each of many rows uses one core, and that for minutes."""
+    model, calls = PRM.from_backbone(decoder(), byte_tokenizer()), list[int]()
+    whole = model.layout.reads_of
+
+    def counted(traces: Sequence[Trajectory]) -> list[list[Reading]]:
+        calls.append(len(traces))
+        return whole(traces)
+
+    monkeypatch.setattr(model.layout, "reads_of", counted)
+    monkeypatch.setattr("footfall.reward.prm.READ_TOGETHER", 2)
+    traces = [trace("a", "b" * k, id=str(k)) for k in range(1, 6)]
+    rows = [Judged(t, Judgement(t.id, (1.0, 0.0), "j")) for t in traces]
+    rows.insert(2, Judged(trace("unlabelled"), None))
+    examples, _ = make_examples(rows, model, make_objective("soft-bce", {}), "error")
+    assert calls == [2, 2, 1]
+    assert [example.reading for example in examples] == [whole([t])[0][0] for t in traces]
 
 
 @pytest.mark.parametrize(("values", "message"), [((2.0,), "step 1: label 2"), ((0.5, 0.5), "has 1 steps")])

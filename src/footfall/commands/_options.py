@@ -61,6 +61,9 @@ class RayOptions:
     ray_patience: float | None = None
     """Seconds that one chunk may take before its worker is taken to hang and replaced. None: ten minutes, or 5 times the
     slowest chunk so far."""
+    ray_opening: float | None = None
+    """Seconds that a worker may take to open the policy and the judge before it is taken to hang and replaced. None: half an
+    hour."""
 
     def patient(self) -> RayOptions:
         """For work that may take hours and says nothing in between: a day, unless the user says how long."""

@@ -89,7 +89,10 @@ def ray_workers(options: RayOptions, make: Callable[[], Task | Call]) -> Iterato
     if options.ray is None:
         yield None
         return
-    own = Resources(options.ray_workers, options.ray_cpus, options.ray_gpus, options.ray_memory, options.ray_patience)
+    own = Resources(
+        options.ray_workers, options.ray_cpus, options.ray_gpus, options.ray_memory, options.ray_patience,
+        options.ray_opening,
+    )  # fmt: skip
     with RayWorkers(options.ray, make, own) as workers:
         yield workers
 

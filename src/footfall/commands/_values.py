@@ -38,6 +38,7 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "ray_gpus": (lambda x: 0 <= x <= 1000, "0 or more, and at most 1,000"),
     "ray_memory": (lambda x: 0 < x <= MANY, "more than 0 GiB, and at most 1,000,000"),
     "ray_patience": (lambda x: x > 0, "more than 0 seconds"),
+    "ray_opening": (lambda x: x > 0, "more than 0 seconds"),
 }
 """What some options may be, whichever command has them; the parts behind them would say it in their own words."""
 _OF_ANY_SIZE = {"seed", "token", "tokens", "budget", "limit", "chunk", "show"}

@@ -13,6 +13,7 @@ The last step's Q is the outcome. After the first lost prefix all progress is 0;
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -35,7 +36,7 @@ from footfall.drive.rollouts import (
 )
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
-from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, failures_of
+from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
 
 
 def best_of_k(q: float, k: int) -> float:
@@ -86,12 +87,17 @@ def explore(
 ) -> tuple[list[Trajectory], Cost]:
     """Traces of the improved policy π'(a | s) ∝ π(a | s) · exp(reward): one step of policy improvement, by resampling.
 
-    Of `width` next steps that π samples one is drawn with weight exp(reward), until all traces end or none can go on.
+    Of `width` next steps that π samples one is drawn with weight exp(reward), until all traces end or none can go on. What
+    becomes of a start depends on its content and the seed alone; one that is given again draws anew.
     """
-    # One stream for all: traces go in step, and draw from it in their order.
-    generator = np.random.default_rng(params.seed)
+    given = Counter[str]()
 
-    def course(trace: Trajectory) -> Course[Trajectory]:
+    def stream_of(start: Trajectory) -> np.random.Generator:
+        own = content_key("explore", params.seed, start.key, given[start.key])
+        given[start.key] += 1
+        return np.random.default_rng(int(own[:16], 16))
+
+    def course(trace: Trajectory, generator: np.random.Generator) -> Course[Trajectory]:
         while True:
             (row,) = yield Write([trace], width)
             written = [completion for completion in row if completion.finish in ("step", "end") and completion.steps]
@@ -99,13 +105,15 @@ def explore(
                 return trace
             after = [replace(c.after(trace, policy.name), id=trace.id) for c in written]
             rewards = np.array([reward(trace, each) for each in after])
-            weights = np.exp(rewards - rewards.max())
+            if not np.isfinite(best := rewards.max()):
+                raise ValueError(f"trace {trace.id!r}, step {len(trace.steps) + 1}: the highest reward is {best}")
+            weights = np.exp(rewards - best)
             chosen = int(generator.choice(len(written), p=weights / weights.sum()))
             trace = after[chosen]
             if written[chosen].finish == "end":
                 return trace
 
-    done = run_courses([course(start) for start in starts], policy, params)
+    done = run_courses([course(start, stream_of(start)) for start in starts], policy, params)
     return [each.result for each in done], Cost.total(each.cost for each in done)
 
 

@@ -74,7 +74,8 @@ def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Interval:
     p, scale = successes / n, 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
-    return Interval(p, max(0.0, centre - half), min(1.0, centre + half))
+    # At 0 and at n of n an end is the rate itself, which rounding would miss.
+    return Interval(p, max(0.0, centre - half) if successes else 0.0, min(1.0, centre + half) if successes < n else 1.0)
 
 
 def mean_of_seeds(means: Sequence[float]) -> Interval:

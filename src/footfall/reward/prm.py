@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +45,8 @@ TOLERANCE = {torch.float32: 1e-3}
 ROUGH_TOLERANCE = 0.05
 WORTH_COMPILING = 1e16
 """Parameters times tokens from which half a minute of compiling is paid back on a GPU; a token trained on counts thrice."""
+READ_TOGETHER = 1024
+"""Traces whose texts are tokenised in one call; what is known of each token is kept that long."""
 
 
 class Batch(NamedTuple):
@@ -270,6 +272,14 @@ class PRM(nn.Module):
     def read(self, trajectory: Trajectory) -> Reading:
         """The ids this model sees for a trace, and where it reads each step."""
         return self.layout.read(trajectory) if not self.head.both_ways else self.reads(trajectory)[0]
+
+    def read_each(self, trajectories: Sequence[Trajectory]) -> Iterator[Reading]:
+        """`read` of many traces, whose texts are tokenised many at a time."""
+        if self.layout.per_prefix:
+            yield from map(self.read, trajectories)
+            return
+        for at in range(0, len(trajectories), READ_TOGETHER):
+            yield from (reading for (reading,) in self.reads_of(trajectories[at : at + READ_TOGETHER]))
 
     def reads(self, trajectory: Trajectory) -> list[Reading]:
         """One sequence that is read at every step; a model that must see each prefix apart gives one a step."""

@@ -44,6 +44,7 @@ def shares(scores: npt.ArrayLike, how: Aggregation) -> Floats:
     if how == "mean":
         found = known / len(known)
     elif how == "prod":
+        AGGREGATIONS[how](known.tolist())  # which refuses values that no product is made of
         found = np.diff(np.cumprod(known), prepend=1.0) + (at == len(known) - 1)
     elif how == "min":
         found = min_form(known, 0)

@@ -47,6 +47,8 @@ class Rows(NamedTuple):
     advantages_BT: Floats
     own_BT: Floats
     """1 at tokens that are trained on."""
+    weights_BT: Floats
+    """The credit's factors of tokens' losses. They are in the advantages already; a loss's other terms need them."""
     out: dict[int, Unjudged]
     """Rollouts that are not trained on: what they lack, or `FILTERED`."""
 
@@ -57,7 +59,7 @@ def rows_of(groups: Sequence[Group], credit: Credit, keep: Filter | None, width:
     _refuse_silent(rollouts, credit)
     said = credited(groups, credit, keep)
     count, size = len(rollouts), len(groups[0].rollouts)
-    advantages_BT, own_BT = np.zeros((count, width)), np.zeros((count, width))
+    advantages_BT, own_BT, weights_BT = (np.zeros((count, width)) for _ in range(3))
     order: list[int] = []
     out: dict[int, Unjudged] = {}
     for at, group in said:
@@ -69,13 +71,14 @@ def rows_of(groups: Sequence[Group], credit: Credit, keep: Filter | None, width:
                 continue
             advantages_BT[row, : rolled.tokens] = group.advantages[i] * group.weights[i]
             own_BT[row, : rolled.tokens] = rolled.mask
+            weights_BT[row, : rolled.tokens] = group.weights[i]
     chosen = {at for at, _ in said}
     dropped = [i for i in range(count) if i // size not in chosen]
     out |= {i: left_out(rollouts[i], credit, keep) for i in dropped}
     order += dropped[: count - len(order)]
     if len(order) != count:
         raise ValueError(f"the filter chose {len(order)} rollouts where the batch has {count}")
-    return Rows(order, advantages_BT, own_BT, out)
+    return Rows(order, advantages_BT, own_BT, weights_BT, out)
 
 
 def _refuse_silent(rollouts: Sequence[Rollout], credit: Credit) -> None:

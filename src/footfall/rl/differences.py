@@ -31,12 +31,15 @@ import numpy.typing as npt
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group, leave_one_out
+from footfall.rl.min_form import refuse_scores
 
 
 def progress(start: float, values: npt.ArrayLike, k: int = 1) -> Floats:
     """A_μ of each step under Best-of-k; k = 1 is the policy itself, whose progress adds up to V_S - V_0."""
-    prover = 1 - (1 - np.append(start, np.asarray(values, np.float64))) ** k
-    return np.diff(prover)
+    known: Floats = np.append(start, np.asarray(values, np.float64))
+    if k > 1:
+        refuse_scores(known, "for scores of another kind set k=1, under which progress is their difference")
+    return np.diff(1 - (1 - known) ** k)
 
 
 def clipped(scores: npt.ArrayLike, eta: float) -> Floats:
@@ -51,11 +54,11 @@ def delta(scores: npt.ArrayLike) -> Floats:
     return found
 
 
-def redistributed(start: float, scores: npt.ArrayLike, beta: float = 1.0) -> Floats:
-    """r̂ of RED: differences of prefix scores, mixed with the score of the whole at the end."""
+def redistributed(start: float, scores: npt.ArrayLike, beta: float = 1.0, end: int = -1) -> Floats:
+    """r̂ of RED: differences of prefix scores, mixed with the score of the whole at the token `end`."""
     known: Floats = np.asarray(scores, np.float64)
-    gained: Floats = np.diff(known, prepend=start)
-    found: Floats = beta * gained + (1 - beta) * known * (np.arange(len(known)) == len(known) - 1)
+    found: Floats = beta * np.diff(known, prepend=start)
+    found[end] += (1 - beta) * known[-1]
     return found
 
 
@@ -133,7 +136,9 @@ def red(alpha: float = 1.0, beta: float = 1.0) -> Credit:
         ends = leave_one_out([each.known("token_scores")[-1] for each in group])
         rows = []
         for each, end in zip(group, ends, strict=True):
-            gained = redistributed(float(each.known("start")), each.known("token_scores"), beta)
+            written = np.flatnonzero(each.mask)
+            last = int(written[-1]) if len(written) else -1  # a tool's token after it is not trained on
+            gained = redistributed(float(each.known("start")), each.known("token_scores"), beta, last)
             level = gained[each.mask].mean() if each.mask.any() else 0.0
             rows.append(end + alpha * (gained - level))
         return rows

@@ -202,6 +202,14 @@ def at_ends(per_step: npt.ArrayLike, lengths: npt.NDArray[np.int64]) -> Floats:
     return placed
 
 
+def last_own(each: Rollout) -> npt.NDArray[np.int64]:
+    """(S,) where each step's last token is that the policy wrote; of a step without any, its end."""
+    ends = np.maximum(np.cumsum(each.lengths) - 1, 0)
+    own = np.maximum.accumulate(np.where(each.mask, np.arange(each.tokens), -1))[ends]
+    found: npt.NDArray[np.int64] = np.where(own > ends - each.lengths, own, ends)
+    return found
+
+
 def to_go(rewards: npt.ArrayLike, gamma: float = 1.0) -> Floats:
     """G_t = Σ_{s≥t} γ^(s-t) r_s."""
     rewards = np.asarray(rewards, np.float64)

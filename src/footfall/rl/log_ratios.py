@@ -16,7 +16,7 @@ OPRL, later iStar (arXiv 2509.19199). The reference is the policy that sampled, 
 
 PRL (arXiv 2601.10201) needs no π_φ: at the optimum of reward less KL/η every step's rest of the log-ratio is paid for,
 
-    d_t = log π_old - log π_ref,   A_k = a_i - Σ_{s≥e_k} d_s / η,   a = standardised R,   e_k the last token of step k
+    d_t = log π_old - log π_ref,   A_k = a_i - Σ_{s≥e_k} d_s / η,   a = standardised R,   e_k the policy's last token of step k
 
 What differs. PRIME: its code whitens with the unbiased variance, as here. OPRL: its code takes step statistics from the first
 turn of each trajectory; here they are of all steps, as in the paper. PRL: its code sums from a step's last token on; the
@@ -38,6 +38,7 @@ from footfall.rl.groups import (
     Rollout,
     by_step,
     each_group,
+    last_own,
     leave_one_out,
     spread,
     standardised,
@@ -134,8 +135,8 @@ def prl(eta: float = 200.0, whole_steps: bool = False, eps: float = 1e-6) -> Cre
         rows = []
         for each, a in zip(group, ends, strict=True):
             rest = np.append(to_go(drift(each)), 0.0)
-            last = np.cumsum(each.lengths) - (each.lengths if whole_steps else np.minimum(each.lengths, 1))
-            rows.append(spread(a - rest[last] / eta, each.lengths))
+            first = np.cumsum(each.lengths) - each.lengths if whole_steps else last_own(each)
+            rows.append(spread(a - rest[first] / eta, each.lengths))
         return rows
 
     return Credit(("outcome", "old", "reference"), each_group(rule))

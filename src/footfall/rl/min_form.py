@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
-from footfall.rl.groups import Credit, Floats, Rollout, at_ends, by_step, each_group, leave_one_out, spread, to_go
+from footfall.rl.groups import Credit, Floats, Rollout, by_step, each_group, last_own, leave_one_out, spread, to_go
 
 
 def min_form(rewards: npt.ArrayLike, temperature: float = 0.1) -> Floats:
@@ -62,14 +62,17 @@ def step_baseline(totals: Floats, steps: Floats) -> Floats:
     return (float(means.sum()) - means) / max(1, len(means) - 1)
 
 
+def refuse_scores(values: Floats, instead: str) -> None:
+    """An error where values are no probabilities; a weighted mean of them may be above 1 by its rounding."""
+    furthest = float(values[np.argmax(np.abs(values - 0.5))])
+    if not -1e-9 <= furthest <= 1 + 1e-9:
+        raise ValueError(f"a judge's value is {furthest:g}, which is no probability; {instead}")
+
+
 def signed(each: Rollout) -> Floats:
     """Probabilities in [0, 1] as rewards in [-1, 1]."""
     rewards = each.known("rewards")
-    if (rewards < 0).any() or (rewards > 1).any():
-        raise ValueError(
-            f"a step has the value {rewards[np.argmax(np.abs(rewards - 0.5))]:g}, which is no probability; "
-            "for rewards that are in [-1, 1] already set probabilities=False"
-        )
+    refuse_scores(rewards, "for rewards that are in [-1, 1] already set probabilities=False")
     return 2 * rewards - 1
 
 
@@ -113,7 +116,9 @@ def pure(
         rows = []
         for each, row, end in zip(group, rewards, ends, strict=True):
             found = spread(to_go(row) + end, each.lengths)
-            rows.append(found if train_ends else np.where(at_ends(each.lengths, each.lengths) > 0, 0.0, found))
+            if not train_ends:
+                found[last_own(each)[each.lengths > 0]] = 0.0
+            rows.append(found)
         return rows
 
     return Credit(("rewards",), each_group(rule))

@@ -2,8 +2,7 @@
 
 At token t completion i belongs to the process set λ(i, t) = {j : y_j[:t+1] = y_i[:t+1]}, all tokens up to and with t the same.
 GRPO with an outcome reward is a Monte Carlo PRM on that tree, in which a node counts as often as completions go through it.
-λ-GRPO divides every token's loss, its KL term too (not so in our trainer, where the factor is in the advantage), by that
-number:
+λ-GRPO divides every token's loss, its KL term too, by that number:
 
     A_it = (R_i - mean R) / (std R + 1e-4)  as in GRPO,      weight_it = 1 / |λ(i, t)|
 

@@ -101,6 +101,8 @@ class Reward:
                 for trace, values in zip(traces, nothing, strict=True)
             ]
         said = self.judge.judge(as_trained(traits(self.judge).separators, traces))
+        if len(said) != len(traces):
+            raise ValueError(f"judge {self.judge.name!r} gave {len(said)} judgements for {len(traces)} trajectories")
         return [each.check(trace) for each, trace in zip(said, traces, strict=True)]
 
     def outcome_of(self, trace: Trajectory, said: Judgement) -> float | None:

@@ -8,7 +8,7 @@ TRL keeps the loop, the loss, LoRA, accelerate, loggers and vLLM. A batch of com
 
 Prompts and observations are never trained on. A rollout that could not be judged leaves its group before any statistic is
 taken, and its tokens are masked. Factors of a credit's token losses are put into the advantages, which is the same for a
-clipped objective; the KL to the reference (`args.beta`) is not weighted by them.
+clipped objective, and into the coefficient of the KL to the reference (`args.beta`).
 
 Of several processes each writes and judges whole groups. Credits and filters see the batch of all, and each process trains on
 its part of what they chose, so that the number of processes decides nothing but the time. Weights that are sharded (FSDP2,
@@ -77,6 +77,20 @@ class _ByEpoch(Sampler[int]):
         if self.sampler.shuffle:
             self.sampler.generator.manual_seed(self.seed())
         return iter(self.sampler)
+
+
+class _BetaByToken(float):
+    """The coefficient of a KL, in which each token has a factor of its own."""
+
+    def __new__(cls, beta: float, factors_BT: Tensor) -> _BetaByToken:
+        made = super().__new__(cls, beta)
+        made.factors_BT = factors_BT
+        return made
+
+    factors_BT: Tensor
+
+    def __mul__(self, kl_BT: Any) -> Any:
+        return float(self) * self.factors_BT * kl_BT
 
 
 class CreditTrainer(Silent, GRPOTrainer):
@@ -342,6 +356,8 @@ class CreditTrainer(Silent, GRPOTrainer):
         own = torch.from_numpy(rows.own_BT).to(output["completion_mask"]) * output["completion_mask"]
         output |= {"advantages": torch.from_numpy(rows.advantages_BT).to(taken.device, torch.float32), "tool_mask": own,
                    "num_items_in_batch": own.sum(), "rollout": taken}  # fmt: skip
+        if self.beta and self.paid.credit.weigh is not None:
+            output["kl_weights"] = torch.from_numpy(rows.weights_BT).to(taken.device, torch.float32)
         mine = slice(own_rows * self.accelerator.process_index, own_rows * (self.accelerator.process_index + 1))
         return {
             name: value[mine] if isinstance(value, Tensor) and value.dim() else value for name, value in output.items()
@@ -432,6 +448,30 @@ class CreditTrainer(Silent, GRPOTrainer):
             f"update {self.state.global_step}: the loss is {loss.item()}, first at the trace "
             f"{self.batch[source].trajectory.id!r}; lower the learning rate, or go on from an earlier checkpoint"
         )
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """TRL's, in which a credit's factors of tokens' losses are also those of their KL."""
+        base: Any = super()
+        factors, plain = inputs.get("kl_weights"), self.beta
+        if factors is None:
+            return base._compute_loss(model, inputs)
+        self.beta = _BetaByToken(plain, factors)
+        try:
+            return base._compute_loss(model, inputs)
+        finally:
+            self.beta = plain
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """The Trainer's; one that is not finite stops the run while the weights still are, and so is their last checkpoint."""
+        base: Any = super()
+        norm = base._get_grad_norm(model, grad_norm=grad_norm)
+        # In float16 the scaler of losses leaves such a step out, and tries smaller ones.
+        if norm is not None and self.accelerator.scaler is None and not math.isfinite(float(norm)):
+            raise ValueError(
+                f"update {self.state.global_step}: the gradient's norm is {float(norm)}; lower the learning rate, or go on "
+                "from an earlier checkpoint"
+            )
+        return norm
 
     def training_step(self, *given: Any, **named: Any) -> Any:
         with self._timed("steps"):

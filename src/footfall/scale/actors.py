@@ -2,10 +2,10 @@
 
 The driver hands out at most two chunks an actor, so that what it holds does not grow with the run, and writes what comes back:
 an actor writes nothing into the run directory. An actor that died, whose node died, that ran out of memory or that took too
-long is replaced, and its chunks are given to others. A chunk is a pure function of its items, so whoever does it, and however
-often it is begun, the bytes are the same; rollouts that were finished lie in the rollout store, where there is one. Work that
-has no shards (seeds of the lab, sites of studies, batches of RL) goes the same way, as `Call`s: what comes of it is sent back
-as it is.
+long, for a chunk or to open its parts, is replaced, and its chunks are given to others. A chunk is a pure function of its
+items, so whoever does it, and however often it is begun, the bytes are the same; rollouts that were finished lie in the
+rollout store, where there is one. Work that has no shards (seeds of the lab, sites of studies, batches of RL) goes the same
+way, as `Call`s: what comes of it is sent back as it is.
 
 Chunks that share something the work keeps elsewhere (`Chunk.shared`: rollouts of one problem, in the store) are done in their
 order, the later one by the actor that did the earlier one if it can be.
@@ -48,6 +48,8 @@ _AHEAD = 4
 _TICK_SECONDS = 1.0
 _PATIENCE_SECONDS, _PATIENCE_TIMES = 600.0, 5.0
 """A worker has so long for a chunk, or so many times what the slowest one took, unless the user says how long."""
+_OPENING_SECONDS = 1800.0
+"""Weights of 140 GB at 100 MB a second take 23 minutes."""
 _NO_ROOM_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
 """Within which a cluster must say its first word; Ray itself would wait for minutes."""
@@ -66,6 +68,8 @@ class Resources(NamedTuple):
     memory_gib: float | None = None
     patience: float | None = None
     """Seconds for one chunk, after which its worker is taken to hang."""
+    opening: float | None = None
+    """Seconds in which a worker that has begun must have opened its parts. None: half an hour."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +174,12 @@ class _Worker:
         self._make, self._folder, self._files, self._gpus, self._stays = make, folder, files, gpus, stays
         self._task: Task | Call | None = None
 
+    def here(self) -> dict[str, Any]:
+        """Which process this is: a worker that can say so has begun, and what it takes from then on is for opening."""
+        return {"node": os.uname().nodename, "pid": os.getpid(), "log": os.path.realpath("/proc/self/fd/2")}
+
     @_errors_that_travel()
-    def open(self) -> dict[str, Any]:
+    def open(self) -> None:
         """Open the parts, as the driver named them: from the same folder, with the same files of the user's own."""
         if not Path(self._folder).is_dir():
             raise RunError(
@@ -184,7 +192,6 @@ class _Worker:
         if self._stays:
             stay_on_a_processor()
         self._task = self._make()
-        return {"node": os.uname().nodename, "pid": os.getpid(), "log": os.path.realpath("/proc/self/fd/2")}
 
     @_errors_that_travel()
     def do(self, chunk: Chunk) -> tuple[Any, int, float, Any]:
@@ -214,6 +221,10 @@ class _Actor:
     """What it was given, by the reply that will come, in its order."""
     last: frozenset[str] = frozenset()
     """What its last chunk shares with others."""
+    begun: float | None = None
+    """When its process was first heard of."""
+    unopened: int = 0
+    """How many in its place were lost before, one after another, while they opened."""
 
 
 def _no_memory(error: BaseException) -> bool:
@@ -231,12 +242,13 @@ class RayWorkers:
         self._actors: list[_Actor] = []
         self._opening: dict[Any, _Actor] = {}
         """Actors that are not open yet, by the reply that will come."""
+        self._beginning: dict[Any, _Actor] = {}
+        """Those whose process was not heard of yet: a cluster may have no room for them."""
         self._doing: dict[Any, _Actor] = {}
         """Who does a chunk, by the reply that will come."""
         self._wanting: dict[_Actor, None] = {}
         """Who could take a chunk more, in the order in which they came."""
         self._looked = 0.0
-        self._deaths_at_opening = 0
         self._slowest = 0.0
         self._errors_told = False
         self._now = time.monotonic
@@ -289,7 +301,8 @@ class RayWorkers:
             self._hand_out(waiting)
             if not waiting and not self._doing:
                 return
-            ready, _ = self._ray.wait([*self._doing, *self._opening], num_returns=1, timeout=_TICK_SECONDS)
+            replies = [*self._doing, *self._opening, *self._beginning]
+            ready, _ = self._ray.wait(replies, num_returns=1, timeout=_TICK_SECONDS)
             for reply in ready:
                 done = self._ended(reply, waiting, log)
                 if done is not None:
@@ -350,11 +363,13 @@ class RayWorkers:
         room += [int(there.get("GPU", 0) // own.gpus)] if own.gpus else []
         return max(1, min(room, default=1))
 
-    def _start(self) -> _Actor:
+    def _start(self, unopened: int = 0) -> _Actor:
         own = self.resources
         stays = self.address == LOCAL and own.cpus == 1 and not own.gpus
         handle = self._class.remote(self.make, str(Path.cwd()), tuple(named_files()), own.gpus, stays)
-        actor = _Actor(handle)
+        actor = _Actor(handle, unopened=unopened)
+        # An actor does its calls in their order, so the first reply says that the second call is under way.
+        self._beginning[handle.here.remote()] = actor
         self._opening[handle.open.remote()] = actor
         return actor
 
@@ -391,9 +406,9 @@ class RayWorkers:
         return found
 
     def _ended(self, reply: Any, waiting: deque[_Given], log: Callable[..., None]) -> Done | None:
-        """What a reply says: an actor is open, a chunk is done, or either is not and another actor must do it."""
-        opening = reply in self._opening
-        actor = self._opening[reply] if opening else self._doing[reply]
+        """What a reply says: an actor has begun or is open, a chunk is done, or none of these and another actor must do it."""
+        beginning, opening = reply in self._beginning, reply in self._opening
+        actor = (self._beginning if beginning else self._opening if opening else self._doing)[reply]
         errors = self._ray.exceptions
         try:
             said = self._ray.get(reply)
@@ -402,16 +417,19 @@ class RayWorkers:
             if _no_memory(cause):
                 self._replace(actor, waiting, log, f"out of memory: {cause}")
                 return None
-            if opening or not self._errors_told:
+            if beginning or opening or not self._errors_told:
                 raise cause from error
             said = cause, 0, 0.0, None
         except errors.RayError as error:
             self._replace(actor, waiting, log, str(error).partition("\n")[0])
             return None
+        if beginning:
+            del self._beginning[reply]
+            actor.where, actor.begun = said, self._now()
+            return None
         self._wanting[actor] = None
         if opening:
             del self._opening[reply]
-            actor.where, self._deaths_at_opening = said, 0
             return None
         del self._doing[reply]
         given = actor.given.pop(reply)
@@ -433,9 +451,10 @@ class RayWorkers:
         self._wanting.pop(actor, None)
         for reply in actor.given:
             del self._doing[reply]
-        opening = [reply for reply, other in self._opening.items() if other is actor]
-        for reply in opening:
-            del self._opening[reply]
+        opening = actor in self._opening.values()
+        for replies in (self._beginning, self._opening):
+            for reply in [reply for reply, other in replies.items() if other is actor]:
+                del replies[reply]
         if given:
             given[0].tries += 1
             if given[0].tries >= _TRIES:
@@ -444,21 +463,30 @@ class RayWorkers:
                     f"stage {chunk.stage!r}, chunk {chunk.index}: {_TRIES} workers were lost over it, the last with: {why}; "
                     f"its log is {actor.where.get('log')}. A smaller --chunk or a larger {more} may help"
                 )
-        elif opening:
-            self._deaths_at_opening += 1
-            if self._deaths_at_opening >= _TRIES:
-                raise RunError(f"{_TRIES} workers in a row were lost while they opened the policy or judge: {why}")
+        elif opening and actor.unopened + 1 >= _TRIES:
+            raise RunError(
+                f"{_TRIES} workers in a row were lost while they opened the policy or judge, the last with: {why}; its log is "
+                f"{actor.where.get('log')}. A larger {more} may help"
+            )
         rest = sorted([*given, *waiting], key=lambda each: each.chunk.index)
         waiting.clear()
         waiting.extend(rest)
-        self._actors[self._actors.index(actor)] = self._start()
+        self._actors[self._actors.index(actor)] = self._start(actor.unopened + 1 if opening else 0)
 
     def _look_for_hangs(self, waiting: deque[_Given], log: Callable[..., None]) -> None:
-        """Replace those that have not replied for too long."""
+        """Replace those that have not replied for too long, or are not open yet."""
+        opening = _OPENING_SECONDS if self.resources.opening is None else self.resources.opening
+        for reply, actor in list(self._opening.items()):
+            if actor.begun is not None and self._silent(reply, actor.begun, opening):
+                self._replace(actor, waiting, log, f"not open after {opening:.0f} s", "--ray-opening")
         limit = self.resources.patience
         if limit is None:
             limit = max(_PATIENCE_SECONDS, _PATIENCE_TIMES * self._slowest)
         for actor in list(self._actors):
-            first = next(iter(actor.given.values()), None)
-            if first is not None and self._now() - first.begun > limit:
+            first = next(iter(actor.given.items()), None)
+            if first is not None and self._silent(first[0], first[1].begun, limit):
                 self._replace(actor, waiting, log, f"no reply for {limit:.0f} s", "--ray-patience")
+
+    def _silent(self, reply: Any, begun: float, limit: float) -> bool:
+        """Whether there is no reply after so many seconds. One may lie there, where the driver was busy with something else."""
+        return self._now() - begun > limit and not self._ray.wait([reply], num_returns=1, timeout=0)[0]

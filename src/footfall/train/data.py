@@ -74,11 +74,14 @@ def make_examples(
     limit = model.max_length
     _refuse_marks(model, objective)
     _refuse_apart(model, objective)
-    for row in rows:
-        if row.judgement is None or all(value is None for value in row.judgement.values):
-            dropped["no labelled step"] += 1
-            continue
-        whole = _example(row.trajectory, row.judgement.check(row.trajectory), model, objective)
+    labelled = [
+        (row.trajectory, said) for row in rows if (said := row.judgement) and any(v is not None for v in said.values)
+    ]
+    if unlabelled := len(rows) - len(labelled):
+        dropped["no labelled step"] = unlabelled
+    readings = model.read_each([trajectory for trajectory, _ in labelled])
+    for (trajectory, said), reading in zip(labelled, readings, strict=True):
+        whole = _example(trajectory, said.check(trajectory), reading, objective)
         made = _sequences(whole, model, objective)
         longest = max(len(reading.ids) for reading in both_ways([e.reading for e in (whole, *made)]))
         if longest <= limit:
@@ -88,7 +91,7 @@ def make_examples(
             dropped["too long"] += 1
         else:
             raise ValueError(
-                f"trajectory {row.trajectory.id!r} has {longest} tokens, the limit is {limit}; "
+                f"trajectory {trajectory.id!r} has {longest} tokens, the limit is {limit}; "
                 'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
             )
     if objective.together > 1:
@@ -189,7 +192,7 @@ def members(groups: Sequence[int], together: int) -> list[int]:
     return [group * together + k for group in groups for k in range(together)]
 
 
-def _example(trajectory: Trajectory, judgement: Judgement, model: PRM, objective: Objective) -> Example:
+def _example(trajectory: Trajectory, judgement: Judgement, reading: Reading, objective: Objective) -> Example:
     values = judgement.values
     targets = [0.0 if v is None else checked(v, objective, trajectory, k) for k, v in enumerate(values)]
     labels = [0.0 if value is None else value for value in values]
@@ -206,7 +209,7 @@ def _example(trajectory: Trajectory, judgement: Judgement, model: PRM, objective
         )
     mask = tuple(value is not None for value in judgement.values)
     beside = tuple(_further(trajectory, judgement, name, objective) for name in objective.beside)
-    return Example(trajectory, model.read(trajectory), tuple(targets), tuple(labels), mask, beside)
+    return Example(trajectory, reading, tuple(targets), tuple(labels), mask, beside)
 
 
 def checked(label: float, objective: Objective, trajectory: Trajectory, step: int) -> float:

@@ -5,6 +5,7 @@ On a pool of solutions a PRM is a chooser (`best_of_n`) and a finder of first er
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -112,17 +113,33 @@ def first_error_f1(pool: Sequence[Trajectory], said: Sequence[Judgement], thresh
     """ProcessBench's F1 at a threshold; None: each half of the problems at the one that is best on the other half."""
     if threshold is not None:
         return figures(processbench.measure, step_cases(pool), said, threshold)["world"]["f1"]
-    names = list(dict.fromkeys(trace.problem.id for trace in pool))
-    half = {name: ("even", "odd")[i % 2] for i, name in enumerate(names)}
-    benchmark = benchmark_of(
-        "processbench", step_cases(pool, lambda trace: half[trace.problem.id]), processbench.measure, "f1"
-    )
+    half = _halves(pool)
+    benchmark = benchmark_of("processbench", step_cases(pool, lambda trace: half[trace.id]), processbench.measure, "f1")
     judge = Said.of("PRM", said)
     folds = {"even": "odd", "odd": "even"}
     return fmean(
         float(measured(benchmark, judge, Tuned(tuning), resamples=1).figures[test]["f1"][0])
         for tuning, test in folds.items()
     )
+
+
+def _halves(pool: Sequence[Trajectory]) -> dict[str, str]:
+    """The half of each trace: by problems in turn.
+
+    In the few problems of a smoke test a half may be without errors, or without right solutions, and no threshold can be
+    chosen on it; solutions of each kind go to the halves in turn then.
+    """
+    sides = ("even", "odd")
+    problem = {name: i % 2 for i, name in enumerate(dict.fromkeys(trace.problem.id for trace in pool))}
+    flawless = {case.trajectory.id: case.truth.first_below(0.5) == -1 for case in step_cases(pool)}
+    half = {trace.id: problem[trace.problem.id] for trace in pool}
+    kinds = {(half[name], kind) for name, kind in flawless.items()}
+    if len(kinds) < 4:
+        turn: Counter[bool] = Counter()
+        for name, kind in flawless.items():
+            half[name] = turn[kind] % 2
+            turn[kind] += 1
+    return {name: sides[side] for name, side in half.items()}
 
 
 def with_first_error(traces: Sequence[Trajectory], said: Sequence[Judgement]) -> list[Judged]:
