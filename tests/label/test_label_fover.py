@@ -319,6 +319,30 @@ def test_names_that_permute_in_a_product_are_not_the_same_answer() -> None:
     assert labels(given) == (0.0,)
 
 
+@pytest.mark.parametrize(
+    ("premise", "step", "label"),
+    [
+        ("Every cat is an animal.", "Tom is an animal.", 1.0),
+        ("Every cat is an animal.", "Tom is a dog.", 0.0),
+        ("All cats are animals.", "Tom is an animal.", None),
+        ("Cats are animals.", "Tom is an animal.", None),
+        ("Cats chase Pia.", "Tom chases Pia.", None),
+        ("Tom is black or Tom is white. Tom is not black.", "Tom is white.", None),
+        ("Only cats are furry. No cat is a dog.", "Tom is a dog.", 0.0),
+        ("Premises:\n1. Every cat is an animal.\nOnly one of these follows.", "Tom is a dog.", 0.0),
+    ],
+)
+def test_with_a_premise_that_is_not_read_only_what_the_others_refute_is_wrong(
+    premise: str, step: str, label: float | None
+) -> None:
+    assert labels(trace(f"{premise} Tom is a cat. What follows?", step, domain="logic")) == (label,)
+
+
+def test_that_nothing_follows_is_not_known_where_a_premise_is_not_read() -> None:
+    given = trace("Rex is a dax. All daxes are wugs.", "It does not follow that Rex is a wug.", domain="logic")
+    assert labels(given) == (None,)
+
+
 def test_what_follows_from_an_earlier_error_is_right_and_the_error_is_not() -> None:
     given = trace("Solve for x: 2x = 14.", "x = 8", "x + 1 = 9", domain="algebra")
     assert labels(given) == (0.0, 1.0)

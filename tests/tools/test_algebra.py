@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from footfall.answers import HelperProcess
 from footfall.tools import algebra
-from footfall.tools.algebra import AlgebraError, equivalent, parse_equation, parse_expression, solves, step_follows
+from footfall.tools.algebra import (
+    AlgebraError,
+    equivalent,
+    implied,
+    parse_equation,
+    parse_expression,
+    solves,
+    step_follows,
+)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +185,45 @@ def test_it_works_in_threads() -> None:
     for thread in threads:
         thread.join()
     assert found == dict.fromkeys(range(6), True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "holds"),
+    [
+        ("x²", "x x", True),
+        ("2x¹⁰ + (x + 1)²3", "2x^10 + 3x^2 + 6x + 3", True),
+        ("sin x cos x", "sin(2x)/2", True),
+        ("√2x", "sqrt(2) x", True),
+        ("sin 2x", "sin(2x)", None),
+        ("cos x^2", "cos(x)^2", None),
+        ("log_2(8)", "3", None),
+        ("log10(100)", "2", None),
+        ("cot(x)", "cos(x)/sin(x)", None),
+        ("floor(2.5)", "2", None),
+        ("max + 1", "1 + max", True),
+    ],
+)
+def test_what_is_meant_in_another_way_than_it_is_read_is_never_refuted(
+    first: str, second: str, holds: bool | None
+) -> None:
+    assert equivalent(first, second).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("premises", "conclusion", "holds"),
+    [
+        (["tan(x) = 0"], "x = 0", None),  # so is every multiple of pi
+        (["sin(x) = 0"], "x = 0 or x = pi", None),
+        (["|x| = 2"], "x^2 = 4", True),
+        (["x^2/x = 0"], "x = 5", None),  # 0 is no solution: nothing is
+        (["x/y = 2", "x - y = 1"], "x = 2", True),
+        (["x + y = 3", "x - y = 1"], "x = 3", False),
+    ],
+)
+def test_all_solutions_of_the_premises_are_known_or_nothing_is_said(
+    premises: list[str], conclusion: str, holds: bool | None
+) -> None:
+    assert implied(premises, conclusion).holds is holds
 
 
 def test_a_check_is_not_a_truth_value() -> None:

@@ -14,6 +14,9 @@ English clauses as formulas of first-order logic: `Rex is a dax`, `no dax is red
     nothing that is a dax and red is old   forall x. (dax(x) and red(x) implies not old(x))
     everything that chases a dax is shy    forall x y. (chase(x, y) and dax(y) implies shy(x))
 
+Plurals ("all cats are animals") are not read: which word is whose plural is not known. Where a sentence of the problem was not
+read, a step is not wrong because nothing that was read entails it: it has no label unless the problem refutes it.
+
 Nothing is known of a world's vocabulary: any word may be a name, a noun, an adjective or a verb. A text that is a
 formula already (`C -> (B & ~A)`) is read as one.
 """
@@ -32,11 +35,12 @@ from footfall.types import Problem, Trajectory
 
 _NOT = r"(?P<no> not|n't)?"
 _WHAT = rf"(?:is|are){_NOT}(?: an?)? (?P<what>\w+)"
-_KIND = re.compile(rf"(?P<all>every|each|any|all|no|an?) (?P<kind>\w+) {_WHAT}")
+_ONE = _WHAT.replace("(?:is|are)", "is")
+_KIND = re.compile(rf"(?P<all>every|each|any|all|no|an?) (?P<kind>\w+) {_ONE}")
 _RELATIVE = re.compile(rf"(?P<all>every|any|no)(?:thing|one|body) (?:that|which|who) (?P<about>.+?) {_WHAT}")
 _GENERAL = re.compile(rf"if (?:some|any)(?:thing|one|body) (?P<about>.+?),?(?: then)? (?:it|they|he|she) {_WHAT}")
 _IF = re.compile(r"if (?P<body>.+?),? then (?P<head>.+)")
-_IS = re.compile(rf"(?P<who>\w+) {_WHAT}")
+_IS = re.compile(rf"(?P<who>\w+) {_ONE}")
 _DOES = re.compile(r"(?P<who>\w+) (?P<no>(?:does not|doesn't) )?(?P<verb>\w+) (?P<whom>\w+)")
 _PART_IS = re.compile(r"(?:is )?(?:an? )?(?P<what>\w+)")
 _PART_DOES = re.compile(r"(?P<verb>\w+) (?:an? |some(?:thing|one) )(?:that is )?(?P<what>\w+)")
@@ -159,6 +163,8 @@ def _fact(text: str) -> Formula | None:
         match = _DOES.fullmatch(text)
         if not match or match["verb"] in ("is", "are", "not") or match["whom"] in _NOBODY:
             return None
+        if not match["no"] and not match["verb"].endswith("s"):  # "cats chase mice" is about no one cat
+            return None
         atom = Atom(_verb(match["verb"]), (match["who"], match["whom"]))
     if match["who"] in _NOBODY:
         return None
@@ -177,6 +183,10 @@ def _all(parts: list[Formula]) -> Formula:
 
 
 _SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n+")
+_STATES_NOTHING = re.compile(
+    r".*[?:]|\W*\w*\W*|(?:only )?one of (?:these|them|the following) (?:follows|is true).*", re.IGNORECASE
+)
+"""A question, a heading, the number of an item, and what announces the question."""
 _NAMED = re.compile(r"\b((?:fact|int|sent)\d+)\s*:\s*([^;\n]+)", re.IGNORECASE)
 _PROOF_LINE = re.compile(
     r"(?P<cited>[\w\s&,]+?)\s*->\s*(?:(?P<name>int\d+)\s*:\s*)?(?P<said>[^;]+);?\s*", re.IGNORECASE
@@ -194,6 +204,8 @@ class Deduction:
     premises: list[Formula]
     named: dict[str, Formula] = field(default_factory=dict)
     claims: list[Formula] = field(default_factory=list)
+    unread: str | None = None
+    """A sentence of the problem that may state a premise and was not read."""
 
     @classmethod
     def of(cls, problem: Problem) -> Deduction:
@@ -204,9 +216,10 @@ class Deduction:
                 named[name.lower()] = formula
         if named:
             return cls(list(named.values()), named)
-        sentences = [text for text in _SENTENCE.split(problem.text) if not text.rstrip().endswith("?")]
+        sentences = [text for text in _SENTENCE.split(problem.text) if not _STATES_NOTHING.fullmatch(text.strip())]
         read = [read_clauses(_plain(text)) for text in sentences]
-        return cls([formula for formulas in read for formula in formulas or ()])
+        unread = next((text for text, formulas in zip(sentences, read, strict=True) if formulas is None), None)
+        return cls([formula for formulas in read for formula in formulas or ()], unread=unread)
 
     def claim(self, formula: Formula) -> None:
         """A claim replaces its opposite."""
@@ -257,7 +270,7 @@ def _judge_sentence(deduction: Deduction, problem: Problem, sentence: str) -> Ve
     for conclusion, support in cut_argument(plain):
         stated, cited = read_clauses(conclusion), read_clauses(support) if support else []
         if stated is not None and cited is not None:
-            verdict = _judge_argument(deduction, stated, cited)
+            verdict = _if_all_was_read(deduction, _judge_argument(deduction, stated, cited), [*cited, *stated])
             for formula in stated:
                 deduction.claim(formula)
             return verdict
@@ -290,6 +303,15 @@ def _judge_argument(deduction: Deduction, stated: Sequence[Formula], cited: Sequ
     return worst(found, "stated in the problem") if found else Verdict(True, "stated in the problem")
 
 
+def _if_all_was_read(deduction: Deduction, verdict: Verdict, said: Sequence[Formula]) -> Verdict:
+    """A "no" holds with an unread premise only if the others refute something that is said."""
+    if deduction.unread is None or verdict.holds is not False:
+        return verdict
+    if any(entails(deduction.premises, _opposite(formula)).holds for formula in said):
+        return verdict
+    return Verdict(None, f"{verdict.reason}; but {deduction.unread!r} of the problem cannot be formalised")
+
+
 def _known(deduction: Deduction, formula: Formula) -> Entailment:
     """Whether it follows from the problem, or from what is claimed; contradictory claims prove nothing."""
     if formula in deduction.premises:
@@ -314,7 +336,9 @@ def _judge_retraction(deduction: Deduction, match: re.Match[str]) -> Verdict:
     if any(each.holds is None for each in found):
         return Verdict(None, next(each.reason for each in found if each.holds is None))
     follows = [each for each, entailment in zip(denied, found, strict=True) if entailment.holds]
-    return Verdict(not follows, f"{follows[0]} does follow" if follows else f"{formula} does not follow")
+    if follows or deduction.unread is None:
+        return Verdict(not follows, f"{follows[0]} does follow" if follows else f"{formula} does not follow")
+    return Verdict(None, f"{deduction.unread!r} of the problem cannot be formalised")
 
 
 def _said(entailment: Entailment, formula: Formula) -> Verdict:

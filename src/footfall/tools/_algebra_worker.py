@@ -91,17 +91,33 @@ def _implied(premises: list[list[tuple[Tree, Tree]]], conclusion: list[tuple[Tre
     equations = [Equation(*sides) for (sides,) in premises]
     residuals = [equation.residual() for equation in equations]
     names = sorted(set().union(*(residual.free_symbols for residual in residuals)), key=str)
+    if any(map(_transcendental, residuals)):
+        return None, "a premise may have more solutions than are found: it has a function or a power of an unknown"
     solutions = sympy.solve(residuals, names, dict=True) if names else []
     if not solutions or any(set(names) - set(found) or not _plain(found) for found in solutions):
         return None, "no single solution: the premises have none, or too many"
+    known = False
     for found in solutions:
         values = {str(name): value for name, value in found.items()}
+        defined = [equation.holds_at(values) for equation in equations]
+        if False in defined:  # a denominator is zero there
+            continue
+        if None in defined:
+            return None, "whether what was found solves the premises could not be decided"
+        known = True
         answers = [Equation(*sides).holds_at(values) for sides in conclusion]
         if True in answers:
             continue
         where = ", ".join(f"{name} = {value}" for name, value in values.items())
         return (None, f"not decided at {where}") if None in answers else (False, f"not so at {where}")
+    if not known:
+        return None, "no single solution: the premises have none"
     return True, "every common solution of the premises solves it"
+
+
+def _transcendental(expression: Expression) -> bool:
+    calls = expression.atoms(sympy.sin, sympy.cos, sympy.tan, sympy.exp, sympy.log)
+    return any(part.free_symbols for part in (*calls, *(power.exp for power in expression.atoms(sympy.Pow))))
 
 
 def _plain(solution: dict[Any, Any]) -> bool:

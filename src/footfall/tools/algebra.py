@@ -4,15 +4,17 @@ Text is read by a small grammar of its own, so nothing that a model wrote is eva
 
     2x + 3 = 7      (x - 1)(x + 2) = 0      x = 2 or x = -3      \\frac{1}{2}y^2      sqrt(2), abs, exp, log, sin, cos, tan
 
-A run of letters is one name (`price`, `x_1`); names are real variables, `pi` is the number. Decimals are exact. A tree is
-nested lists, so that it can be sent to another process as JSON: sympy runs in one helper process a program with a limit
-on processor time and memory; a question that needs more is answered "not known".
+A run of letters is one name (`price`, `x_1`); names are real variables, `pi` is the number. Decimals are exact. What can be
+read in two ways (`sin 2x`) and functions that are not here (`cot(x)`, `log_2(8)`) are not read. A tree is nested lists, so that
+it can be sent to another process as JSON: sympy runs in one helper process a program with a limit on processor time and
+memory; a question that needs more is answered "not known".
 """
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,12 +29,19 @@ LONGEST = 500
 DEEPEST = 40
 LONGEST_NUMBER = 40
 FUNCTIONS = frozenset({"sqrt", "abs", "exp", "log", "ln", "sin", "cos", "tan"})
+_OTHER_FUNCTIONS = frozenset(
+    ("arcsin", "arccos", "arctan", "asin", "acos", "atan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "lg", "floor", "ceil",
+     "ceiling", "round", "sgn", "sign", "max", "min", "gcd", "lcm", "mod", "cbrt")
+)  # fmt: skip
+"""Read as names they would be variables, and `cot(x)` a product."""
 _WORDS = {
     "×": "*", "·": "*", "−": "-", "–": "-", "÷": "/", "**": "^", "\\cdot": "*", "\\times": "*", "\\div": "/", "√": "sqrt",
     "\\pi": "pi", "π": "pi", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "{": "(", "}": ")", "[": "(", "]": ")",
     **{f"\\{name}": name for name in FUNCTIONS},
 }  # fmt: skip
 _DROPPED = re.compile(r"\\left(?![A-Za-z])|\\right(?![A-Za-z])|\\[,;!: ]|\$")
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_INDEXED = re.compile(rf"(?:{'|'.join(sorted(FUNCTIONS | _OTHER_FUNCTIONS))})(?:_.+|\d+)")
 _TOKEN = re.compile(r"\s*(\*\*|\\[A-Za-z]+|[^\W\d_]+(?:_?\d+|_[^\W\d_])?|\d+(?:\.\d+)?|\.\d+|\S)")
 
 
@@ -98,7 +107,8 @@ class _Reader:
     def __init__(self, text: str) -> None:
         if len(text) > LONGEST:
             raise AlgebraError(f"{len(text)} characters; at most {LONGEST} are read")
-        self.text = _DROPPED.sub(" ", text).strip().rstrip(".")
+        plain = _DROPPED.sub(" ", text).strip().rstrip(".")
+        self.text = _RAISED.sub(lambda match: f"^({''.join(str(unicodedata.digit(sign)) for sign in match[0])})", plain)
         found = list(_TOKEN.finditer(self.text))
         self.words = [_WORDS.get(match[1], match[1]) for match in found] + [""]
         self.places = [match.start(1) for match in found] + [len(self.text)]
@@ -191,8 +201,9 @@ class _Reader:
             self.at += 1
             return ["/", self.group(), self.group()]
         if word in FUNCTIONS:
-            self.at += 1
-            return ["call", word, self.group() if self.word == "(" else self._deeper(self.primary)]
+            return self.call()
+        if _INDEXED.fullmatch(word) or (word in _OTHER_FUNCTIONS and self.words[self.at + 1] == "("):
+            raise self.error("a function that is known here")
         self.at += 1
         if word[:1].isdigit() or (word[:1] == "." and len(word) > 1):
             if len(word) > LONGEST_NUMBER:
@@ -202,6 +213,17 @@ class _Reader:
             return ["name", word]
         self.at -= 1
         raise self.error("a number, a name or a bracket")
+
+    def call(self) -> Tree:
+        """A function of a group, or of one number or name: `sin 2x` and `sin x^2` may mean more, `√2x` is √2 times x."""
+        name, written = self.word, self.text[self.places[self.at]]
+        self.at += 1
+        if self.word == "(":
+            return ["call", name, self.group()]
+        argument = self._deeper(self.primary)
+        if self.word == "^" or (written != "√" and self.word not in FUNCTIONS and self._begins_factor()):
+            raise self.error(f"the end of what `{name}` is taken of: give it brackets")
+        return ["call", name, argument]
 
     def group(self) -> Tree:
         self.take("(")
