@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import LlamaTokenizer
 
 from footfall.hashing import vocabulary_fingerprint
 from footfall.policy.splitting import SampledTrajectory, StepSplitter, trajectory_from_ids
@@ -85,6 +86,42 @@ def test_ids_of_stray_separators_stay_with_the_step_before_or_lead_the_first() -
     steps = splitter().split([STRADDLING.index(t) for t in tokens], [-float(i) for i in range(6)])
     assert [len(step.token_ids or ()) for step in steps] == [4, 2]
     assert [step.logprobs for step in steps] == [(0.0, -1.0, -2.0, -3.0), (-4.0, -5.0)]
+
+
+def test_blanks_in_front_are_dropped_where_a_solution_begins_and_are_indentation_after_other_steps() -> None:
+    tokens = [STRADDLING.index(token) for token in ["  ", "x=", "\n", "  ", "b c"]]
+    logprobs = [0.0] * len(tokens)
+    assert [step.text for step in splitter("\n").split(tokens, logprobs)] == ["x=", "  b c"]
+    assert [step.text for step in splitter("\n").split(tokens, logprobs, first=False)] == ["  x=", "  b c"]
+    (cut,) = splitter("\n").split(tokens[:2], logprobs[:2], first=False)
+    assert cut.text == "  x="
+
+
+def _bytes_and_spaces() -> Any:
+    """A vocabulary as Llama 2 and Mistral have it: spaces in front of words, and unknown characters byte by byte."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁", "a", "▁a", "▁▁", "▁▁▁▁"]
+    return LlamaTokenizer(
+        vocab={token: i for i, token in enumerate(tokens)}, merges=[("▁", "a"), ("▁", "▁"), ("▁▁", "▁▁")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("separator", "text", "steps"),
+    [
+        ("\n", "a\n    a\n        a", ["a", "    a", "        a"]),  # its decoder drops a blank in front of a text
+        ("。", "a。aa。aaa", ["a", "aa", "aaa"]),  # three tokens, none of which is a character
+        ("ки", "aки\naки", ["a", "\na"]),
+    ],
+)
+def test_steps_of_a_vocabulary_that_spells_characters_in_bytes_and_spaces_before_words(
+    separator: str, text: str, steps: list[str]
+) -> None:
+    tokenizer = _bytes_and_spaces()
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    made = StepSplitter(tokenizer, len(tokenizer), separator)
+    assert [step.text for step in made.split(ids, [0.0] * len(ids))] == steps
+    ends = [made.closes_step(ids[: k + 1]) for k in range(len(ids))]
+    assert ids[ends.index(True)] in made.closing, "the engine looks there"
 
 
 def test_an_empty_separator_is_refused() -> None:

@@ -17,9 +17,11 @@ from footfall.loading import load_model
 from footfall.policy.embedded import CHECKING, EMBEDDED, embedded
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
+from footfall.registry import create
 from footfall.render import Template, encode
 from footfall.types import Step, Trajectory
 from footfall.worlds import ArithmeticWorld
+from footfall.worlds.code import CodeWorld
 
 WORLD = ArithmeticWorld()
 PREFIXES = [WORLD.prefix(problem) for problem in WORLD.problems(4, seed=1, split="test")]
@@ -112,6 +114,17 @@ class TestSteps:
             assert whole.finish == "end"
             assert [step.text for step in trace.steps] == texts(whole)
             assert tuple(i for step in trace.steps for i in step.token_ids or ()) == ids_of(whole)
+
+    def test_what_goes_on_after_some_lines_of_code_keeps_its_indentation(self) -> None:
+        lab, program = create("policy", "embedded-lab", device="cpu"), CodeWorld()
+        prefix = program.prefix(next(iter(program.problems(1))))
+        ((whole,),) = lab.sample([prefix], 1, GREEDY)
+        trace = whole.after(prefix, lab.name)
+        assert trace.steps[1].text.startswith("    "), "a line in the body of a function"
+        for row, k in zip(lab.sample([trace.prefix(k) for k in (1, 2)], 1, GREEDY), (1, 2), strict=True):
+            assert texts(row[0]) == texts(whole)[k:]
+        ((line,),) = lab.sample([trace.prefix(1)], 1, replace(GREEDY, until="step"))
+        assert texts(line) == texts(whole)[1:2]
 
     def test_sampled_ids_come_back_when_the_trace_is_encoded(self) -> None:
         for prefix, (completion,) in zip(PREFIXES, policy().sample(PREFIXES, 1, DRAWN), strict=True):

@@ -11,6 +11,9 @@ from footfall.hashing import vocabulary_fingerprint
 from footfall.render import Tokenizer
 from footfall.types import Problem, Step, Trajectory
 
+_PART = "\ufffd"
+"""What a decoder gives for a part of a character."""
+
 
 class StepSplitter:
     """Splits token sequences at a separator. Knows which tokens can complete one, so most tokens cost nothing.
@@ -23,21 +26,26 @@ class StepSplitter:
         if not separator:
             raise ValueError("a separator between steps must not be empty")
         self.tokenizer, self.separator = tokenizer, separator
-        self.closing = frozenset(i for i in range(vocabulary_size) if separator[-1] in self._text([i]))
+        self._word = self._some_word(vocabulary_size)
+        self.closing = frozenset(i for i in range(vocabulary_size) if self._may_close(self._text([i])))
 
     def closes_step(self, tokens: Sequence[int]) -> bool:
         """Whether a step with some text in it is complete in `tokens`."""
         return self.separator in self._without_lead(self._text(tokens).lstrip())
 
-    def split(self, tokens: Sequence[int], logprobs: Sequence[float]) -> tuple[Step, ...]:
-        """The steps of a completion. Ids of stray separators stay with the step before them, or lead the first."""
+    def split(self, tokens: Sequence[int], logprobs: Sequence[float], first: bool = True) -> tuple[Step, ...]:
+        """The steps of a completion. Ids of stray separators stay with the step before them, or lead the first.
+
+        `first`: the completion begins the solution, and blanks in front are dropped. After other steps they are indentation.
+        """
         steps: list[Step] = []
         start, lead = 0, ""
         for i, token in enumerate(tokens):
             if token not in self.closing:
                 continue
             text = lead + self._text(tokens[start : i + 1])
-            written, found, rest = self._without_lead(text if steps else text.lstrip()).rpartition(self.separator)
+            unled = self._without_lead(text.lstrip() if first and not steps else text)
+            written, found, rest = unled.rpartition(self.separator)
             if found and written.strip():
                 steps.append(_step(self._trimmed(written), tokens[start : i + 1], logprobs[start : i + 1]))
                 start, lead = i + 1, rest
@@ -46,7 +54,7 @@ class StepSplitter:
                 start, lead = i + 1, ""
         text = self._trimmed(lead + self._text(tokens[start:])).rstrip()
         if not steps:
-            return (_step(text.lstrip(), tokens, logprobs),) if tokens else ()
+            return (_step(text.lstrip() if first else text, tokens, logprobs),) if tokens else ()
         if text.strip() and start < len(tokens):
             steps.append(_step(text, tokens[start:], logprobs[start:]))
         else:
@@ -71,7 +79,28 @@ class StepSplitter:
             text = text.removesuffix(self.separator)
         return text
 
+    def _may_close(self, text: str) -> bool:
+        """Whether a token of this text may end a separator, whose last character may be spread over several tokens."""
+        last = self.separator[-1]
+        return last in text or (not last.isascii() and _PART in text)
+
+    def _some_word(self, vocabulary_size: int) -> tuple[int, str] | None:
+        """A token of letters after which others say what they say in the middle of a text."""
+        for token in range(vocabulary_size):
+            text = self._decoded([token])
+            if text.isascii() and text.isalpha() and self._decoded([token, token]) == 2 * text:
+                return token, text
+        return None
+
     def _text(self, tokens: Sequence[int]) -> str:
+        """What tokens say after others: in front of a text SentencePiece's decoder drops a blank, which may be indentation."""
+        if self._word is None:
+            return self._decoded(tokens)
+        token, word = self._word
+        text = self._decoded([token, *tokens])
+        return text.removeprefix(word) if text.startswith(word) else self._decoded(tokens)
+
+    def _decoded(self, tokens: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 

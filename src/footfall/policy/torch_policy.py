@@ -111,10 +111,7 @@ class TorchPolicy(RunWriter):
         watched = frozenset().union(*(s.closing for s in splitters)) if params.until == "step" else frozenset()
         written = iter(self.engine.generate(requests, params, watched, keep=params.until == "step"))
         return [
-            [
-                self._completion(next(written), splitter_for(self.tokenizer, run.prefix.separator), index, step)
-                for index in run.indices
-            ]
+            [self._completion(next(written), run.prefix, index, step) for index in run.indices]
             for run, step in zip(runs, begun, strict=True)
         ]
 
@@ -150,7 +147,7 @@ class TorchPolicy(RunWriter):
         self._fingerprint = -1, ""
 
     def _completion(
-        self, generated: Generated, splitter: StepSplitter, index: int, begun: Step | None = None
+        self, generated: Generated, prefix: Trajectory, index: int, begun: Step | None = None
     ) -> Completion:
         finish: Finish = "end" if generated.ended else "step" if generated.stopped else "length"
         cost = Cost(
@@ -162,7 +159,8 @@ class TorchPolicy(RunWriter):
         )
         tokens = [*_ids(begun), *generated.tokens]
         logprobs = [*((begun and begun.logprobs) or [0.0] * len(_ids(begun))), *generated.logprobs]
-        steps = splitter.split(tokens, logprobs) if tokens else ()
+        splitter = splitter_for(self.tokenizer, prefix.separator)
+        steps = splitter.split(tokens, logprobs, first=len(prefix.steps) == (begun is not None)) if tokens else ()
         return Completion(steps, finish, index, self.vocabulary, cost=cost)
 
 
