@@ -15,6 +15,8 @@ from scripts import loop_data as data
 from scripts.loop_files import kept, tell
 
 T = TypeVar("T")
+OUTCOME = "outcome"
+"""The rows that say of whole solutions whether their answers are right."""
 
 
 def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
@@ -36,7 +38,7 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
         if count:
             rows = [rows[k * len(rows) // int(count)] for k in range(min(int(count), len(rows)))]
         counted[name] = data.label_counts(rows)
-        found += rows if not parts else in_both_forms(rows, half=name == "outcome")
+        found += rows if not parts else in_both_forms(rows, half=name == OUTCOME)
         tell(f"{name}: {counted[name]}")
     return found, counted
 
@@ -44,12 +46,19 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
 def labels_of(out: Path, name: str) -> list[list[Judged]]:
     """What `label` left by this method, a list a set; of `A+B`, the consensus on the sets that both have labelled.
 
-    `outcome` needs no labelling: whether the answer of each sample of the training sets is right. `er-prm` are the Monte
-    Carlo labels, entropy-regularised.
+    `outcome` needs no labelling: whether the answer of each sample of the training sets is right. `outcome@METHOD` says it of
+    the samples that METHOD has labelled, where no others came along. `er-prm` are the Monte Carlo labels, entropy-regularised.
     """
+    kind, labelled, method = name.partition("@")
+    if labelled:
+        if kind != OUTCOME:
+            raise ValueError(f"--rows {name}: only {OUTCOME} is known of what others labelled, as {OUTCOME}@{method}")
+        if not (parts := labels_of(out, method)):
+            raise ValueError(f"--rows {name}: there is no label-{method}-SET.parquet in {out}")
+        return [data.outcome_rows([row.trajectory for row in part]) for part in parts]
     if name == "er-prm":
         return list(map(data.entropy_regularised, labels_of(out, "monte-carlo")))
-    if name == "outcome":
+    if name == OUTCOME:
         sampled = [read_parquet(file, "trajectory") for file in sorted(out.glob("sample-*-train.parquet"))]
         return [data.outcome_rows(data.spread(traces)) for traces in sampled]
     methods = name.split("+")

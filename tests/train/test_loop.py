@@ -78,6 +78,18 @@ def test_the_outcome_labels_the_last_step_of_finished_solutions_alone() -> None:
     assert [why and why.reason for why in row.judgement.failures] == [Reason.NOT_ASKED, None]
 
 
+def test_outcomes_are_known_of_what_others_have_labelled_where_no_samples_came_along(tmp_path: Path) -> None:
+    row, _ = rows("x", ["What is 1 plus 1?"])
+    labelled = Judged(replace(row.trajectory, correct=True), row.judgement)
+    write_parquet(tmp_path / "label-omegaprm-gsm8k-train.parquet", [labelled], "judged")
+    ((said,),) = loop_rows.labels_of(tmp_path, "outcome@omegaprm")
+    assert said.judgement is not None and said.judgement.values == (None, 1.0)
+    with pytest.raises(ValueError, match=r"there is no label-critic-SET\.parquet"):
+        loop_rows.labels_of(tmp_path, "outcome@critic")
+    with pytest.raises(ValueError, match="as outcome@omegaprm"):
+        loop_rows.labels_of(tmp_path, "steps@omegaprm")
+
+
 def test_a_pool_grows_by_samples_of_another_seed_and_twice_is_once() -> None:
     pool = [row.trajectory for row in rows("x", ["What is 1 plus 1?", "What is 2 plus 2?"])]
     grown = loop_data.together(pool, pool, "seed 1")
