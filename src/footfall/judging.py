@@ -54,6 +54,8 @@ class Traits:
     """What stood after each step of the traces it was trained on; if it is one, it reads all traces so (`as_trained`)."""
     counts_tokens: bool = True
     """Whether the costs of its judgements hold the tokens that were read and written."""
+    compares: bool = False
+    """Whether what it says of a trace depends on the others of its problem in the same call: they are never put to it apart."""
 
 
 _SILENT = Traits()
@@ -95,6 +97,11 @@ def all_parts(*judges: object) -> list[object]:
             found[id(each)] = each
             waiting += parts_of(each)
     return list(found.values())
+
+
+def compares(judge: object) -> bool:
+    """Whether the judge, or one that it is made of, holds the traces of a problem against each other."""
+    return any(traits(each).compares for each in all_parts(judge))
 
 
 def bound_of(judge: object, steps: int | None) -> Bound | None:

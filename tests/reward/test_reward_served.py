@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,9 +17,11 @@ from typing import Any
 import pytest
 
 from footfall import cli
+from footfall.commands._judges import JudgeInRun
 from footfall.judging import Traits, traits
 from footfall.registry import create
 from footfall.reward.judge_server import JudgeServer, Limits
+from footfall.store import Run
 from footfall.types import Cost, Judge, Judgement, Problem, Reason, Step, Trajectory, Unjudged
 
 
@@ -49,6 +54,19 @@ class Lengths:
             )
             for t in trajectories
         ]  # fmt: skip
+
+
+class Waiting(Lengths):
+    """Says that it was asked, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        self.asked.set()
+        self.go_on.wait(10)
+        return super().judge(trajectories)
 
 
 def traces(count: int = 5) -> list[Trajectory]:
@@ -151,6 +169,85 @@ def test_a_bad_request_is_told_so_and_the_next_one_is_answered(
         assert got == status and words in told["error"]["message"]
         got, told = request(url, b'{"traces": [{"problem": "p", "steps": ["abcd"]}]}')
         assert got == 200 and told["judgements"][0]["values"] == [0.25]
+
+
+def test_a_request_that_comes_by_the_byte_is_over_when_its_time_is() -> None:
+    with serving(Lengths(), limits=Limits(patience=0.3)) as url:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
+            slow.sendall(b"POST /v1/judge HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n")
+            with pytest.raises(ConnectionError):
+                for _ in range(50):
+                    slow.sendall(b" ")
+                    time.sleep(0.1)
+        assert request(url, b'{"traces": []}')[0] == 200
+
+
+def test_who_leaves_before_the_answer_is_there_is_no_error_of_the_server(capfd: pytest.CaptureFixture[str]) -> None:
+    judge = Waiting()
+    body = b'{"traces": [{"problem": "p", "steps": ["a"]}]}'
+    head = f"POST /v1/judge HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with serving(judge) as url:
+        gone = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
+        gone.sendall(head.encode() + body)
+        assert judge.asked.wait(10)
+        gone.close()
+        judge.go_on.set()
+        assert request(url, body)[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_the_body_of_a_question_that_has_none_is_not_the_next_request() -> None:
+    with serving(Lengths()) as url, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as asking:
+        asking.sendall(b"GET /v1/judge HTTP/1.1\r\nContent-Length: 4\r\n\r\nhelpGET /v1/judge HTTP/1.1\r\n\r\n")
+        said = b"".join(iter(lambda: asking.recv(65536), b""))
+    assert said.count(b"HTTP/1.1 ") == 1 and b"200 OK" in said and b'"lengths"' in said
+
+
+class Rival:
+    """Compares the traces of a problem: the value is the share of them, in one call, that are not longer."""
+
+    name = "rival"
+    traits = Traits(compares=True)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        def value(own: Trajectory) -> float:
+            met = [len(t.text) <= len(own.text) for t in trajectories if t.problem == own.problem]
+            return sum(met) / len(met)
+
+        return [Judgement(t.id, (value(t),) * len(t.steps), self.name) for t in trajectories]
+
+
+def rivals(*sizes: int) -> list[Trajectory]:
+    """So many traces of each problem, of growing length; traces of all problems by turns."""
+    rows = [(p, k) for k in range(max(sizes)) for p, size in enumerate(sizes) if k < size]
+    return [Trajectory(f"{p}/{k}", Problem(f"p{p}", f"question {p}"), (Step("x" * (k + 1)),)) for p, k in rows]
+
+
+def test_traces_that_are_compared_are_asked_about_in_one_request() -> None:
+    own, given = Rival(), rivals(3, 3, 3)
+    with serving(own) as url:
+        judge = create("reward", "served", url=url, batch=4)
+        assert [each.values for each in judge.judge(given)] == [each.values for each in own.judge(given)]
+        assert traits(judge).compares
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 3), (2, 4, 1)], ids=["as many of each", "not as many"])
+@pytest.mark.parametrize("together", [True, False])
+def test_traces_that_are_compared_are_in_one_chunk(tmp_path: Path, sizes: tuple[int, ...], together: bool) -> None:
+    given = sorted(rivals(*sizes), key=lambda t: t.id) if together else rivals(*sizes)
+    with Run(tmp_path / "run", "score", {}) as run:
+        said = JudgeInRun(run, Rival(), chunk=2).judge(given)
+        chunks = len(list((tmp_path / "run" / "judgements").glob("*.parquet")))
+    assert [each.values for each in said] == [each.values for each in Rival().judge(given)]
+    assert chunks == (3 if together and sizes == (3, 3, 3) else 1)
+
+
+def test_values_of_two_judges_are_never_mixed_under_one_name() -> None:
+    with serving(Lengths()) as first, serving(Lengths(name="another")) as second:
+        judge = create("reward", "served", url=f"{first},{second}", batch=1, concurrency=1)
+        with pytest.raises(RuntimeError, match="all addresses must serve one judge"):
+            judge.judge(traces(20))
 
 
 @pytest.mark.parametrize(

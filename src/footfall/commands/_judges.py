@@ -14,6 +14,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, Sam
 from footfall.commands._output import note
 from footfall.commands._parts import StandIns, check_drawing, make_part, placed, settings
 from footfall.damaged import json_of
-from footfall.judging import Traits, as_trained, traits
+from footfall.judging import Traits, as_trained, compares, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, no_file_part, no_hub_id, parts, safety_switches, serving, stored, systems
@@ -286,9 +287,20 @@ class JudgeInRun:
             note(f"{other} traces are read with {known[0]!r} after each step, as the judge was trained")
         read = (as_trained(known, [trajectory])[0] for trajectory in trajectories)
         return self.run.kept(
-            "judgements", read, len(trajectories), task, key=_judged_key, chunk=self.chunk, made_by=self.name,
+            "judgements", read, len(trajectories), task, key=_judged_key, chunk=self._chunk(trajectories), made_by=self.name,
             shared=(lambda t: t.prefix(0).key) if self.stored else None,
         )  # fmt: skip
+
+    def _chunk(self, trajectories: Sequence[Trajectory]) -> int:
+        """Traces a chunk. Where a judge compares those of a problem, no chunk may end among them: a multiple of as many as each
+        problem has, or all at once where they have not the same number or do not lie together."""
+        if self.chunk < 1 or not trajectories or not compares(self.inner):
+            return self.chunk
+        runs = [(text, len(list(own))) for text, own in groupby(t.problem.text for t in trajectories)]
+        sizes = {size for _, size in runs}
+        if len(sizes) > 1 or len({text for text, _ in runs}) < len(runs):
+            return len(trajectories)
+        return -(-self.chunk // min(sizes)) * min(sizes)
 
 
 def without_seconds(judgement: Judgement) -> Judgement:

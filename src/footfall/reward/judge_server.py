@@ -1,9 +1,9 @@
 """The server of `footfall serve`: one judge behind HTTP, as `footfall.reward.served` asks it.
 
-One judge reads at a time, whoever asks; others wait. Requests are hostile: a body has a stated length of at most `max_bytes`
-and comes within `patience` seconds, holds JSON and says so (a page in a browser cannot send that unasked), has at most
-`max_traces` traces and no images, since their references may name files of this machine. With a key, who has not got it is
-told nothing.
+One judge reads at a time, whoever asks; others wait. Requests are hostile: a body has a stated length of at most `max_bytes`,
+a request comes within `patience` seconds from its first byte to its last, holds JSON and says so (a page in a browser cannot
+send that unasked), has at most `max_traces` traces and no images, since their references may name files of this machine. With
+a key, who has not got it is told nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import socket
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader, RawIOBase
 from threading import Lock
+from typing import Any
 
 from footfall.formats import parse_json
-from footfall.judging import read_partial, traits
+from footfall.judging import compares, read_partial, traits
 from footfall.reward.served import PATH, About, answer_of, has_images, traces_of
 from footfall.terminal import one_line
 from footfall.types import Json, Judge
@@ -54,7 +59,9 @@ class JudgeServer(ThreadingHTTPServer):
 
     def about(self) -> dict[str, Json]:
         known = traits(self.judge)
-        about = About(self.judge.name, known.threshold, known.separators, known.judge_partial is not None)
+        about = About(
+            self.judge.name, known.threshold, known.separators, known.judge_partial is not None, compares(self.judge)
+        )  # fmt: skip
         return {**about._asdict(), "separators": list(about.separators)}
 
     def answer(self, body: object) -> dict[str, Json]:
@@ -67,7 +74,34 @@ class JudgeServer(ThreadingHTTPServer):
         unfinished = isinstance(body, dict) and body.get("partial") is True
         with self.reading:
             said = read_partial(self.judge, traces) if unfinished else self.judge.judge(traces)
-        return answer_of([judgement.check(trace) for judgement, trace in zip(said, traces, strict=True)])
+        return answer_of(
+            [judgement.check(trace) for judgement, trace in zip(said, traces, strict=True)], self.judge.name
+        )
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Who left before its answer was there is no error of ours."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            log.exception("a connection could not be served")
+
+
+class _Patient(RawIOBase):
+    """What a connection sends: it may wait `patience` seconds for a request, which then has to come within as many more."""
+
+    def __init__(self, connection: socket.socket, patience: float) -> None:
+        self.connection, self.patience = connection, patience
+        self.deadline: float | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.patience if self.deadline is None else self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.connection.settimeout(left)
+        count = self.connection.recv_into(buffer)
+        self.deadline = time.monotonic() + self.patience if self.deadline is None else self.deadline
+        return count
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -76,9 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.connection.settimeout(self.server.limits.patience)
+        self.rfile.close()
+        self.sent = _Patient(self.connection, self.server.limits.patience)
+        self.rfile = BufferedReader(self.sent)
+
+    def handle_one_request(self) -> None:
+        self.sent.deadline = None
+        super().handle_one_request()
 
     def do_GET(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # its body is not read, and must not be taken for the next request
         self._answer(lambda: self.server.about())
 
     def do_POST(self) -> None:
@@ -101,6 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         if status != 200:
             self.close_connection = True  # what is left of the body is not read
         body = json.dumps(told).encode()
+        self.connection.settimeout(self.server.limits.patience)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

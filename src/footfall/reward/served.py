@@ -1,11 +1,13 @@
 """A judge behind HTTP: `footfall serve` on the machine with the GPU, `--judge http://HOST:PORT` wherever its values are wanted.
 
-    GET  /v1/judge   {"judge": name, "threshold": …, "separators": […], "partial": whether unfinished steps can be read}
+    GET  /v1/judge   {"judge": name, "threshold": …, "separators": […], "partial": whether unfinished steps can be read,
+                      "compares": whether the traces of a problem belong in one request}
     POST /v1/judge   {"traces": [a record of Footfall's JSON lines, …], "partial": false}
-                     → {"judgements": [one for each trace, in order]}
+                     → {"judgements": [one for each trace, in order], "judge": name}
 
 Traces go with their token ids and judgements come with all that they hold, so that the values are those of the same judge in
 this process. A request that fails after its retries leaves its traces without values, each step with the reason: no zeros.
+An answer of another judge than the one that was asked for first ends the run: values of two are never mixed under one name.
 The server is not trusted (`footfall.policy.http_client`), and an answer that is not one judgement for each trace is none.
 """
 
@@ -19,8 +21,9 @@ from typing import NamedTuple
 from footfall.formats import Fields, FormatError, format_named, read_record
 from footfall.formats.nouns import from_plain, to_plain
 from footfall.judging import Traits
-from footfall.policy.http_client import AttemptError, Question, Server, ask_all, key_from
+from footfall.policy.http_client import AttemptError, Question, Server, ServerRefusedError, ask_all, key_from
 from footfall.registry import Declared, register
+from footfall.terminal import one_line
 from footfall.types import Json, Judged, Judgement, Reason, Trajectory, Unjudged, content_key
 
 PATH = "/judge"
@@ -34,6 +37,7 @@ class About(NamedTuple):
     threshold: float | None = None
     separators: tuple[str, ...] = ()
     partial: bool = False
+    compares: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class ServedJudge:
 
     server: Server
     batch: int = 64
-    """Traces a request."""
+    """Traces a request; more where a problem has more and the judge compares them."""
     _accepted: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,21 +71,34 @@ class ServedJudge:
     def traits(self) -> Traits:
         about = self.about
         read = partial(self._judge, unfinished=True) if about.partial else None
-        return Traits(threshold=about.threshold, separators=about.separators, judge_partial=read)
+        return Traits(
+            threshold=about.threshold, separators=about.separators, judge_partial=read, compares=about.compares
+        )
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         return self._judge(trajectories, unfinished=False)
 
     def _judge(self, trajectories: Sequence[Trajectory], unfinished: bool) -> list[Judgement]:
-        readable = [trace for trace in trajectories if not has_images(trace)]
-        parts = [readable[i : i + self.batch] for i in range(0, len(readable), self.batch)]
-        asked = [(self._question(part, unfinished), partial(_judgements, part, self.name)) for part in parts]
-        said: list[Judgement] = []
-        for part, outcome in zip(parts, ask_all(self.server, self._accepted, asked), strict=True):
+        said = {i: _unjudged(t, self.name, _TEXT_ALONE) for i, t in enumerate(trajectories) if has_images(t)}
+        places = self._parts([(i, t) for i, t in enumerate(trajectories) if i not in said])
+        parts = [[trajectories[i] for i in part] for part in places]
+        asked = [(self._question(part, unfinished), partial(_judgements, part, self)) for part in parts]
+        for own, part, outcome in zip(places, parts, ask_all(self.server, self._accepted, asked), strict=True):
             why = Unjudged(Reason.FAILED_CALL, f"the judge's server: {outcome.error}")
-            said += outcome.value or [_unjudged(trace, self.name, why) for trace in part]
-        answers = iter(said)
-        return [_unjudged(t, self.name, _TEXT_ALONE) if has_images(t) else next(answers) for t in trajectories]
+            said |= zip(own, outcome.value or [_unjudged(trace, self.name, why) for trace in part], strict=True)
+        return [said[i] for i in range(len(trajectories))]
+
+    def _parts(self, traces: Sequence[tuple[int, Trajectory]]) -> list[list[int]]:
+        """Which traces go into one request: with a judge that compares them all of a problem."""
+        groups: dict[object, list[int]] = {}
+        for i, trace in traces:
+            groups.setdefault(trace.problem.text if self.about.compares else i, []).append(i)
+        parts: list[list[int]] = []
+        for group in groups.values():
+            if not parts or len(parts[-1]) + len(group) > self.batch:
+                parts.append([])
+            parts[-1] += group
+        return parts
 
     def _question(self, part: Sequence[Trajectory], unfinished: bool) -> Question:
         body: dict[str, Json] = {"traces": list(records(part)), "partial": unfinished}
@@ -128,13 +145,19 @@ def traces_of(body: object, where: str) -> list[Trajectory]:
     ]
 
 
-def answer_of(judgements: Sequence[Judgement]) -> dict[str, Json]:
+def answer_of(judgements: Sequence[Judgement], judge: str) -> dict[str, Json]:
     """What a server answers."""
-    return {"judgements": [to_plain(judgement) for judgement in judgements]}
+    return {"judgements": [to_plain(judgement) for judgement in judgements], "judge": judge}
 
 
-def _judgements(part: Sequence[Trajectory], name: str, payload: object) -> list[Judgement]:
+def _judgements(part: Sequence[Trajectory], asked: ServedJudge, payload: object) -> list[Judgement]:
     """One for each trace, under the name by which this process knows the judge."""
+    who = payload.get("judge") if isinstance(payload, dict) else None
+    if isinstance(who, str) and who != asked.about.judge:
+        raise ServerRefusedError(
+            f"{asked.server.url} answers by the judge {one_line(who, 200)!r}, where {one_line(asked.about.judge, 200)!r} was "
+            "asked: all addresses must serve one judge, and the same one to the end; start the run anew with it"
+        )
     given = payload.get("judgements") if isinstance(payload, dict) else None
     if not isinstance(given, list) or len(given) != len(part) or not all(isinstance(each, dict) for each in given):
         raise AttemptError(f"the answer has no list of {len(part)} judgements", again=False)
@@ -146,7 +169,7 @@ def _judgements(part: Sequence[Trajectory], name: str, payload: object) -> list[
             raise AttemptError(f"the answer is no judgement: {error}", again=False) from error
         if said.trajectory_id != trace.id:
             raise AttemptError(f"a judgement of {said.trajectory_id!r} for the trace {trace.id!r}", again=False)
-        found.append(replace(said, judge=name))
+        found.append(replace(said, judge=asked.name))
     return found
 
 
@@ -157,7 +180,8 @@ def _about(payload: object) -> About:
     texts = isinstance(separators, list) and all(isinstance(each, str) for each in separators)
     if not isinstance(name, str) or not name or not (threshold is None or a_number) or not texts:
         raise AttemptError("it answers, but not as `footfall serve` does", again=False)
-    return About(name, None if threshold is None else float(threshold), tuple(separators), found.get("partial") is True)
+    return About(name, None if threshold is None else float(threshold), tuple(separators), found.get("partial") is True,
+                 found.get("compares") is True)  # fmt: skip
 
 
 def _unjudged(trace: Trajectory, name: str, why: Unjudged) -> Judgement:

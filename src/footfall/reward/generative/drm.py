@@ -14,10 +14,11 @@ the lowest sample of a problem are a pair for DPO (`extremes`); added to the ans
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Literal, NamedTuple
 
-from footfall.judging import Bound
+from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.critic import Critic, Request, Settled, say, share_of_yes
@@ -89,6 +90,11 @@ class DRM(Critic):
             )
         super().__init__(policy, 1, SamplingParams(max_tokens=1), {"weights": str(weights), "how": how})
         self.weights, self.how = tuple(w / sum(weights) for w in weights), how
+
+    @property
+    def traits(self) -> Traits:
+        """As of any critic, and each dimension is normalised over the traces of a problem."""
+        return replace(super().traits, compares=True)
 
     def at_most(self, steps: int | None) -> Bound:
         """Four choices, and not a word."""

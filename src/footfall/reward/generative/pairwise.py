@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from footfall.judging import Bound
+from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.critic import Critic, Reply, Request, Settled, say, unreadable
@@ -117,6 +118,11 @@ class Pairwise(Critic):
             raise ValueError(f"entrants={entrants}: a comparison takes two traces of a problem")
         super().__init__(policy, n, params, {"question": question, "how": how, "swap": str(swap)})
         self.question, self.read, self.how, self.swap, self.entrants = question, read, how, swap, entrants
+
+    @property
+    def traits(self) -> Traits:
+        """As of any critic, and the traces of a problem meet."""
+        return replace(super().traits, compares=True)
 
     def at_most(self, steps: int | None) -> Bound:
         """A trace's share of the matches among `entrants`: (entrants − 1) / 2, in a knockout less than one."""
