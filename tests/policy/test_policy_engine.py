@@ -103,6 +103,16 @@ def test_what_was_written_need_not_be_read_again_when_kept() -> None:
     assert first.tokens + second.tokens == whole.tokens
 
 
+def test_each_token_of_a_prefix_was_either_read_or_found() -> None:
+    """The last tokens of the first prefix, past a block of eight, are read again: its block is known as the third one's."""
+    trace, other = random_prompts([20, 15])
+    prompts = [trace, trace[:13], trace[:9] + other[9:]]
+    engine = Engine(tiny_model("llama"), [])
+    written = engine.generate(requests(prompts, new=2), GREEDY)
+    assert [g.prefilled + g.cached for g in written] == [19, 12, 14]
+    assert engine.usage.prefilled == sum(g.prefilled for g in written) < sum(len(ids) - 1 for ids in prompts)
+
+
 def test_a_full_prefix_cache_costs_time_but_changes_nothing() -> None:
     prompts = random_prompts([50, 60, 70, 80])
     small = Engine(tiny_model("llama"), [], rows=2, cache_bytes=200_000)

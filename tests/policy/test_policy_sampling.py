@@ -63,3 +63,10 @@ def test_uniform_numbers_are_uniform_and_differ_by_seed_and_position() -> None:
     counts = torch.histc(u, 10, 0, 1)
     assert (counts - 2000).abs().max() < 250
     assert torch.equal(u, uniform(seeds, torch.arange(20).repeat(1000)))
+
+
+@pytest.mark.parametrize("temperature", [-0.5, float("nan"), float("inf")])
+def test_a_temperature_that_is_none_is_refused(temperature: float) -> None:
+    """NaN drew the vocabulary's first token at each place."""
+    with pytest.raises(ValueError, match="out of range"):
+        SamplingParams(temperature=temperature)

@@ -201,3 +201,20 @@ def test_a_policys_model_can_be_trained_and_saved_and_its_name_follows(tmp_path:
         c.steps for c in new
     ]
     assert [each.steps for each in new] != [each.steps for each in old]
+
+
+def test_a_model_without_its_adapter_is_another_writer_and_finds_no_keys_of_the_adapters() -> None:
+    peft = pytest.importorskip("peft")
+    model, tokenizer = load_model(EMBEDDED, "cpu")
+    torch.manual_seed(0)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    policy = TorchPolicy(adapted.get_base_model(), tokenizer, label="mine")
+    cold = TorchPolicy(adapted.get_base_model(), tokenizer, label="mine")
+    params = SamplingParams(temperature=0, max_tokens=8)
+    ((before,),), name = policy.sample([PREFIX], 1, params), policy.name
+    with adapted.disable_adapter():
+        assert policy.name != name, "a store of rollouts is keyed by it"
+        ((without,),), ((fresh,),) = policy.sample([PREFIX], 1, params), cold.sample([PREFIX], 1, params)
+    assert without == fresh and without.steps != before.steps
+    assert policy.name == name == f"mine@{weights_fingerprint(adapted.get_base_model())}"
+    assert policy.sample([PREFIX], 1, params) == [[before]]

@@ -383,7 +383,9 @@ class Loop:
         prefix = request.ids[:-1]
         entry, shared = self.cache.longest(prefix)
         if shared < len(prefix):
-            self.results[request_index].prefilled += self.prefill([prefix])[0]
+            result, (fresh,) = self.results[request_index], self.prefill([prefix])
+            result.prefilled += fresh  # what was taken for found was not there (any more)
+            result.cached = max(0, result.cached - fresh)
             entry, shared = self.cache.longest(prefix)
         if shared < len(prefix):
             raise MemoryError("the prefix cache cannot hold one prefix; raise cache_bytes")

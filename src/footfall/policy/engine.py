@@ -22,7 +22,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +66,8 @@ register_optimizer_step_post_hook(_count_step)
 
 
 class WeightsWatch:
-    """Says whether a model's weights are those of the last time: by their place, torch's count of writes, 64 numbers of each.
+    """Says whether a model's weights are those of the last time: by their place, torch's count of writes, 64 numbers of each,
+    and by the adapters that are in use.
 
     Not noticed: a write through `.data` to a few numbers of a weight only.
     """
@@ -74,11 +75,14 @@ class WeightsWatch:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.changes = self.moves = 0
-        """How often weights were found changed, and how often in another place: then nothing may point to the old one."""
+        """How often weights were found changed, and how often others were read than before, as those in another place or of
+        another adapter: then nothing may point to the old ones."""
+        self._tuned: list[nn.Module] = []
         self._counted: list[nn.Parameter] = []
         self._places: list[int] = []
         self._probes: list[list[Tensor]] = []
-        self._hint: tuple[int, ...] = ()
+        self._hint: tuple[object, ...] = ()
+        self._adapters: list[Adapters] = []
         self._numbers: list[bytes] = []
         self.look()
 
@@ -87,9 +91,14 @@ class WeightsWatch:
         parameters = [each for each in self.model.parameters() if each.numel()]
         self._counted = [each for each in parameters if not each.is_inference()]
         places = [each.data_ptr() for each in parameters]
+        self._tuned = [each for each in self.model.modules() if _has_adapters(each)]
+        adapters = [_adapters(each) for each in self._tuned]
         if places != self._places:
             self._places, self._probes = places, _probes(parameters)
             self.moves += 1
+        elif adapters != self._adapters:
+            self.moves += 1
+        self._adapters = adapters
         hint, numbers = self._hints(), [_bytes(torch.cat(probes)) for probes in self._probes]
         # The count of steps alone, the first hint, says nothing: it may be another model that was trained.
         if hint[1:] != self._hint[1:] or numbers != self._numbers:
@@ -101,8 +110,26 @@ class WeightsWatch:
         """The same for who asks often: compares only if an optimizer has stepped or torch has counted a write since."""
         return self.changes if self._hints() == self._hint else self.look()
 
-    def _hints(self) -> tuple[int, ...]:
-        return (_Steps.taken, *(each._version for each in self._counted))
+    @property
+    def adapters(self) -> tuple[Adapters, ...]:
+        """The ways in which the layers were found to use their adapters, each once; of a model without adapters none."""
+        return tuple(sorted(set(self._adapters)))
+
+    def _hints(self) -> tuple[object, ...]:
+        return (_Steps.taken, *(each._version for each in self._counted), *map(_adapters, self._tuned))
+
+
+Adapters: TypeAlias = tuple[bool, tuple[str, ...]]
+"""Whether a layer leaves its adapters out, and the names of those that are active."""
+
+
+def _has_adapters(module: nn.Module) -> bool:
+    """Whether it is one of PEFT's layers; transformers' models have methods of the same names."""
+    return isinstance(getattr(module, "disable_adapters", None), bool)
+
+
+def _adapters(module: Any) -> Adapters:
+    return module.disable_adapters, tuple(module.active_adapters)
 
 
 def _probes(parameters: list[nn.Parameter]) -> list[list[Tensor]]:

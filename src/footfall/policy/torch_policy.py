@@ -25,6 +25,8 @@ from footfall.render import Template, check_round_trip, encode, prompt_ids, temp
 from footfall.segment.tokens import written
 from footfall.types import Cost, Step, Trajectory, content_key
 
+_ALL_IN_USE = False, ("default",)
+"""What the layers of a model say that has one adapter, by PEFT's usual name, and uses it."""
 _THOUGHT_ROWS = 32
 """Sequences in one pass of `next_tokens`."""
 _CHOICE_ROWS, _CHOICE_TOKENS = 16, 16384
@@ -70,11 +72,14 @@ class TorchPolicy(RunWriter):
 
     @property
     def name(self) -> str:
-        """Label, weights and prompt format: after a training step the policy has another name, for it writes otherwise."""
+        """Label, weights, adapters in use and prompt format: after a training step the policy has another name, for it writes
+        otherwise."""
         changes = self.engine.weights.glance()
         if changes != self._fingerprint[0]:
             self._fingerprint = changes, weights_fingerprint(self.engine.model)
-        return f"{self._label}@{self._fingerprint[1]}{self._format}"
+        adapters = self.engine.weights.adapters
+        used = "" if set(adapters) <= {_ALL_IN_USE} else f",adapters={content_key(adapters)[:8]}"
+        return f"{self._label}@{self._fingerprint[1]}{self._format}{used}"
 
     @classmethod
     def load(
