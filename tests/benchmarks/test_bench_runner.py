@@ -214,6 +214,24 @@ def test_steps_without_labels_are_refused() -> None:
         steps([Judged(Trajectory("t", Problem("p", "?"), (Step("x"),)), None)])
 
 
+def test_a_trace_without_a_step_is_left_out_and_said(tmp_path: Path) -> None:
+    """There is nothing to find in it and nothing to pass: it would be right by every judge."""
+    report = run(steps([row("0", -1, 2), row("1", -1, 0)]), always_wrong())
+    assert (report.used, report.value("all", "acc_cor")) == (1, 0.0)
+    assert report.notes == ("1 traces have no step and are left out",)
+    given = [{"id": str(k), "generator": "g", "problem": "?", "steps": ["a"] * k, "final_answer_correct": True,
+              "label": -1} for k in (0, 1)]  # fmt: skip
+    (tmp_path / "math.json").write_text(json.dumps(given))
+    found = processbench(tmp_path)
+    assert [case.trajectory.id for case in found.cases] == ["1"] and "1 traces have no step" in found.notes[0]
+
+
+def test_data_without_a_case_is_said_to_have_none(tmp_path: Path) -> None:
+    (tmp_path / "math.json").write_text("[]")
+    with pytest.raises(ValueError, match="processbench: the data has no case to measure a judge on"):
+        run(processbench(tmp_path), always_wrong())
+
+
 def test_a_folder_without_the_benchmark_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"gsm8k\.json"):
         processbench(tmp_path)

@@ -223,3 +223,17 @@ def test_data_is_found_by_the_benchmarks_name_with_either_sign(tmp_path: Path) -
     }
     assert [path and path.name for path in found.values()] == [
         "socratic_prmbench", "mr-ben", "Best_of_N", "steps.jsonl", None]  # fmt: skip
+
+
+def test_diagnostics_and_figures_call_the_same_steps_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """Soft truth: a step that is right in 7 of 10 rollouts is wrong where `truth_threshold` is 0.8."""
+    rows = [{"id": "0", "problem": "?", "steps": ["a", "b"], "values": [1.0, 0.7]},
+            {"id": "1", "problem": "!", "steps": ["a", "b"], "values": [1.0, 0.9]}]  # fmt: skip
+    Path("soft.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    Path("said.jsonl").write_text('{"id": "0", "scores": [0.9, 0.2]}\n{"id": "1", "scores": [0.9, 0.8]}')
+    words = ["bench", "steps", "--data", "soft.jsonl", "--scores", "said.jsonl", "--out", "run"]
+    found = told(capsys, *words, "--option", "truth_threshold=0.8")
+    assert found["splits"]["soft"]["f1"]["value"] == 1.0
+    assert found["diagnostics"]["confusion"] == {
+        "wrong_found": 1, "right_flagged": 0, "right_passed": 3, "wrong_missed": 0}  # fmt: skip
+    assert [(at["label"], at["found"]) for at in found["diagnostics"]["positions"]] == [("1", 1)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,49 @@ def test_the_advice_names_the_cheapest_that_is_unbiased_and_those_that_are_led_a
 def test_the_advice_says_where_no_judge_helps() -> None:
     told = advice(invented(grpo=(1.0, 60, False), slanted=(0.8, math.inf, True)))
     assert "With the exact judge no credit that listens to it needs fewer" in told and "of these" not in told
+
+
+def judged(**directions: Mapping[str, float | None]) -> CreditGradients:
+    """Credits that listen to judges, each with its direction by judge; `None`: it has none. `grpo` listens to nobody."""
+    judges = tuple(next(iter(directions.values())))
+    given: dict[str, Mapping[str, float | None]] = {"grpo": dict.fromkeys(judges, 1.0), **directions}
+    rows = [
+        CreditRow(judge, name, name != "grpo", {
+            key: Interval(value, math.nan, math.nan)
+            for key, value in (("direction", at), ("rollouts", 40.0 if at and at > 0.9 else None)) if value is not None
+        })
+        for judge in judges for name, known in given.items() for at in (known[judge],)
+    ]  # fmt: skip
+    return CreditGradients(CreditPlan(judges=judges), Interval(0.3, 0.2, 0.4), tuple(rows))
+
+
+def test_a_credit_without_a_direction_stands_last_and_is_not_called_sound() -> None:
+    found = judged(
+        lost={"noisy": None, "exact": 0.99}, late={"noisy": 0.99, "exact": None}, kept={"noisy": 0.96, "exact": 0.97}
+    )
+    assert [row.method for row in found.of("noisy")] == ["grpo", "late", "kept", "lost"]
+    assert [row.method for row in found.of("exact")] == ["grpo", "lost", "kept", "late"]
+    told = advice(found)
+    assert "Of 3 credits that listen to a judge `kept` keeps 0.95 of the direction" in told
+    assert "Do not train" not in told, "of what has no direction nothing is known"
+
+
+def test_the_advice_speaks_of_the_judges_that_were_measured() -> None:
+    found = judged(greedy={"noisy": 0.6, "exact": 0.96}, steady={"noisy": 0.96, "exact": 0.97})
+    told = advice(found)
+    assert (
+        "Do not train by `greedy` on the noisy judge: with it it keeps less than 0.7" in told and "hacked" not in told
+    )
+    assert "With the exact judge no credit that listens to it needs fewer" in told, "0.97 is not without bias"
+    assert "where the judge is the noisy one; those" in CREDIT.page(found)
+    both = advice(judged(greedy={"exact": 0.5, "hackable": 0.6}))
+    assert "Do not train by `greedy` on a judge that can be hacked" in both
+    assert set(CREDIT.charts(judged(greedy={"noisy": 0.6}))) == {
+        "credit_gradients-direction.svg", "credit_gradients-rollouts.svg"}  # fmt: skip
+    nobody = replace(
+        found, rows=tuple(replace(row, figures={"direction": row.figures["direction"]}) for row in found.rows)
+    )
+    assert set(CREDIT.charts(nobody)) == {"credit_gradients-direction.svg"} and "never" in CREDIT.page(nobody)
 
 
 def test_what_no_number_of_rollouts_mends_is_never_a_number() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,3 +151,19 @@ def test_the_command_writes_figures_page_and_charts_and_goes_on_where_it_stopped
     assert {"report.json", "report.html", "kinds-f1.svg", "kinds-best_of_n.svg"} <= {p.name for p in folder.iterdir()}
     assert not list((folder / "models").iterdir()), "models are measured and removed"
     assert len(list((folder / "units").rglob("*.json"))) == 2
+
+
+def test_what_nothing_was_measured_of_is_said_and_has_no_chart() -> None:
+    found = Kinds(
+        KindPlan(labels=("exact",), sizes=("8",)), Interval(1.0, math.nan, math.nan),
+        (KindRow("exact", 8, "a", {}), KindRow("exact", 8, "b", {})),
+    )  # fmt: skip
+    assert (
+        advice(found)
+        == "Nothing was measured: so few traces have no pair of a right and a wrong one, or one label only."
+    )
+    assert KINDS.charts(found) == {} and "Nothing was measured" in KINDS.page(found)
+    beside = replace(made(("a", 0.9, 0.5)), plan=KindPlan(labels=("exact", "noised"), sizes=("24",)))
+    lost = replace(beside, rows=(*beside.rows, KindRow("noised", 24, "a", {})))
+    assert "On 24 traces with noised labels: first errors no kind was measured" in advice(lost)
+    assert "F1 of the first error" in KINDS.page(lost)

@@ -226,6 +226,14 @@ def test_the_advice_says_otherwise_where_the_figures_say_otherwise() -> None:
     assert f"take `{SINGLE}`, whatever the budget" in useless and "leave it out" in useless
 
 
+def test_a_judge_that_the_choices_ask_is_not_told_to_be_left_out() -> None:
+    # The beam is as good as the vote for fewer tokens, so it is taken; but the judge makes nothing clearly better.
+    beam, vote = point("beam", 60, "1" * 9 + "0"), point("vote", 70, "1" * 9 + "0", judged=False)
+    said = advice(found_with("noisy", {"a": [beam, vote]}))
+    assert "take `beam`, whatever the budget" in said
+    assert said.endswith("The judge clearly helps nowhere, though `beam` among the choices asks it.")
+
+
 def test_worlds_whose_prm_is_near_chance_are_summed_up_alone() -> None:
     beam, vote = point("beam", 60, TEN), point("vote", 60, TEN, judged=False)
     worlds = {"a": [beam], "b": [vote, point("beam", 60, NONE)], "c": [vote]}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from footfall.benchmarks.records import benchmark_files, file_revision
+from footfall.benchmarks.records import benchmark_files, file_revision, with_steps
 from footfall.benchmarks.runner import Benchmark, cases_from
 from footfall.metrics.cases import Case, Row, mean_of, split_by_split
 from footfall.metrics.intervals import Floats
@@ -45,11 +45,13 @@ def processbench(data: str | Path) -> Benchmark:
     from footfall.formats import read
 
     files = benchmark_files(data, SPLITS, "ProcessBench")
-    cases = [
-        case
-        for split, path in files.items()
-        for case in cases_from(read(path, format="processbench"), split, path.name)
-    ]
+    cases, notes = with_steps(
+        [
+            case
+            for split, path in files.items()
+            for case in cases_from(read(path, format="processbench"), split, path.name)
+        ]
+    )
     return Benchmark(
         name="processbench",
         cases=cases,
@@ -58,6 +60,7 @@ def processbench(data: str | Path) -> Benchmark:
         objective="f1",
         revision=file_revision(files.values()),
         published={model: dict(zip(SPLITS, row, strict=True)) for model, row in PUBLISHED.items()},
+        notes=notes,
     )
 
 

@@ -260,6 +260,12 @@ def counted(number: int, sentence: str) -> tuple[str, ...]:
     return (f"{number} {sentence}",) if number else ()
 
 
+def with_steps(cases: Sequence[Case]) -> tuple[list[Case], tuple[str, ...]]:
+    """The cases that have a step, and a note of the others: in a trace without a step there is none to find or to pass."""
+    kept = [case for case in cases if case.trajectory.steps]
+    return kept, counted(len(cases) - len(kept), "traces have no step and are left out")
+
+
 def step_number(fields: Fields, field: str, none: str = "N/A") -> int | None:
     """A step counted from 1, given as a number or as text; `None` for what the data writes when there is no error."""
     value = fields.get(field, f"a step number or {none!r}")

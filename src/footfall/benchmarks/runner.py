@@ -43,6 +43,8 @@ class Benchmark:
     """Content hash of the data."""
     threshold: float = 0.5
     """The benchmark's own."""
+    truth_threshold: float = 0.5
+    """A step is truly right if its truth is at least this; diagnostics and pages go by it too."""
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Figures of others to stand beside the measured ones: model -> row -> `objective` in percent."""
     notes: tuple[str, ...] = ()
@@ -110,6 +112,8 @@ def measured(
     resamples: int = RESAMPLES,
 ) -> Measured:
     """As `run`, with the cases, their judgements and all resampled figures beside the report."""
+    if not benchmark.cases:
+        raise ValueError(f"{benchmark.name}: the data has no case to measure a judge on")
     cases, judgements, notes = _judged(benchmark, judge)
     value, policy, tuned_on = _threshold(benchmark, judge, cases, judgements, threshold)
     kept = [i for i, case in enumerate(cases) if case.split != tuned_on]

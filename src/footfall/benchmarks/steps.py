@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from footfall.benchmarks.records import data_files, data_source, file_revision, stem
+from footfall.benchmarks.records import data_files, data_source, file_revision, stem, with_steps
 from footfall.benchmarks.runner import Benchmark, cases_from, content_revision
 from footfall.formats import read
 from footfall.metrics.cases import Case, Row, mean_of, split_by_split
@@ -44,6 +44,7 @@ def steps(
     else:
         cases = cases_from(data, "all", "rows")
         revision = content_revision(cases)
+    cases, notes = with_steps(cases)
 
     def row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
         first = _first_error(cases, judgements, threshold, truth_threshold, weights_RN)
@@ -57,6 +58,8 @@ def steps(
         f"{truth_threshold:g}; ECE over {bins} equal-width bins, only for values in [0, 1]",
         objective="f1",
         revision=revision,
+        truth_threshold=truth_threshold,
+        notes=notes,
     )
 
 

@@ -55,6 +55,8 @@ class BenchView:
     """Of which some are shown."""
     data: str = ""
     """What was measured on, as the user typed it."""
+    truth_threshold: float = 0.5
+    """A step is truly right if its truth is at least this."""
 
     @property
     def judge(self) -> Named:
@@ -288,7 +290,7 @@ def _traces(view: BenchView) -> list[Section]:
 
     def shown(row: Judged) -> TraceView:
         whole = {None: "", 1.0: "the right or chosen one"}.get(truth(row).value, "the wrong or rejected one")
-        error = truth(row).first_below(0.5) if by_step else None
+        error = truth(row).first_below(view.truth_threshold) if by_step else None
         return view_of(row, scale=scale, true_first_error=error, threshold=threshold, said=None if by_step else whole)
 
     chosen = extremes(rows, apart if by_step else mean_value, _SHOWN)

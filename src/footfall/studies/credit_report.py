@@ -29,6 +29,7 @@ from footfall.studies.study import measure_plan
 HEAD = ("credit", "direction", "one batch", "noise", "rollouts", "wasted")
 UNBIASED, SOUND, ASTRAY = 0.99, 0.95, 0.7
 """Directions from which on a credit is called unbiased, sound with every judge, or led astray."""
+EXACT, HACKABLE = "exact", "hackable"
 _DECIMALS = {"direction": 3, "batch": 2, "noise": 2, "rollouts": 0, "wasted": 2}
 
 
@@ -48,7 +49,7 @@ def advice(found: CreditGradients) -> str:
     ]
     for judge in found.plan.judges:
         rows = [row for row in found.of(judge) if row.asks]
-        level = UNBIASED if judge == found.plan.judges[0] else SOUND
+        level = UNBIASED if judge == EXACT else SOUND
         best = min(
             (row for row in rows if row.value("direction") >= level),
             key=lambda row: row.value("rollouts"),
@@ -68,17 +69,29 @@ def advice(found: CreditGradients) -> str:
     sound = [name for name, rows in listening.items() if min(row.value("direction") for row in rows) >= SOUND]
     if sound:
         first = min(sound, key=lambda name: max(row.value("rollouts") for row in listening[name]))
+        keep = "keep" if len(sound) > 1 else "keeps"
         said.append(
-            f"Of {len(listening)} credits that listen to a judge {in_words(sound)} keep {SOUND:g} of the direction with every "
-            f"judge here; of these `{first}` needs fewest rollouts at worst, {_needed(listening[first])}."
+            f"Of {len(listening)} credits that listen to a judge {in_words(sound)} {keep} {SOUND:g} of the direction with "
+            f"every judge here; of these `{first}` needs fewest rollouts at worst, {_needed(listening[first])}."
         )
-    astray = [name for name, rows in listening.items() if min(row.value("direction") for row in rows) < ASTRAY]
-    if astray:
-        said.append(
-            f"Do not train by {in_words(astray)} on a judge that can be hacked: with the worst one here they keep less than "
-            f"{ASTRAY:g} of the direction, and no number of rollouts mends that."
-        )
+    astray: dict[str, list[str]] = {}
+    for name, rows in listening.items():
+        low = {row.judge: at for row in rows if math.isfinite(at := row.value("direction")) and at < ASTRAY}
+        if low:
+            astray.setdefault(HACKABLE if HACKABLE in low else min(low, key=lambda judge: low[judge]), []).append(name)
+    said += [_astray(judge, names) for judge, names in astray.items()]
     return " ".join(said)
+
+
+def _astray(judge: str, names: Sequence[str]) -> str:
+    """What not to train by, and on which judge."""
+    judged = "a judge that can be hacked" if judge == HACKABLE else f"the {judge} judge"
+    where = "with the worst one here" if judge == HACKABLE else "with it"
+    keep = "they keep" if len(names) > 1 else "it keeps"
+    return (
+        f"Do not train by {in_words(names)} on {judged}: {where} {keep} less than {ASTRAY:g} of the direction, and no number "
+        "of rollouts mends that."
+    )
 
 
 def _needed(rows: Sequence[CreditRow]) -> str:
@@ -111,7 +124,7 @@ class CreditStudy:
 
     def page(self, found: CreditGradients) -> str:
         """The run's page."""
-        charts = [figure(responsive(partial(draw, found)), words) for _, draw, words in _CHARTS]
+        charts = [figure(responsive(partial(draw, found)), words(found)) for _, draw, words in _drawn(found)]
         sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
         for judge in found.plan.judges:
             rows = [cells(row, True) for row in found.of(judge)]
@@ -121,7 +134,7 @@ class CreditStudy:
 
     def charts(self, found: CreditGradients) -> dict[str, str]:
         """By file name."""
-        return {f"{self.docs}-{name}.svg": draw(found) for name, draw, _ in _CHARTS}
+        return {f"{self.docs}-{name}.svg": draw(found) for name, draw, _ in _drawn(found)}
 
     def shown(self, found: CreditGradients) -> list[str | list[Sequence[str]]]:
         """What a terminal shows."""
@@ -139,8 +152,8 @@ class CreditStudy:
         """What the page of the documentation shows between its marks, from the figures alone."""
         return {
             "credit-gradients-advice": lambda found: advice(found) + "\n",
-            "credit-gradients-charts": lambda _: "\n".join(
-                f"![{words}]({self.docs}-{name}.svg)\n" for name, _, words in _CHARTS
+            "credit-gradients-charts": lambda found: "\n".join(
+                f"![{words(found)}]({self.docs}-{name}.svg)\n" for name, _, words in _CHARTS
             ),
             "credit-gradients-table": _table,
         }
@@ -186,13 +199,30 @@ def _rollouts(found: CreditGradients, width: float = 760) -> Markup:
                      form="number", width=width)  # fmt: skip
 
 
-_CHARTS = (
-    ("direction", _directions, "How far along the exact gradient each credit's mean estimate points, by judge"),
+def _about_rollouts(found: CreditGradients) -> str:
+    first = found.plan.judges[0]
+    like = "exact" if first == EXACT else f"the {first} one"
+    return f"Rollouts that each credit needs for one error, where the judge is {like}; those with too much bias are left out"
+
+
+_Chart = tuple[str, Callable[..., Markup], Callable[[CreditGradients], str]]
+_CHARTS: tuple[_Chart, ...] = (
     (
-        "rollouts",
-        _rollouts,
-        "Rollouts that each credit needs for one error, where the judge is exact; those with too much bias are left out",
+        "direction",
+        _directions,
+        lambda found: "How far along the exact gradient each credit's mean estimate points, by judge",
     ),
+    ("rollouts", _rollouts, _about_rollouts),
 )
+
+
+def _drawn(found: CreditGradients) -> list[_Chart]:
+    """The charts that have something to show: with the first judge no credit may get there by any number of rollouts."""
+    first = found.plan.judges[0]
+    there = {
+        name for row in found.rows for name in row.figures if name == "direction" or row.judge == first
+    }  # fmt: skip
+    return [chart for chart in _CHARTS if chart[0] in there]
+
 
 CREDIT = CreditStudy()

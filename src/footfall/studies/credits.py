@@ -258,8 +258,9 @@ class CreditRow:
     figures: Mapping[str, Interval]
 
     def value(self, name: str) -> float:
-        """A figure; infinite rollouts where no number is enough."""
-        return self.figures[name].value if name in self.figures else math.inf if name == "rollouts" else math.nan
+        """A figure; infinite rollouts where no number is enough, and below all others what has no direction."""
+        missing = {"rollouts": math.inf, "direction": -math.inf}.get(name, math.nan)
+        return self.figures[name].value if name in self.figures else missing
 
 
 @dataclass(frozen=True)

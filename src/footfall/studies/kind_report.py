@@ -58,6 +58,8 @@ def advice(found: Kinds) -> str:
             who = _counted(names, sorted({row.kind for row in found.rows}))
             said.append(f"Where steps are changed ({form}), more than {FRAGILE:g} of AUC is lost by {who}.")
     measured = [row for row in found.rows if "score_tokens" in row.figures]
+    if not measured:
+        return "Nothing was measured: so few traces have no pair of a right and a wrong one, or one label only."
     cheap, dear = (pick(measured, key=lambda row: row.value("score_tokens")) for pick in (min, max))
     if dear.value("score_tokens") > 1.05 * cheap.value("score_tokens"):
         times = dear.value("score_tokens") / cheap.value("score_tokens")
@@ -101,6 +103,8 @@ def _counted(names: Sequence[str], everyone: Sequence[str]) -> str:
 def _leaders(rows: Sequence[KindRow], use: str) -> str:
     """Who is best at a use, all of them where several are, and who is not clearly behind."""
     best = max(rows, key=lambda row: row.value(use))
+    if use not in best.figures:
+        return "no kind was measured"
     alike = [row.kind for row in rows if row.value(use) == best.value(use)]
     value = f"{100 * best.value(use):.1f}"
     if len(alike) == len(rows) > 1:
@@ -141,7 +145,9 @@ class KindStudy:
 
     def page(self, found: Kinds) -> str:
         """The run's page."""
-        charts = [figure(responsive(partial(_chart, found, name, words)), words) for name, words in _CHARTS.items()]
+        charts = [
+            figure(responsive(partial(_chart, found, name, words)), words) for name, words in _drawn(found).items()
+        ]
         sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
         for labels in found.plan.labels:
             for size in map(int, found.plan.sizes):
@@ -153,7 +159,7 @@ class KindStudy:
 
     def charts(self, found: Kinds) -> dict[str, str]:
         """By file name."""
-        return {f"{self.docs}-{name}.svg": _chart(found, name, words) for name, words in _CHARTS.items()}
+        return {f"{self.docs}-{name}.svg": _chart(found, name, words) for name, words in _drawn(found).items()}
 
     def shown(self, found: Kinds) -> list[str | list[Sequence[str]]]:
         """What a terminal shows."""
@@ -213,6 +219,13 @@ _CHARTS = {
     "f1": "F1 of the first error, by kind and labels, on the largest size",
     "best_of_n": "Accuracy of best-of-8, by kind and labels, on the largest size",
 }
+
+
+def _drawn(found: Kinds) -> dict[str, str]:
+    """The charts that have something to show."""
+    size = max(map(int, found.plan.sizes))
+    there = {name for row in found.rows if row.size == size for name in row.figures}
+    return {name: words for name, words in _CHARTS.items() if name in there}
 
 
 def _chart(found: Kinds, name: str, words: str, width: float = 760) -> Markup:

@@ -129,7 +129,10 @@ def _worth(costs: SearchCosts, found: Sequence[Pick]) -> str:
     yes = [world + ("" if len(at) == every[world] else f" ({', '.join(at)})") for world, at in worlds.items() if at]
     no = [world for world, at in worlds.items() if not at]
     if not yes:
-        return "The judge clearly helps nowhere: leave it out."
+        asking = list(dict.fromkeys(f"`{one.point.method}`" for one in found if one.point.judged))
+        ask = "asks" if len(asking) == 1 else "ask"
+        leave = f", though {_listed(asking, 'and')} among the choices {ask} it" if asking else ": leave it out"
+        return f"The judge clearly helps nowhere{leave}."
     return f"The judge clearly helps on {_listed(yes, 'and')}" + (f", not on {_listed(no, 'or')}." if no else ".")
 
 
