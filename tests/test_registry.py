@@ -15,7 +15,20 @@ import pytest
 
 import footfall
 from footfall import registry
-from footfall.registry import KINDS, NOTHING, Declared, Part, System, create, declared, load, parts, register, systems
+from footfall.registry import (
+    KINDS,
+    NOTHING,
+    Declared,
+    Part,
+    System,
+    create,
+    declared,
+    load,
+    parts,
+    register,
+    stored,
+    systems,
+)
 
 OWN_PARTS = [part for kind in KINDS for part in parts(kind).values()]
 
@@ -131,6 +144,29 @@ def test_an_extension_cannot_take_a_name_that_is_taken(monkeypatch: pytest.Monke
     extension(monkeypatch, "labeller:monte-carlo", "theirs:theirs")
     with pytest.raises(ValueError, match=r"by footfall\.label\.monte_carlo:monte_carlo and by theirs:theirs"):
         parts("labeller")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import nothing_of_this_name", "ModuleNotFoundError"),
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("", "AttributeError"),
+    ],
+)
+def test_an_extension_that_cannot_be_imported_stands_in_the_way_of_nobody_else(
+    code: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs_broken.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    extension(monkeypatch, "labeller:theirs", "theirs_broken:make")
+    with pytest.warns(UserWarning, match="'theirs' from an extension cannot be imported"):
+        assert systems("labeller")["math-shepherd"].part == "monte-carlo"
+    with pytest.warns(UserWarning, match="cannot be imported"):
+        assert stored({"scale": 5}, "mine.toml") == {"scale": 5}
+    with pytest.raises(ImportError, match=f"the labeller 'theirs' from an extension cannot be imported: {why}"):
+        create("labeller", "theirs")
 
 
 @pytest.mark.parametrize("name", ["labeler:mine", "mine", "labeller:"])

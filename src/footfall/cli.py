@@ -106,6 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     2: the user has something to mend, said in one line on stderr.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by whoever started this process: nobody reads it
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
     if "LOCAL_RANK" in os.environ:  # of several processes each would repeat torch's advice
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if os.environ.get("WANDB_MODE") == "offline":

@@ -24,6 +24,7 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -222,6 +223,10 @@ def register(kind: str, name: str, declared: Declared = NOTHING) -> Callable[[F]
     return mark
 
 
+class BrokenPartError(ImportError):
+    """A part of another package that cannot be imported."""
+
+
 def load(kind: str, name: str) -> Callable[..., Any]:
     """The factory of a part, imported now. An unknown name is answered with the nearest one."""
     if name in _files and kind in _files[name].kinds:
@@ -234,7 +239,13 @@ def load(kind: str, name: str) -> Callable[..., Any]:
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
         raise KeyError(f"no {kind} is called {name!r}; {hint}")
     module, _, attribute = known[name].target.partition(":")
-    factory: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    try:
+        factory: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:  # the code of another package may raise anything
+        if module.partition(".")[0] == "footfall":
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise BrokenPartError(f"the {kind} {name!r} {known[name].summary} cannot be imported: {why}") from error
     return factory
 
 
@@ -252,11 +263,18 @@ def parts(kind: str) -> dict[str, Part]:
 
 
 def declared(kind: str, name: str) -> Declared:
-    """What a part declares; the part is imported if its declaration is more than literals, or an extension's."""
+    """What a part declares; the part is imported if its declaration is more than literals, or an extension's.
+
+    An extension's that cannot be imported declares nothing: whoever wants another part must not stumble over it.
+    """
     known = _all_parts().get((kind, name))
     if known is not None and known.declared is not None:
         return known.declared
-    factory = load(kind, name)
+    try:
+        factory = load(kind, name)
+    except BrokenPartError as error:
+        warnings.warn(str(error), stacklevel=2)
+        return NOTHING
     own = name in _files or getattr(factory, "__footfall_part__", None) == (kind, name)
     said: Declared = getattr(factory, "__footfall_declared__", NOTHING) if own else NOTHING
     return said

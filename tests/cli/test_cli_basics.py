@@ -38,6 +38,13 @@ def modules_after(*lines: str) -> set[str]:
     return set(done.stderr.split())
 
 
+@pytest.mark.parametrize("words", [["--version"], ["list", "policy", "--json"], ["nothing"]])
+def test_where_standard_output_is_closed_nothing_is_told(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main(words) == (2 if words == ["nothing"] else 0)
+
+
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["list", "policy", "--json"], ["--version"]])
 def test_help_and_list_load_nothing_heavy(words: list[str]) -> None:
     assert not HEAVY & modules_after("from footfall.cli import main", f"assert main({words!r}) == 0")

@@ -294,6 +294,21 @@ def test_serving_to_others_needs_a_key(capsys: pytest.CaptureFixture[str]) -> No
     assert "--key-env" in capsys.readouterr().err
 
 
+def test_it_listens_at_the_new_kind_of_address_too_and_says_where_nobody_can() -> None:
+    try:
+        server = JudgeServer(Lengths(), "::1", 0)
+    except ValueError as error:
+        pytest.skip(str(error))
+    with server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        judge = create("reward", "served", url=f"http://[::1]:{server.server_port}", retries=0)
+        assert judge.about.judge == "lengths"
+        thread.join()
+        with pytest.raises(ValueError, match=f"--host ::1 --port {server.server_port}: nobody can listen there"):
+            JudgeServer(Lengths(), "::1", server.server_port)
+
+
 def test_the_command_serves_until_it_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,7 +56,8 @@ def main(config: ServeConfig) -> int:
     asked = asks(config.policy, config.sampling, config.seed)
     judge = open_judge(config.judge, asked, offers(config.policy, config.sampling, config.seed))
     with JudgeServer(judge, config.host, config.port, key) as server:
-        note(f"{judge.name} is served at http://{config.host}:{server.server_port}; Ctrl-C ends it")
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        note(f"{judge.name} is served at http://{host}:{server.server_port}; Ctrl-C ends it")
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:

@@ -55,7 +55,13 @@ class JudgeServer(ThreadingHTTPServer):
 
     def __init__(self, judge: Judge, host: str, port: int, key: str | None = None, limits: Limits = Limits()) -> None:
         self.judge, self.key, self.limits, self.reading = judge, key, limits, Lock()
-        super().__init__((host, port), _Handler)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            raise ValueError(
+                f"--host {host} --port {port}: nobody can listen there ({error.strerror or error})"
+            ) from error
 
     def about(self) -> dict[str, Json]:
         known = traits(self.judge)
