@@ -214,6 +214,32 @@ def test_steps_without_labels_are_refused() -> None:
         steps([Judged(Trajectory("t", Problem("p", "?"), (Step("x"),)), None)])
 
 
+def of_problem(problem: str, number: int) -> Judged:
+    """A trace of one right step that ends right."""
+    name = f"{problem}-{number}"
+    trajectory = Trajectory(name, Problem(problem, f"{problem}?"), (Step("x"),))
+    return Judged(trajectory, Judgement(name, (1.0,), "human", value=1.0))
+
+
+def test_traces_of_one_problem_are_resampled_together() -> None:
+    """Three of p, all flagged, and three of q, none: a resample has p twice, q twice or both once."""
+    rows = [of_problem(problem, k) for problem in "pq" for k in range(3)]
+    judge = Scores.from_rows(
+        "j", [(i, {"id": row.trajectory.id, "scores": [float(i > 2)]}) for i, row in enumerate(rows)]
+    )
+    (split,) = run(steps(rows), judge).splits
+    assert split.n == 2 and split.figures["acc_cor"] == (0.5, 0.0, 1.0)
+    (alone,) = run(steps(rows[:2]), judge).splits
+    assert alone.n == 2, "of a single problem the traces are all that can be drawn"
+
+
+def test_a_trace_without_scores_leaves_the_others_of_its_problem_where_steps_are_measured() -> None:
+    rows = [of_problem(problem, k) for problem in "pq" for k in range(2)]
+    some = Scores.from_rows("j", [(1, {"id": "p-0", "scores": [0.9]}), (2, {"id": "q-0", "scores": [0.1]})])
+    report = run(steps(rows), some)
+    assert (report.used, report.left_out, report.value("all", "acc_cor")) == (2, 2, 0.5)
+
+
 def test_a_trace_without_a_step_is_left_out_and_said(tmp_path: Path) -> None:
     """There is nothing to find in it and nothing to pass: it would be right by every judge."""
     report = run(steps([row("0", -1, 2), row("1", -1, 0)]), always_wrong())

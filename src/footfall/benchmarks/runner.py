@@ -196,7 +196,7 @@ def _scored(benchmark: Benchmark, scores: Scores) -> tuple[list[Case], list[str]
     broken = {
         (case.split, case.group)
         for case in benchmark.cases
-        if case.group and case.truth.value is not None and not scores.has(case.split, case.trajectory)
+        if case.group and _compared(case) and not scores.has(case.split, case.trajectory)
     }
     whole = [case for case in cases if (case.split, case.group) not in broken]
     if not whole:
@@ -204,6 +204,11 @@ def _scored(benchmark: Benchmark, scores: Scores) -> tuple[list[Case], list[str]
     if len(whole) == len(cases):
         return cases, []
     return whole, [f"{len(cases) - len(whole)} scored responses are left out: others of their group have no scores"]
+
+
+def _compared(case: Case) -> bool:
+    """Whether the case is held against others of its group; one whose steps have a truth is measured by itself."""
+    return case.truth.value is not None and all(value is None for value in case.truth.values)
 
 
 def _threshold(

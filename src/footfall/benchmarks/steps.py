@@ -2,6 +2,7 @@
 
 A step is truly right if its truth is at least `truth_threshold`; Brier and ECE take the truth as it is, soft or hard.
 Steps without truth (after the first error, say) or without a value are left out of the figures by step.
+Several traces of one problem are resampled together: a judge is right or wrong about them together more often than by chance.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def steps(
         cases = cases_from(data, "all", "rows")
         revision = content_revision(cases)
     cases, notes = with_steps(cases)
+    cases = _by_problem(cases)
 
     def row(cases: Sequence[Case], judgements: Sequence[Judgement], threshold: float, weights_RN: Floats) -> Row:
         first = _first_error(cases, judgements, threshold, truth_threshold, weights_RN)
@@ -74,6 +76,16 @@ def _splits(data: Path) -> dict[str, Path]:
             raise ValueError(f"{found[split]} and {path} would be one split; rename one, or name the file itself")
         found[split] = path
     return found
+
+
+def _by_problem(cases: Sequence[Case]) -> list[Case]:
+    """The cases in groups by their problem; those of a split with a single problem stand alone, there is nothing else to draw."""
+    problems: dict[str, set[str]] = {}
+    for case in cases:
+        problems.setdefault(case.split, set()).add(case.trajectory.problem.id)
+    return [
+        case._replace(group=case.trajectory.problem.id) if len(problems[case.split]) > 1 else case for case in cases
+    ]
 
 
 def _first_error(

@@ -29,8 +29,8 @@ class Case(NamedTuple):
     truth: Judgement
     """Step truth in `values` (None: not known), outcome truth in `value` (1.0: the right or chosen one)."""
     group: str = ""
-    """Cases of one split and group (the candidates of one problem) are compared with each other and resampled together;
-    without a group a case stands alone."""
+    """Cases of one split and group (candidates for, or traces of, one problem) are resampled together, and compared with each
+    other if no step of theirs has a truth; without a group a case stands alone."""
 
 
 Row = dict[str, Floats]

@@ -122,7 +122,16 @@ def _facts(view: BenchView) -> dict[str, str]:
 
 def _table(report: Report) -> Section:
     head, *rows = report.table()
-    return Section("Figures", [table(head, rows, caption="Percent, with 95% intervals over cases")])
+    return Section(
+        "Figures",
+        [
+            table(
+                head,
+                rows,
+                caption="Percent, with 95% intervals; n counts cases, or problems where several cases are of one",
+            )
+        ],
+    )
 
 
 def _bars(view: BenchView) -> list[Section]:
