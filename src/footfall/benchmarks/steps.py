@@ -79,7 +79,7 @@ def _splits(data: Path) -> dict[str, Path]:
 
 
 def _by_problem(cases: Sequence[Case]) -> list[Case]:
-    """The cases in groups by their problem; those of a split with a single problem stand alone, there is nothing else to draw."""
+    """The cases in groups by their problem; in a split of a single problem each stands alone, there is nothing else to draw."""
     problems: dict[str, set[str]] = {}
     for case in cases:
         problems.setdefault(case.split, set()).add(case.trajectory.problem.id)
