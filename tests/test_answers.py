@@ -30,6 +30,8 @@ from footfall.types import Problem, Step, Trajectory
         ("The answer is 57,500.", "57,500"),
         ("The final answer is $x = 5$.", "x = 5"),
         ("The answer is:\n\n9", "9"),
+        ("The answer is:\n\\[\n9x\n\\]", "9x"),
+        ("**Answer:**\n$$\n9\n$$\nas wanted", "9"),
         ("The answer is $\\boxed{7}$.", "7"),
         ("I make 70 of them.\n#### 72", "72"),
         ("# Answer\n\n42", "42"),
@@ -114,6 +116,81 @@ DIFFERENT = [
     ("", ""),
     ("no", "yes"),
 ]
+
+
+SAME_UNITS = [
+    ("864", "864 \\mbox{ inches}^2"),
+    ("15\\text{ cm}^2", "15 \\text{ square centimeters}"),
+    ("10 miles per hour", "10 \\text{ mph}"),
+    ("3 \\text{ m/s}^2", "3"),
+    ("12\\sqrt{13}\\text{ feet}", "12\\sqrt{13}"),
+    ("164 \\pi \\mbox{ square feet}", "164\\pi\\text{ ft}^2"),
+    ("2 hours", "2 hr"),
+    ("6 men", "6"),
+    ("10cm", "10"),
+]
+SAME_NUMBERS = [
+    ("6\\cdot 7", "42"),
+    ("6 \\times 7 = 42", "42"),
+    ("1.5\\times 10^3", "1500"),
+    ("6.63 \\cdot 10^{-34}", "6.63e-34"),
+    ("3.333333e-7", "1/3000000"),
+    ("\\log_2 8", "3"),
+    ("3 \\pm 2\\sqrt{2}", "3+2\\sqrt{2}, 3-2\\sqrt{2}"),
+    ("\\frac{1}{2^{98}}", "2^{-98}"),
+    ("1010_2", "10_{10}"),
+    ("4343_6", "4343"),
+]
+SAME_PRODUCTS = [("6t^2+4t", "4t+6t^2"), ("3ab", "3ba"), ("\\frac12 bh", "\\frac{bh}{2}"), ("2c+1", "1+2c")]
+
+
+@pytest.mark.parametrize(("a", "b"), [*SAME_UNITS, *SAME_NUMBERS, *SAME_PRODUCTS])
+def test_units_powers_of_ten_and_variables_are_read_as_what_they_are(a: str, b: str) -> None:
+    assert equal(a, b)
+    assert equal(b, a)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("15 cm^2", "15 cm^3"),
+        ("12\\sqrt{13}\\text{ feet}", "12\\sqrt{13}\\text{ cm}"),
+        ("4t", "4"),
+        ("2s", "2"),
+        ("3ab", "3"),
+        ("6t^2+4t", "6t^2+4"),
+        ("2\\pi rh", "2\\pi"),
+        ("5m^2", "5"),
+    ],
+)
+def test_a_variable_is_no_unit_and_units_may_contradict(a: str, b: str) -> None:
+    """Of 4,315 answers of MATH two are `4t` and `2s`: they were equal to `4` and `2`."""
+    assert not equal(a, b)
+    assert not equal(b, a)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("\\frac{1}{2^{68}}", "\\frac{1}{2^{98}}"),
+        ("10^{-20}", "10^{-30}"),
+        ("6.63\\times10^{-34}", "1.6\\times 10^{-19}"),
+        ("1010_2", "1010_3"),
+        ("28_3", "28_9"),
+    ],
+)
+def test_small_numbers_and_numbers_of_two_bases_are_told_apart(a: str, b: str) -> None:
+    assert not equal(a, b)
+    assert not equal(b, a)
+    assert canonical(a) != canonical(b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [("-(\\frac{2}{5}, \\frac{1}{2})", "(\\frac25, \\frac12)"), ("\\frac12 < < \\frac34", "\\frac34")]
+)
+def test_a_text_that_cannot_be_read_whole_is_not_taken_for_a_fraction_in_it(a: str, b: str) -> None:
+    assert not equal(a, b)
+    assert not equal(b, a)
 
 
 @pytest.mark.long

@@ -21,6 +21,8 @@ from typing import Any
 MEMORY_BYTES = 4 << 30
 LARGEST_EXPANDED = 12
 """Powers up to this one are multiplied out."""
+SMALL = 1e-3
+"""Below this the places that math-verify rounds to do not tell numbers apart; and how far two may differ, in proportion."""
 _ALGEBRA_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
@@ -78,7 +80,20 @@ def _same(a: str, b: str) -> bool:
     left, right = _parse(a), _parse(b)
     if not left or not right:
         return False
-    return any(verify(x, y, timeout_seconds=None) for x, y in ((left, right), (right, left)))
+    agree = any(verify(x, y, timeout_seconds=None) for x, y in ((left, right), (right, left)))
+    return agree and not _apart(left[0], right[0])
+
+
+def _apart(a: Any, b: Any) -> bool:
+    """Whether both are small numbers and not one: what differs by less than a rounded decimal is equal to math-verify,
+    `10^{-20}` and `10^{-30}` too."""
+    import sympy
+
+    if not all(isinstance(each, sympy.Expr) and each.is_number for each in (a, b)):
+        return False
+    x, y = (sympy.N(each, 30) for each in (a, b))
+    largest = max(abs(x), abs(y))
+    return bool(largest < SMALL and abs(x - y) > SMALL * largest and (a - b).equals(0) is not True)
 
 
 def _form(text: str) -> str | None:
@@ -106,11 +121,17 @@ def _simplified(expression: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> list[Any]:
-    """The expression alone: math-verify also hands back the raw string, which must never decide an equality."""
+    """The expression alone: math-verify also hands back the raw string, which must never decide an equality. A text that it
+    cannot read as a whole is not read: by default it takes the fractions that stand somewhere in it. Units were taken
+    off by whoever asks: it takes the variable of `6t^2 + 4t` for one."""
+    from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
-    whole = [LatexExtractionConfig(boxed_match_priority=0)]
-    found = parse(f"\\boxed{{{text}}}", extraction_config=whole, parsing_timeout=None)
+    dress = NormalizationConfig(
+        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="all", equations=False
+    )
+    whole = [LatexExtractionConfig(boxed_match_priority=0, normalization_config=dress)]
+    found = parse(f"\\boxed{{{text}}}", extraction_config=whole, parsing_timeout=None, extraction_mode="first_match")
     return [part for part in found if not isinstance(part, str)][:1]
 
 

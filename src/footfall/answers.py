@@ -20,16 +20,19 @@ from fractions import Fraction
 from functools import lru_cache, wraps
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from footfall import _answers_units as units
 from footfall.types import Trajectory
 
 # All rules take time in proportion to the text, whatever it is: no two neighbouring parts of a pattern may both take the
 # same run of characters.
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(\w+))")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_STATED = r"\s*(?:(?:\\\[|\$\$)[^\S\n]*\n\s*)?([^\n]+)"
+"""The rest of the line, or the next one; what opens display mathematics is no answer."""
 _MARKS = (
-    re.compile(r"\bthe (?:final |correct )?answer is(?: option)?\b(?:\s*:)?\s*([^\n]+)", re.IGNORECASE),
-    re.compile(r"^[ \t]*(?:\*\*)?(?:final )?answer\s*:(?:\*\*)?\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
-    re.compile(r"^[ \t]*#+[ \t]*(?:final )?answer(?:[ \t]*:)?[^\S\n]*\n\s*([^\n]+)", re.IGNORECASE | re.MULTILINE),
+    re.compile(rf"\bthe (?:final |correct )?answer is(?: option)?\b(?:\s*:)?{_STATED}", re.IGNORECASE),
+    re.compile(rf"^[ \t]*(?:\*\*)?(?:final )?answer\s*:(?:\*\*)?{_STATED}", re.IGNORECASE | re.MULTILINE),
+    re.compile(rf"^[ \t]*#+[ \t]*(?:final )?answer(?:[ \t]*:)?[^\S\n]*\n{_STATED}", re.IGNORECASE | re.MULTILINE),
 )
 _LAST_LINE = re.compile(r"[ \t]*####[ \t]*([^\n]+)")
 """Only where nothing follows: higher up it is a heading."""
@@ -126,10 +129,40 @@ def _equal(a: str, b: str, with_algebra: bool) -> bool:
     x, y = read_number(a), read_number(b)
     if x is not None and y is not None:
         return same_number(x, y)
+    based = _in_base(a), _in_base(b)
+    if based[0] and based[1]:
+        return based[0].value == based[1].value is not None
     tuples = _tuple_parts(a), _tuple_parts(b)
     if tuples[0] and tuples[1]:
         return _equal_tuples(tuples[0], tuples[1], with_algebra)
+    (bare_a, unit_a), (bare_b, unit_b) = units.split_unit(a), units.split_unit(b)
+    if unit_a or unit_b:
+        first, second = sorted((bare_a, bare_b))
+        return (unit_a == unit_b or not (unit_a and unit_b)) and _equal(first, second, with_algebra)
     return with_algebra and _is_mathematics(a) and _is_mathematics(b) and same_expression(a, b)
+
+
+class _Based(NamedTuple):
+    """`1010_2`: what is written, and what it is; no value where the base does not have these digits."""
+
+    text: str
+    value: int | None
+
+
+_BASED = re.compile(r"(?=\w*\d)([0-9A-Z]{1,100}) ?_ ?(?:\{(\d{1,2})\}|(\d{1,2}))", re.ASCII)
+
+
+def _in_base(text: str) -> _Based | None:
+    """math-verify leaves the base out of account, so that `1010_2` would equal `1010_3`."""
+    match = _BASED.fullmatch(text)
+    if match is None:
+        return None
+    digits, base = match[1], int(match[2] or match[3])
+    try:
+        value = int(digits, base) if base > 1 else None
+    except ValueError:
+        value = None
+    return _Based(f"{digits}_{base}", value)
 
 
 def _equal_tuples(a: list[str], b: list[str], with_algebra: bool) -> bool:
@@ -164,6 +197,9 @@ def canonical(answer: str, domain: str = "math") -> str:
     plain = _undress(answer)
     if domain == "choice":
         return _letter(plain) or plain
+    based = _in_base(plain)
+    if based:
+        return based.text
     parts = _tuple_parts(plain)
     if parts:
         return parts[0] + ", ".join(canonical(part, domain) for part in parts[1:-1]) + parts[-1]
@@ -187,7 +223,7 @@ def grade(trajectory: Trajectory) -> Trajectory:
 _DRESS = (
     (re.compile(r"\\!\s*|\\,|\\(?:left|right|displaystyle)(?![A-Za-z])"), ""),
     (re.compile(r"(?<!\\)\\(?:[;: ]|q?quad(?![A-Za-z]))|~"), " "),
-    (re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf)\s*\{([^{}]*)\}"), r" \1 "),
+    (re.compile(r"\\(?:text(?:bf|rm|it|sf|normal)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}"), r" \1 "),
     (re.compile(r"\{,\}"), ","),
     (re.compile(r"\\([$%])"), r"\1"),
     (re.compile(r"\\[dt]frac\b"), r"\\frac"),
@@ -233,8 +269,8 @@ def _folded(text: str) -> str:
 
 def _is_mathematics(text: str) -> bool:
     """Not prose (math-verify reads a word as a product of variables) and not digits side by side (it adds them)."""
-    bare = re.sub(r"\\(?:begin|end)\{\w+\}|\\[A-Za-z]+|sqrt|frac|sinh|cosh|tanh", " ", text)
-    return re.search(r"[^\W\d_]{4,}|\d\s+\d", bare) is None
+    bare = re.sub(r"\\(?:begin|end)\{\w+\}|\\[A-Za-z]+|sqrt|frac|sinh|cosh|tanh", ";", text)
+    return re.search(r"[^\W\d_]{4,}|(?<![\d_])\d+\s+\d", bare) is None
 
 
 # Plain numbers, read exactly: integers, decimals, fractions, mixed numbers, percent, thousands separators, units. Most
@@ -246,19 +282,15 @@ _TOLERATED_PLACES = 6
 """A decimal of at least this many places stands for every number that rounds to it, as in math-verify."""
 
 _UNSIGNED = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
+_TIMES_TEN = r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*"
 _NUMBER = re.compile(
     rf"""(?P<sign>[+-]?)\s*\$?\s*(?:
         (?:(?P<whole>\d+)\s+|(?P<tight>\d+)(?=\\frac))?
         (?:(?P<over>{_UNSIGNED})\s*/\s*(?P<under>{_UNSIGNED})|\\frac\s*{{(?P<top>[+-]?\d+)}}\s*{{(?P<bottom>\d+)}})
-        |(?P<plain>{_UNSIGNED})(?P<exponent>[eE][+-]?\d{{1,2}})?
-    )\s*(?P<percent>%|percent\b)?\s*(?P<unit>\ [mgshlL]|[A-Za-z][A-Za-z .]+|\^\{{?\\circ\}}?|°)?""",
+        |(?P<plain>{_UNSIGNED})(?:[eE](?P<exponent>[+-]?\d{{1,2}})
+            |{_TIMES_TEN}(?:\{{(?P<power>[+-]?\d{{1,2}})\}}|(?P<bare>[+-]?\d{{1,2}})))?
+    )\s*(?P<percent>%|percent\b)?\s*{units.PATTERN}?\s*""",
     re.VERBOSE,
-)
-_DEGREES = re.compile(r"\^\{?\\circ\}?|°")
-_NOT_UNITS = re.compile(
-    r"\b(?:and|or|to|from|with|is|not|plus|minus|times|over|by|of|mod|half|halves|thirds?|quarters?|dozen|score|hundred|"
-    r"thousand|million|billion|trillion|pi|sqrt|sin|cos|tan|log|ln|exp|inf|infinity|squared|cubed|factorial|pairs?)\b",
-    re.IGNORECASE,
 )
 
 
@@ -280,21 +312,20 @@ def read_number(text: str) -> Number | None:
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST_NUMBER else None
     if match is None:
         return None
-    unit = _DEGREES.sub("degrees", match["unit"] or "").strip(" .").lower()
-    if unit and (len(unit.split()) > 2 or _NOT_UNITS.search(unit)):  # `5 million` is not 5
-        return None
+    written = match["unit"] or ""
+    apart = written[:1].isspace() or match.string[: match.start("unit")][-1:].isspace()
+    unit = units.read_unit(written, apart)
     value = _value(match)
-    if value is None:
+    if value is None or unit is None:  # `5 million` is not 5
         return None
-    plain = match["plain"] or ""
-    places = len(plain.partition(".")[2])
+    places = len((match["plain"] or "").partition(".")[2]) - _exponent(match)
     percent = match["percent"] is not None
     return Number(value / 100 if percent else value, percent, unit, places)
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
     if match["plain"] is not None:
-        value = Fraction(match["plain"].replace(",", "") + (match["exponent"] or ""))
+        value = Fraction(match["plain"].replace(",", "")) * Fraction(10) ** _exponent(match)
     else:
         over, under = (Fraction((a or b).replace(",", "")) for a, b in
                        ((match["over"], match["top"]), (match["under"], match["bottom"])))  # fmt: skip
@@ -303,6 +334,10 @@ def _value(match: re.Match[str]) -> Fraction | None:
             return None
         value = over / under + (Fraction(whole) if whole else 0)
     return -value if match["sign"] == "-" else value
+
+
+def _exponent(match: re.Match[str]) -> int:
+    return int(match["exponent"] or match["power"] or match["bare"] or 0)
 
 
 def same_number(a: Number, b: Number) -> bool:
