@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +20,8 @@ from transformers.integrations.gguf import gguf_tokenizer_mapping
 
 from footfall.cli import main
 from footfall.gguf import gguf_tokenizer, load_gguf
-from footfall.gguf.container import read_container
+from footfall.gguf.container import Container, read_container
+from footfall.gguf.model import _config
 from footfall.gguf.quantised import KINDS, dequantise
 from footfall.loading import load_tokenizer
 from footfall.policy.protocol import SamplingParams
@@ -90,8 +93,15 @@ def side_by_side(weight: Weight, heads: int) -> Weight:
     return order
 
 
-def write_gguf(path: Path, architecture: str = "llama", kind: str = "F32", chat: str | None = CHAT) -> Path:
-    """A file as converters write it; `kind` is that of the matrices of the layers."""
+def write_gguf(
+    path: Path,
+    architecture: str = "llama",
+    kind: str = "F32",
+    chat: str | None = CHAT,
+    pre: str | None = None,
+    more: Callable[[Any], None] = lambda writer: None,
+) -> Path:
+    """A file as converters write it; `kind` is that of the matrices of the layers, `more` writes what else there is."""
     model, config = tiny(architecture), ARCHITECTURES[architecture]
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(config.max_position_embeddings)
@@ -107,7 +117,8 @@ def write_gguf(path: Path, architecture: str = "llama", kind: str = "F32", chat:
     else:
         writer.add_rope_freq_base(5e4)
         writer.add_rope_dimension_count(16)
-    _write_vocabulary(writer, architecture, chat)
+    _write_vocabulary(writer, architecture, chat, pre)
+    more(writer)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
@@ -122,7 +133,7 @@ def write_gguf(path: Path, architecture: str = "llama", kind: str = "F32", chat:
     return path
 
 
-def _write_vocabulary(writer: Any, architecture: str, chat: str | None) -> None:
+def _write_vocabulary(writer: Any, architecture: str, chat: str | None, pre: str | None) -> None:
     if architecture == "gemma3":
         writer.add_tokenizer_model("llama")
         writer.add_token_list(PIECES)
@@ -134,7 +145,7 @@ def _write_vocabulary(writer: Any, architecture: str, chat: str | None) -> None:
         writer.add_pad_token_id(0)
         return
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2" if architecture == "qwen2" else "llama-bpe")
+    writer.add_tokenizer_pre(pre or ("qwen2" if architecture == "qwen2" else "llama-bpe"))
     writer.add_token_list(TOKENS)
     writer.add_token_types([3, 3] + [1] * (len(TOKENS) - 2))
     writer.add_token_merges(MERGES)
@@ -210,6 +221,105 @@ def test_weights_config_and_tokens_are_those_that_transformers_reads(
         found = tokenizer.encode(text, add_special_tokens=False)
         assert found == reference.encode(text, add_special_tokens=False)
         assert tokenizer.decode(found) == text
+
+
+def rescaled(architecture: str, **positions: Any) -> Any:
+    """The same tiny model with other positions."""
+    model = tiny(architecture)
+    config = copy.deepcopy(model.config)
+    config.rope_parameters = positions
+    other = type(model)(config).train(False)
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def _four_times(kind: str) -> Callable[[Any], None]:
+    def more(writer: Any) -> None:
+        writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(64)
+
+    return more
+
+
+NEAR = {"rope_type": "default", "rope_theta": 1e4}
+YARN = {"rope_type": "yarn", "rope_theta": 5e4, "factor": 4.0, "original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "positions"),
+    [
+        ("llama", "linear", {"rope_type": "linear", "rope_theta": 5e4, "factor": 4.0}),
+        ("qwen2", "yarn", YARN),
+        (
+            "gemma3",  # only the layers that see everything are scaled
+            "linear",
+            {"full_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}, "sliding_attention": NEAR},
+        ),
+    ],
+)
+def test_positions_are_scaled_as_the_metadata_say(
+    architecture: str, kind: str, positions: dict[str, Any], tmp_path: Path
+) -> None:
+    """Gemma 3 from 4B on is such a model: left out, all of its numbers are others."""
+    ids = torch.arange(40)[None]
+    model, _ = load_gguf(write_gguf(tmp_path / "tiny.gguf", architecture, more=_four_times(kind)), "cpu")
+    with torch.no_grad():
+        wanted = rescaled(architecture, **positions)
+        torch.testing.assert_close(model(ids).logits, wanted(ids).logits)
+    assert model.config.rope_parameters == wanted.config.rope_parameters
+    with pytest.raises(ValueError, match=r"tiny.gguf scales its positions by 'longrope'; linear and yarn can be read"):
+        load_gguf(write_gguf(tmp_path / "tiny.gguf", architecture, more=_four_times("longrope")), "cpu")
+
+
+def test_the_factors_of_llama_3_are_its_rule_again_and_others_are_told_and_left_out(tmp_path: Path) -> None:
+    """With theta = 5e4 and 16 numbers a head the waves are 6, 24, 94, 363, 1405, 5433, 21009 and 81242 positions long."""
+    kept, between, divided = [1.0] * 5, 1 / ((1 - 0.169278) / 8 + 0.169278), [8.0] * 2
+    factors = np.array([*kept, between, *divided], np.float32)
+    file = write_gguf(tmp_path / "tiny.gguf", more=lambda writer: writer.add_tensor("rope_freqs.weight", factors))
+    model, _ = load_gguf(file, "cpu")
+    wanted = rescaled(
+        "llama", rope_type="llama3", rope_theta=5e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=8192,
+    )  # fmt: skip
+    plain = 5e4 ** (-torch.arange(0, 16, 2) / 16)
+    torch.testing.assert_close(model.model.rotary_emb.inv_freq, plain / torch.from_numpy(factors), rtol=1e-4, atol=0)
+    torch.testing.assert_close(model.model.rotary_emb.inv_freq, wanted.model.rotary_emb.inv_freq)
+    other = write_gguf(tmp_path / "other.gguf", more=lambda w: w.add_tensor("rope_freqs.weight", factors[::-1].copy()))
+    with pytest.warns(
+        UserWarning, match=r"other.gguf: rope_freqs.weight scales positions by no rule that is known here"
+    ):
+        load_gguf(other, "cpu")
+
+
+def test_gemma_of_27b_scales_attention_as_no_metadata_say() -> None:
+    facts = {
+        "general.architecture": "gemma3", "tokenizer.ggml.tokens": PIECES, "gemma3.block_count": 62,
+        "gemma3.embedding_length": 5376, "gemma3.attention.head_count": 32, "gemma3.attention.key_length": 128,
+    }  # fmt: skip
+    given = Container(Path("gemma.gguf"), facts, {}, 0)
+    assert _config(given, torch.device("cpu")).query_pre_attn_scalar == 168
+    smaller = given._replace(facts={**facts, "gemma3.block_count": 48})
+    assert _config(smaller, torch.device("cpu")).query_pre_attn_scalar == 256
+
+
+def test_text_is_cut_as_the_file_says_and_a_way_that_nobody_knows_is_told(tmp_path: Path) -> None:
+    backend = gguf_tokenizer(write_gguf(tmp_path / "nemo.gguf", pre="tekken")).backend_tokenizer
+    cut = [part for part, _ in backend.pre_tokenizer.pre_tokenize_str("so camelCase 123")]
+    assert cut == ["so", "Ġcamel", "Case", "Ġ", "1", "2", "3"]
+    with pytest.warns(UserWarning, match=r"odd.gguf: how 'deepseek-llm' cuts text .* is not known here"):
+        gguf_tokenizer(write_gguf(tmp_path / "odd.gguf", pre="deepseek-llm"))
+
+
+def test_tensors_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    """A file of a few megabytes could hold thousands of them, and would fill any memory."""
+    file = write_gguf(tmp_path / "tiny.gguf")
+    offset = read_container(file).tensors["blk.0.ffn_up.weight"].offset
+    whole, name = file.read_bytes(), b"blk.1.ffn_up.weight"
+    at = whole.index(name) + len(name) + 4 + 2 * 8 + 4
+    file.write_bytes(whole[:at] + struct.pack("<Q", offset) + whole[at + 8 :])
+    with pytest.raises(ValueError, match=r"tiny.gguf: its tensors blk.0.ffn_up.weight and blk.\S+ lie over each other"):
+        load_gguf(file, "cpu")
 
 
 def test_the_end_of_turn_is_what_the_chat_template_puts_there(file: Path, tmp_path: Path) -> None:

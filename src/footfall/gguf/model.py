@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,7 @@ from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
 from footfall.damaged import check_claims, naming
 from footfall.gguf.container import Container, read_container
+from footfall.gguf.positions import FACTORS, rope_parameters
 from footfall.gguf.quantised import byte_count, dequantise
 from footfall.gguf.vocabulary import gguf_tokenizer
 
@@ -40,7 +40,9 @@ _GEMMA = {
 }
 _HERE = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3": "gemma3_text"}
 """Architectures that are read here, with transformers' names for them; any other is left to transformers."""
-_SCALING = "rope_freqs.weight"
+_OF_27B = {("gemma2", 46), ("gemma3", 62)}
+"""Models with so many layers divide attention's scores by the root of width / heads, others by that of a head's width; no
+metadata say so."""
 
 
 def load_gguf(
@@ -65,7 +67,7 @@ def _loaded(
     tokenizer = gguf_tokenizer(given, end_of_turn)
     model: Any
     if given.architecture in _HERE:
-        config = _config(given)
+        config = _config(given, place)
         check_claims(config, len(given.tensors), given.file.stat().st_size, given.file.name)
         weights = {ours: tensor.to(kind) for ours, tensor in _weights(given, config, place)}
         # Given config and weights, from_pretrained makes no random ones first.
@@ -87,14 +89,17 @@ def _class_for(config: Any) -> Any:
     return AutoModelForCausalLM._model_mapping[type(config)]
 
 
-def _config(given: Container) -> Any:
+def _config(given: Container, place: torch.device) -> Any:
     """What transformers makes of the metadata, by its own table of names."""
     table: dict[str, str | None] = cast(Any, GGUF_CONFIG_MAPPING)[given.architecture]
     found = {name: given.fact(key) for key, name in table.items() if name and given.fact(key) is not None}
+    factors = _tensor(given, FACTORS, place) if FACTORS in given.tensors else None
+    if (given.architecture, given.fact("block_count")) in _OF_27B:
+        found["query_pre_attn_scalar"] = given.fact("embedding_length") // given.fact("attention.head_count")
     ends = {name: given.facts.get(f"tokenizer.ggml.{key}_token_id") for key, name in _ENDS.items()}
     return AutoConfig.for_model(
         _HERE[given.architecture],
-        **{"vocab_size": len(given.facts["tokenizer.ggml.tokens"]), **found},
+        **{"vocab_size": len(given.facts["tokenizer.ggml.tokens"]), **found, **rope_parameters(given, factors)},
         **{name: i for name, i in ends.items() if i is not None},
         tie_word_embeddings="output.weight" not in given.tensors,
     )
@@ -107,17 +112,31 @@ def _weights(given: Container, config: Any, place: torch.device) -> Any:
     """All weights in float32 under the names that transformers gives them, one after the other."""
     names = {**_LAYER, **(_GEMMA if given.architecture.startswith("gemma") else {})}
     changes = _changes(given.architecture, config)
+    _check_apart(given)
+    for name in given.tensors:
+        if name != FACTORS:
+            ours = _name(name, names, given.file.name)
+            yield ours, changes(ours, _tensor(given, name, place))
+
+
+def _check_apart(given: Container) -> None:
+    """Each tensor has bytes of its own: a small file of many that share theirs would take any amount of memory."""
+    end, before = 0, ""
+    for name, info in sorted(given.tensors.items(), key=lambda item: item[1].offset):
+        if info.offset < end:
+            raise ValueError(f"{given.file.name}: its tensors {before} and {name} lie over each other; it is damaged")
+        end, before = info.offset + byte_count(info.kind, math.prod(info.shape)), name
+
+
+def _tensor(given: Container, name: str, place: torch.device) -> Tensor:
+    """One tensor in float32."""
+    info = given.tensors[name]
+    size = byte_count(info.kind, math.prod(info.shape))
     blob = np.memmap(given.file, mode="r", dtype=np.uint8, offset=given.data_start)
-    for name, info in given.tensors.items():
-        if name == _SCALING:
-            warnings.warn(f"{given.file.name}: {_SCALING} stretches long contexts and is left out", stacklevel=2)
-            continue
-        size = byte_count(info.kind, math.prod(info.shape))
-        if info.offset + size > len(blob):
-            raise ValueError(f"{given.file.name} ends within its tensor {name}: it is cut off")
-        data = torch.from_numpy(np.array(blob[info.offset : info.offset + size])).to(place)
-        ours = _name(name, names, given.file.name)
-        yield ours, changes(ours, dequantise(data, info.kind, info.shape))
+    if info.offset + size > len(blob):
+        raise ValueError(f"{given.file.name} ends within its tensor {name}: it is cut off")
+    data = torch.from_numpy(np.array(blob[info.offset : info.offset + size])).to(place)
+    return dequantise(data, info.kind, info.shape)
 
 
 def _name(theirs: str, names: dict[str, str], file: str) -> str:

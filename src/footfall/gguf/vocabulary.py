@@ -6,6 +6,7 @@ template: the special token that it puts behind what the assistant said.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,16 @@ _LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _QWEN_2 = ("qwen2", "deepseek-r1-qwen", "megrez")
-_AS_LLAMA_3 = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "dbrx", "smaug-bpe")
+_SPLITS = dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "dbrx", "smaug-bpe"), _LLAMA_3) | {
+    "tekken": _TEKKEN
+}
+_AS_GPT_2 = (None, "default", "gpt-2", "gpt2", "smollm", "phi-2", "olmo", "mpt")
 _CONTROL, _USER_DEFINED = 3, 4
 _SAID = "said by the assistant"
 
@@ -85,11 +94,18 @@ def _backend(given: Container, tokens: list[str]) -> Tokenizer:
     if kind == "gpt2":
         merges = [tuple(merge.split(" ", 1)) for merge in given.facts["tokenizer.ggml.merges"]]
         backend = _made(Qwen2Tokenizer if pre in _QWEN_2 else GPT2Tokenizer, tokens, merges)
-        if pre in _AS_LLAMA_3:
+        if pre in _SPLITS:
             backend.pre_tokenizer = pre_tokenizers.Sequence([
-                pre_tokenizers.Split(Regex(_LLAMA_3), behavior="isolated"),
+                pre_tokenizers.Split(Regex(_SPLITS[pre]), behavior="isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ])  # fmt: skip
+        elif pre not in (*_QWEN_2, *_AS_GPT_2):
+            warnings.warn(
+                f"{given.file.name}: how {str(pre)[:40]!r} cuts text before it is merged into tokens is not known here; it is "
+                "cut as GPT-2's, so that some tokens are others than the model was trained on. A folder of safetensors has "
+                "its own tokenizer",
+                stacklevel=2,
+            )
         return backend
     if kind != "llama":
         raise ValueError(f"{given.file.name} has a vocabulary of the kind {kind!r}; gpt2 and llama can be read")
