@@ -44,10 +44,10 @@ class TestFirstError:
         ("text", "index"),
         [
             ("so \\boxed{1}", 1), ("\\boxed{ -1 }", -1), ("\\boxed{0} no, rather \\boxed{2}", 2),
-            ("the fraction \\boxed{\\frac{1}{2}} and then \\boxed{0}", 0),
+            ("the fraction \\boxed{\\frac{1}{2}} and then \\boxed{0}", 0), ("it says \\boxed{2}, so \\boxed{\\text{-1}}", -1),
         ],
     )  # fmt: skip
-    def test_the_last_box_without_inner_braces_counts(self, text: str, index: int) -> None:
+    def test_the_last_box_counts(self, text: str, index: int) -> None:
         assert read_index(text, steps=3) == index
 
     @pytest.mark.parametrize(("text", "index"), [(" -1\n", -1), ("2.", 2), ("0", 0)])
@@ -55,7 +55,18 @@ class TestFirstError:
         assert read_index(text, steps=3) == index
 
     @pytest.mark.parametrize(
-        "text", ["paragraph 1", "1\n2", "3", "\\boxed{one}", "\\boxed{3}", "\\boxed{-2}", "\\boxed{}", "\\boxed{1.0}"]
+        "text",
+        [
+            "paragraph 1",
+            "1\n2",
+            "3",
+            "\\boxed{2} is \\boxed{\\frac{4}{2}}",
+            "\\boxed{one}",
+            "\\boxed{3}",
+            "\\boxed{-2}",
+            "\\boxed{}",
+            "\\boxed{1.0}",
+        ],
     )
     def test_anything_else_is_a_reason(self, text: str) -> None:
         assert str(read_index(text, steps=3)).startswith("unparsable")

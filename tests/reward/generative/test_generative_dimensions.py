@@ -26,7 +26,7 @@ from footfall.reward.generative.dg_prm import (
 )
 from footfall.reward.generative.drm import Dimensions, confidence, drm_scores, extremes, normalised
 from footfall.reward.generative.rubric_rm import Checkpoint, grade_reward, miracle_rate, read_grade, read_rubric
-from footfall.types import Json, Problem, Trajectory
+from footfall.types import Json, Problem, Reason, Trajectory
 from tests.reward.generative.scripted import BROKEN, CUT, THREE, Asked, Scripted, trace
 
 RUBRIC: dict[str, Json] = {"rubric": [{"criterion": "product first", "points": 5}, {"criterion": "sum", "points": 3},
@@ -83,6 +83,25 @@ class TestRubrics:
         found = create("reward", "rubric-rm", policy=policy).judge([own, THREE])
         assert [each.values for each in found] == [(None,) * 3] * 2 and "cut at 4096" in str(found[0].failures[0])
         assert policy.calls == [1, 1], "one rubric is asked for, and one grade"
+
+    def test_a_rubric_that_could_not_be_asked_for_is_asked_for_again(self) -> None:
+        replies = iter([BROKEN, f"Hm. {json.dumps(RUBRIC)}", '{"points": [5, 3, 0]}'])
+        judge = create("reward", "rubric-rm", policy=Scripted(lambda a, i: next(replies)))
+        why = judge.judge([THREE])[0].failure(0)
+        assert why is not None and why.reason is Reason.FAILED_CALL
+        assert judge.judge([THREE])[0].value == pytest.approx(0.8)
+
+    def test_problems_of_one_text_have_rubrics_of_their_own_if_they_bring_them_or_have_another_answer(self) -> None:
+        flat: dict[str, Json] = {"rubric": [{"criterion": "answer", "points": 10}]}
+        own = [
+            replace(THREE, id=str(k), problem=Problem(str(k), "?", meta=meta)) for k, meta in enumerate((RUBRIC, flat))
+        ]
+        policy = Scripted(lambda a, i: '{"points": [7]}' if '"points": 10.0' in a.user else '{"points": [5, 0, 0]}')
+        assert [said.value for said in create("reward", "rubric-rm", policy=policy).judge(own)] == [0.5, 0.7]
+        policy = Scripted(graded('{"points": [5, 3, 2]}'))
+        asked = [replace(THREE, id=answer, problem=Problem(answer, "?", answer)) for answer in ("14", "20")]
+        create("reward", "rubric-rm", policy=policy).judge(asked)
+        assert policy.calls == [2, 2]
 
     def test_the_miracle_rate_is_of_right_answers(self) -> None:
         assert miracle_rate([True, True, False], [True, False, True]) == 0.5 and miracle_rate([False], [True]) is None

@@ -24,7 +24,7 @@ from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
 from footfall.reward.generative.critic import Critic, Reply, Request, Settled, numbered, say, unreadable
 from footfall.reward.generative.whole_trace import json_objects
-from footfall.types import Cost, Judgement, Problem, Reason, Trajectory, Unjudged
+from footfall.types import Cost, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 
 FULL = 10.0
 FLAWS = ("miracle step", "over-generalisation", "outcome-irrelevant mistake", "ignored precondition",
@@ -126,29 +126,36 @@ class RubricRM(Critic):
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """The mean grade of each trace, out of 1."""
-        paid = self._write([t.problem for t in trajectories if t.steps])
-        rubrics = [self._known[t.problem.text] if t.steps else _NOTHING for t in trajectories]
+        written, paid = self._write([t.problem for t in trajectories if t.steps])
+        rubrics = [written[_graded(t.problem)] if t.steps else _NOTHING for t in trajectories]
         graded = [(t, r) for t, r in zip(trajectories, rubrics, strict=True) if not isinstance(r, Unjudged)]
         replies = iter(self.ask([grade_request(t, rubric) for t, rubric in graded]) if graded else [])
         found = []
         for trace, rubric in zip(trajectories, rubrics, strict=True):
-            cost = paid.pop(trace.problem.text, Cost()) if trace.steps else Cost()
+            cost = paid.pop(_graded(trace.problem), Cost()) if trace.steps else Cost()
             found.append(self._judgement(trace, rubric, next(replies), cost) if not isinstance(rubric, Unjudged)
                          else self._silent(trace, rubric, cost))  # fmt: skip
         return found
 
-    def _write(self, problems: Sequence[Problem]) -> dict[str, Cost]:
-        """Rubrics of problems that have none yet, and what each cost; a problem's own comes first."""
-        wanted = {p.text: p for p in problems if p.text not in self._known}
-        for text, problem in list(wanted.items()):
+    def _write(
+        self, problems: Sequence[Problem]
+    ) -> tuple[dict[str, tuple[Checkpoint, ...] | Unjudged], dict[str, Cost]]:
+        """The rubric of each problem, and what those that it did not have yet cost; a problem's own comes first.
+
+        One that could not be asked for is asked for again the next time.
+        """
+        wanted = {_graded(p): p for p in problems if _graded(p) not in self._known}
+        for key, problem in list(wanted.items()):
             if "rubric" in problem.meta:
-                self._known[text] = read_rubric(problem.meta)
-                del wanted[text]
+                self._known[key] = read_rubric(problem.meta)
+                del wanted[key]
         asked = [Request(say(RUBRIC.format(problem=p.text, answer=p.answer or "(unknown)"))) for p in wanted.values()]
         replies = self.ask(asked, n=1) if asked else []
-        for text, (reply,) in zip(wanted, replies, strict=True):
-            self._known[text] = self.unusable(reply) or _last_rubric(reply.text)
-        return {text: reply.cost for text, (reply,) in zip(wanted, replies, strict=True)}
+        said = {
+            key: self.unusable(reply) or _last_rubric(reply.text) for key, (reply,) in zip(wanted, replies, strict=True)
+        }
+        self._known |= {key: said[key] for key, (reply,) in zip(wanted, replies, strict=True) if reply.failure is None}
+        return self._known | said, {key: reply.cost for key, (reply,) in zip(wanted, replies, strict=True)}
 
     def _judgement(
         self, trace: Trajectory, rubric: Sequence[Checkpoint], replies: Sequence[Reply], cost: Cost
@@ -173,6 +180,13 @@ class RubricRM(Critic):
 
 
 _NOTHING = Unjudged(Reason.NOT_ASKED, "there is no step to grade")
+
+
+def _graded(problem: Problem) -> str:
+    """What a rubric depends on: problems of one text may have other answers, and bring other rubrics."""
+    return content_key(
+        problem.text, problem.answer, json.dumps(problem.meta.get("rubric"), sort_keys=True, default=str)
+    )
 
 
 def _last_rubric(text: str) -> tuple[Checkpoint, ...] | Unjudged:

@@ -46,11 +46,11 @@ Go through the paragraphs in order and check each one. When you meet an error, s
 which the earliest error occurs. If there is no error anywhere, give -1. Write the index as the last thing in your reply, \
 within \\boxed{{}}."""
 
-_BOX = re.compile(r"\\boxed\{([^{}]*)\}")
+_BOX = re.compile(r"\\boxed\{\s*(?:\\text\{)?([^}]*)\}")
 
 
 def read_index(text: str, steps: int) -> int | Unjudged:
-    """The index in the last box without inner braces; a reason if there is none or it names no paragraph.
+    """The index in the last box, plain or as \\text; a reason if there is none or it names no paragraph.
 
     A reply that is a number and nothing else is that index: small models leave the box out and mean no other thing.
     """
