@@ -91,6 +91,14 @@ GOOD: dict[str, Any] = {"index": 0, "text": "so", "finish_reason": "stop"}
         ),
         ({"choices": [GOOD], "usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}, "usage cannot be"),
         ({"choices": [{**GOOD, "text": "so \ud800"}]}, "half of a surrogate pair"),
+        (  # as routers in front of several servers do
+            {"error": {"message": "no credits left", "code": 402}},
+            "the answer is an error, though with HTTP 200: no credits left",
+        ),
+        (
+            {"object": "error", "error": ["busy"], "choices": None},
+            r'HTTP 200: \{"object": "error", "error": \["busy"\]',
+        ),
     ],
 )
 def test_a_malformed_reply_names_the_field(payload: object, reason: str) -> None:

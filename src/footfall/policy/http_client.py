@@ -262,9 +262,7 @@ class Session:
         status = response.status_code
         if status == 200:
             return
-        reason = (
-            f"HTTP {status}: {_bounded(self.server.without_key(_server_message(body)), _MOST_SAID) or 'no message'}"
-        )
+        reason = f"HTTP {status}: {_bounded(self.server.without_key(_message_of(body)), _MOST_SAID) or 'no message'}"
         refused = f"{url}{question.path} answered {reason}"
         if status == 500 and _NOT_TAKEN.search(reason) and (fix := _named_fields(question, reason)):
             raise ServerRefusedError(f"{refused}; {fix}")
@@ -416,17 +414,21 @@ def _bounded(text: str, most: int) -> str:
     return f"{said[: most - 1]}…" if len(said) > most or len(text) > 16 * most else said
 
 
-def _server_message(body: bytes) -> str:
+def _message_of(body: bytes) -> str:
     """The server's own words, from `{"error": {"message": …}}` or as they are; in JSON a key may be written in escapes."""
     text = body.decode("utf-8", "replace")
     try:
-        found: object = json.loads(text)
-        text = json.dumps(found, ensure_ascii=False)
+        return server_message(json.loads(text))
     except (ValueError, RecursionError):
-        found = None
+        return text
+
+
+def server_message(found: object) -> str:
+    """What an answer says in its `error`, `message` or `detail`, else all of it."""
+    words = found
     for key in ("error", "message", "detail"):
-        found = found.get(key, found) if isinstance(found, dict) else found
-    return found if isinstance(found, str) else text
+        words = words.get(key, words) if isinstance(words, dict) else words
+    return words if isinstance(words, str) else json.dumps(found, ensure_ascii=False)
 
 
 def _retry_after(response: httpx.Response) -> float:

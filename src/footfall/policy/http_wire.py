@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from footfall.policy.http_client import AttemptError
+from footfall.policy.http_client import AttemptError, server_message
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Json, Step
 
@@ -42,6 +43,7 @@ _MOST_TOKEN = (1 << 31) - 1
 _LEAST_LOGPROB, _MOST_LOGPROB = -1e6, 0.1
 """A logarithm of a probability is at most 0; rounding may put it a little above."""
 _LONGEST_NAME = 512
+_MOST_SAID = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,9 @@ def model_ids(payload: object) -> tuple[str, ...]:
 def read_reply(payload: object, mode: Mode, n: int) -> Reply:
     """The `n` choices that were asked for, or `AttemptError`: a reply with fewer, more or doubled ones is no reply."""
     reply = _as(payload, dict, "the answer")
+    if reply.get("error") and not reply.get("choices"):
+        with suppress(RecursionError):  # what is nested too deeply is told as an answer without choices
+            raise AttemptError(f"the answer is an error, though with HTTP 200: {server_message(reply)[:_MOST_SAID]}")
     choices = [_as(choice, dict, "choices") for choice in _get(reply, "choices", list, "the answer")]
     indices = [_as(choice.get("index", k), int, "choices[]: 'index'") for k, choice in enumerate(choices)]
     if len(choices) != n or set(indices) != set(range(n)):
