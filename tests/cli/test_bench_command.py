@@ -237,3 +237,18 @@ def test_diagnostics_and_figures_call_the_same_steps_wrong(capsys: pytest.Captur
     assert found["diagnostics"]["confusion"] == {
         "wrong_found": 1, "right_flagged": 0, "right_passed": 3, "wrong_missed": 0}  # fmt: skip
     assert [(at["label"], at["found"]) for at in found["diagnostics"]["positions"]] == [("1", 1)]
+
+
+def test_diagnostics_leave_out_steps_whose_truth_is_another_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """A redundant step is not a wrong one: values of validity are not held against it."""
+    steps: list[list[str]] = [["1. a"], ["2. b"]]
+    wrong = {"id": 0, "question": "?", "generator": "g", "model_output_step_format": steps,
+             "model_output_solution_correctness": "wrong", "model_output_solution_first_error_step": 2}  # fmt: skip
+    redundant = {"id": 0, "question": "!", "model_output_step_format": steps, "rating": [1, 0]}
+    Path("reasoneval").mkdir()
+    for name, row in (("invalid", wrong), ("redundant", redundant)):
+        Path(f"reasoneval/mr-math_{name}_errors.json").write_text(json.dumps(row), encoding="utf-8")
+    found = told(capsys, "bench", "mr-math", "--data", "reasoneval", "--judge", "always-right", "--out", "run")
+    diagnostics = found["diagnostics"]
+    assert (diagnostics["steps"], diagnostics["wrong"], diagnostics["positions"][0]["n"]) == (2, 1, 1)
+    assert "1 of 1 cases" in Path("run/report.html").read_text(encoding="utf-8")

@@ -28,6 +28,7 @@ from footfall.studies.kinds import COSTS, QUALITY, ROBUST, KindPlan, KindRow, Ki
 from footfall.studies.label_report import LABELS
 from footfall.studies.report import Study
 from footfall.studies.search_report import SEARCH
+from footfall.types import Step
 from tests.benchmarks.test_bench_compare import SMALL
 from tests.cli.test_search_explain import searched as found_by_beams
 from tests.reports.test_bench_page import changed, view
@@ -56,7 +57,8 @@ _TELLS = """<script>addEventListener("load", () => {
   const beyond = [...document.querySelectorAll("caption")].filter(e => wide(e) > e.closest(".scroll").clientWidth);
   const tiny = [...document.querySelectorAll("svg text")].filter(e => { const r = e.getBoundingClientRect();
     return r.width && r.height < 9; });
-  const hard = [...[...broken, ...thin, ...beyond, ...tiny].map(e => e.textContent), ...torn];
+  const flags = [...document.querySelectorAll(".flag")].filter(e => e.offsetHeight > 40);
+  const hard = [...[...broken, ...thin, ...beyond, ...tiny, ...flags].map(e => e.textContent), ...torn];
   parent.postMessage([location.hash.slice(1), root.clientWidth, root.scrollWidth, names, hard], "*");
 });</script></body>"""
 LISTENS = """<title>none</title><script>const told = [];
@@ -72,7 +74,12 @@ def pages(folder: Path) -> dict[str, str]:
         kept.append(read_kept(folder / name))
     given = replace(changed(view(), judge=LONG, protocol="a rule in words " * 12), given=LONG)
     wide = replace(given, published={f"Model-{i}-of-a-{LONG}": {"easy": 81.25, "hard": 7.5} for i in range(12)})
+    lines = [
+        (case._replace(trajectory=replace(case.trajectory, steps=(Step("a\nb\nc"),) * 3)), said)
+        for case, said in wide.traces
+    ]
     return {
+        "lines": bench_page(replace(wide, traces=lines)),
         "demo": report_html(replace(REPORT, model=LONG, facts={LONG: LONG})),
         "bench": bench_page(wide),
         "suite": suite_page(Named(LONG, LONG), [given, wide], {LONG: LONG}, {"absent": LONG}),
@@ -123,7 +130,7 @@ def test_no_page_is_cut_on_a_desk_a_tablet_or_a_phone(tmp_path: Path) -> None:
     hard = [(place, words) for place, *_, words in told if words]
     assert not hard, (
         "short names stand on one line, heads of columns are whole words, no step is a column of letters, captions are not "
-        "scrolled away, and charts are drawn for the width"
+        "scrolled away, flags are as high as their word, and charts are drawn for the width"
     )
 
 

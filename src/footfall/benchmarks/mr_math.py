@@ -50,6 +50,7 @@ def mr_math(data: str | Path) -> Benchmark:
         f"below {REDUNDANT_ABOVE:g}; a solution is as good as its worst step",
         objective="step_f1",
         revision=revision,
+        aside=frozenset({"redundant"}),
         notes=("the split redundant is measured only for judges with the aspect redundancy (or redundant)",),
     )
 

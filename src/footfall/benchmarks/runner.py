@@ -45,6 +45,8 @@ class Benchmark:
     """The benchmark's own."""
     truth_threshold: float = 0.5
     """A step is truly right if its truth is at least this; diagnostics and pages go by it too."""
+    aside: frozenset[str] = frozenset()
+    """Splits whose step truth does not say whether a step is right: diagnostics and shown traces leave them out."""
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Figures of others to stand beside the measured ones: model -> row -> `objective` in percent."""
     notes: tuple[str, ...] = ()

@@ -225,9 +225,14 @@ def measure_in_run(
         found = measured(benchmark, kept, threshold, seed=config.run.seed)
         if isinstance(known, Scores):
             _warn_of_scale(known.name, found.judgements, found.report.threshold)
-        diagnostics = diagnose(found.cases, found.judgements, found.report.threshold, benchmark.truth_threshold)
+        traces = [
+            (case, said)
+            for case, said in zip(found.cases, found.judgements, strict=True)
+            if case.split not in benchmark.aside
+        ]
+        cases, judgements = [case for case, _ in traces], [said for _, said in traces]
+        diagnostics = diagnose(cases, judgements, found.report.threshold, benchmark.truth_threshold)
         controls = know_nothing(benchmark, found.cases, config.run.seed)
-        traces = list(zip(found.cases, found.judgements, strict=True))
         data = _data(config)
         view = BenchView(
             found.report, diagnostics, benchmark.published, _given(config), controls, traces, data,

@@ -1,6 +1,7 @@
 """Where a judge errs: wrong steps found against the threshold, calibration, and first errors by their position.
 
-Everything is over the reported cases whose step truth is known; steps without truth or without a value are left out.
+Everything is over the reported cases whose step truth is known, but for splits that ask something else of a step (whether it
+is redundant); steps without truth or without a value are left out.
 "Wrong" is the class to be found: a step is called wrong if its value is strictly below the threshold.
 """
 
