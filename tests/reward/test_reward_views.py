@@ -11,13 +11,13 @@ import torch
 
 from footfall.label.monte_carlo import preference_pairs
 from footfall.reward.config import View
-from footfall.reward.judge import step_head
+from footfall.reward.judge import PRMJudge, step_head
 from footfall.reward.prm import PRM
 from footfall.reward.views import NOTHING, ViewedLayout, expressions, mathematics, shown, words
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import make_examples
 from footfall.train.objectives import make_objective
-from footfall.types import Judged, Judgement
+from footfall.types import Judged, Judgement, Reason
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
@@ -78,6 +78,17 @@ def test_a_prm_with_a_view_reads_the_same_in_training_and_scoring() -> None:
     assert model.fingerprint() != plain.fingerprint()
     with pytest.raises(ValueError, match="a view is one of all, math, words, last-math, next-thought, not 'sum'"):
         ViewedLayout(plain.layout, cast(View, "sum"))
+
+
+def test_a_step_that_does_not_fit_leaves_the_values_of_later_ones_where_they_are() -> None:
+    model = PRM.from_backbone(decoder(), byte_tokenizer(), seed=0, view="last-math", max_length=64)
+    judge = PRMJudge(model, too_long="partial")
+    short = trace("So 1 + 1 = 2.", "Then 2 + 3 = 5.", "And 5 * 2 = 10.")
+    long = trace("So 1 + 1 = 2.", f"Then {' + '.join('1' * 40)} = 40.", "And 5 * 2 = 10.")
+    (known,), (found,) = judge.judge([short]), judge.judge([long])
+    why = found.failure(1)
+    assert [found.values[0], found.values[2]] == pytest.approx([known.values[0], known.values[2]])
+    assert why is not None and why.reason is Reason.TOO_LONG and found.values[1] is None and found.failure(2) is None
 
 
 def test_a_view_is_trained_saved_and_read_by_the_judge(tmp_path: Path) -> None:

@@ -135,10 +135,10 @@ class Runner:
 
 
 class _Read(NamedTuple):
-    """One trace: the sequences that are scored, and where the steps that do not fit would have been read."""
+    """One trace: the sequences that are scored, and where the steps that do not fit would have been read, by step."""
 
     readings: list[Reading]
-    late: list[int]
+    late: dict[int, int]
     start: int | None = None
     """Where the empty prefix is read, if tokens are read too: the one sequence is then read from there on."""
     ends: tuple[int, ...] = ()
@@ -203,7 +203,7 @@ class PRMJudge:
         some = [bool(t.steps) or self.initial for t in trajectories]
         found = iter(self.model.reads_of([t for t, read in zip(trajectories, some, strict=True) if read]))
         read = [
-            self._fit(t, next(found)) if wanted else _Read([], []) for t, wanted in zip(trajectories, some, strict=True)
+            self._fit(t, next(found)) if wanted else _Read([], {}) for t, wanted in zip(trajectories, some, strict=True)
         ]
         logits, costs = self.runner.run([reading for r in read for reading in r.readings])
         judgements = []
@@ -216,9 +216,11 @@ class PRMJudge:
 
     def _fit(self, trajectory: Trajectory, whole: Sequence[Reading]) -> _Read:
         readings: list[Reading] = []
-        late: list[int] = []
-        limit = self.model.max_length
+        late: dict[int, int] = {}
+        limit, step = self.model.max_length, 0
         for reading in whole:
+            own = dict(enumerate(reading.positions, step))
+            step += len(own)
             if len(reading.ids) <= limit:
                 readings.append(reading)
                 continue
@@ -228,7 +230,7 @@ class PRMJudge:
                     'use too_long="partial" to judge the steps that fit'
                 )
             fitting = reading.fitting(limit)
-            late += reading.positions[len(fitting.positions) :]
+            late |= {k: at for k, at in own.items() if at not in fitting.positions}
             readings += [fitting] if fitting.positions else []
         if not (self.initial or self.token_values) or not readings:
             return _Read(readings, late)
@@ -250,11 +252,16 @@ class PRMJudge:
                 tokens = (*own, *[()] * len(late))
             logits_SK = logits_SK[[row[end] for end in read.ends]]
         values, aspects = self.model.columns(logits_SK)
-        missing = (None,) * len(late)
-        holds = f"the context holds {self.model.max_length}"
-        reasons: list[Unjudged | None] = [Unjudged(Reason.TOO_LONG, f"ends at token {p + 1}, {holds}") for p in late]
+        steps = range(len(values) + len(late))
+        why = f"the context holds {self.model.max_length}"
+        reasons = {k: Unjudged(Reason.TOO_LONG, f"ends at token {p + 1}, {why}") for k, p in late.items()}
+
+        def placed(column: Sequence[float]) -> tuple[float | None, ...]:
+            rest = iter(column)  # a step that is shown by itself may fit where an earlier one does not
+            return tuple(None if k in late else next(rest) for k in steps)
+
         return Judgement(
-            trajectory.id, values + missing, self.name,
-            aspects={name: column + missing for name, column in aspects.items()},
-            failures=failures_of([*[None] * len(values), *reasons]), cost=cost, initial=initial, token_values=tokens,
+            trajectory.id, placed(values), self.name,
+            aspects={name: placed(column) for name, column in aspects.items()},
+            failures=failures_of(reasons.get(k) for k in steps), cost=cost, initial=initial, token_values=tokens,
         )  # fmt: skip
