@@ -1,4 +1,4 @@
-"""What the sides of a comparison are given: the meta set too, no outcome, the same rewards, halves that have a threshold."""
+"""What the sides of a comparison are given: no outcome, the same rewards, halves in which a threshold can be chosen."""
 
 from __future__ import annotations
 
@@ -40,41 +40,6 @@ def graded(traces: Sequence[Trajectory]) -> list[Trajectory]:
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     return Trial(0, True, tmp_path)
-
-
-def test_with_the_meta_set_an_unweighted_prm_sees_its_outcomes_in_as_many_updates(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    traces = graded(solutions(3, each=4))
-    asked: list[dict[str, Any]] = []
-
-    def trained(
-        model: object, rows: Sequence[Judged], domains: Sequence[Any], meta: Sequence[Judged], **named: Any
-    ) -> Any:
-        asked.append({"rows": list(rows), "domains": list(domains), "meta": [m.trajectory.id for m in meta], **named})
-        return SimpleNamespace(tokens=0, weights={})
-
-    monkeypatch.setattr("footfall.train.reweight.train_reweighted", trained)
-    monkeypatch.setattr(prms, "training_traces", lambda trial: traces)
-    monkeypatch.setattr(prms, "arm_pool", lambda trial: traces[:1])
-    rows = list(map(Judged, traces[:8], TruthJudge().judge(traces[:8])))
-    for with_meta in (False, True):
-        prms.reweighted_arm(trial, rows, list("abcdabcd"), "domain", 0.0, with_meta=with_meta)
-    without, fair = asked
-    assert without["rows"] == rows == fair["rows"][:8] and without["domains"] == fair["domains"][:8]
-    added = fair["rows"][8:]
-    assert [row.trajectory.id for row in added] == fair["meta"] == without["meta"] == [t.id for t in traces[8:]]
-    assert [set(row.judgement.values) for row in added] == [{float(bool(t.correct))} for t in traces[8:]]
-    assert set(fair["domains"][8:]) == {"meta set"}
-    assert {key: fair[key] for key in ("updates", "batch_size", "seed")} == {
-        key: without[key] for key in ("updates", "batch_size", "seed")
-    }
-
-
-def test_the_main_claim_about_weights_of_domains_is_against_an_arm_that_sees_the_meta_set_too() -> None:
-    fair, papers = find("dreamprm").recipe.claims[:2]
-    assert "meta set" in fair.baseline and "meta set" not in papers.baseline
-    assert fair.method == papers.method and fair.metric == papers.metric
 
 
 class Arithmetic:

@@ -33,13 +33,6 @@ RECIPE = Recipe(
     scale="PRMs of 1.1M parameters on 240 traces in four domains, and a meta set of 360; a seed has 800 solutions.",
     claims=(
         Claim(
-            "Weights of domains that a meta set decides give better best-of-N than equal weights on the rows and that set.",
-            metric="accuracy, best of 8", direction="higher",
-            baseline="equal weights and meta set, best of 8", method="learned weights, best of 8",
-            stand_in="The paper's unweighted PRM does not see the meta set, so that what is won may be the set's. Its domains "
-            "are multimodal datasets; here they differ in the quality of their labels.",
-        ),
-        Claim(
             "Weights of domains that a meta set decides give better best-of-N than equal weights.",
             metric="accuracy, best of 8", direction="higher",
             baseline="equal weights, best of 8", method="learned weights, best of 8",
@@ -50,12 +43,6 @@ RECIPE = Recipe(
             metric="weight of the domain", direction="lower", smallest_effect=0.1,
             baseline="rollouts, weight", method="turned over, weight", beside=("outcomes, weight", "chance, weight"),
             stand_in="The paper shows the weights of its datasets.",
-        ),
-        Claim(
-            "Learned weights find first errors better than equal weights on the rows and the meta set.",
-            metric="F1 of the first error", direction="higher",
-            baseline="equal weights and meta set", method="learned weights",
-            threshold="other data", stand_in="The paper measures best-of-N.",
         ),
         Claim(
             "Learned weights find first errors better.",
@@ -73,9 +60,8 @@ def measure(trial: Trial) -> Outcome:
     rows, domains = prms.arm_rows(trial), [DOMAINS[k % 4] for k in range(len(prms.arm_rows(trial)))]
     given = [_labelled(row, domain, rng) for row, domain in zip(rows, domains, strict=True)]
     plain, _ = prms.reweighted_arm(trial, given, domains, "domain", 0.0)
-    fair, _ = prms.reweighted_arm(trial, given, domains, "domain", 0.0, with_meta=True)
     learned, weights = prms.reweighted_arm(trial, given, domains, "domain", 0.05)
-    trained = {"equal weights": plain, "equal weights and meta set": fair, "learned weights": learned}
+    trained = {"equal weights": plain, "learned weights": learned}
     arms = prms.figures(trial, trained, "mean") | {f"{name}, weight": weights[name] for name in DOMAINS}
     return Outcome(arms, prms.spent_on(trial, prms.rolled_out(trial), trained.values()))
 

@@ -240,38 +240,22 @@ def arm_judge(trial: Trial, result: TrainResult) -> Judge:
 
 
 def reweighted_arm(
-    trial: Trial,
-    rows: Sequence[Judged],
-    domains: Sequence[Any],
-    by: Literal["domain", "table", "net"],
-    meta_lr: float,
-    with_meta: bool = False,
+    trial: Trial, rows: Sequence[Judged], domains: Sequence[Any], by: Literal["domain", "table", "net"], meta_lr: float
 ) -> tuple[Arm, Mapping[Any, float]]:
-    """A PRM on rows of these domains, weighted by a meta set (training traces that no arm is trained on), and the weights.
-
-    `with_meta` puts the meta set among the rows, each step labelled by how its solution ended, as the meta loss reads it: so
-    sees it who learns no weights (`meta_lr` 0), in as many updates.
-    """
+    """A PRM on rows of these domains, weighted by a meta set (training traces that no arm is trained on), and the weights."""
     from footfall.reward.judge import PRMJudge
     from footfall.reward.prm import PRM
     from footfall.train.reweight import train_reweighted
 
     model = PRM.from_backbone(backbone(trial), seed=trial.seed).to(trial.device)
-    meta = [Judged(t, _ended(t)) for t in training_traces(trial)[len(rows) :]]
-    seen = [*rows, *meta] if with_meta else rows
-    names = [*domains, *["meta set"] * (len(seen) - len(rows))]
+    meta = [Judged(t, outcome_label(t)) for t in training_traces(trial)[len(rows) :]]
     found = train_reweighted(
-        model, seen, names, meta, by=by, updates=trial.size(300, 2), unroll=trial.size(3, 1), meta_lr=meta_lr,
+        model, rows, domains, meta, by=by, updates=trial.size(300, 2), unroll=trial.size(3, 1), meta_lr=meta_lr,
         batch_size=trial.size(16, 4), seed=trial.seed,
     )  # fmt: skip
     said = PRMJudge(model).judge(arm_pool(trial))
     cost = Cost(scored_tokens=found.tokens, flops=6.0 * model.size * found.tokens)
     return Arm(said, Cost.total([cost, *(each.cost for each in said)])), found.weights
-
-
-def _ended(trace: Trajectory) -> Judgement:
-    """Whether the answer is right, said of every step."""
-    return Judgement(trace.id, (float(bool(trace.correct)),) * len(trace.steps), "outcome")
 
 
 def arm_rows(trial: Trial) -> list[Judged]:
