@@ -95,6 +95,8 @@ def test_blanks_in_front_are_dropped_where_a_solution_begins_and_are_indentation
     assert [step.text for step in splitter("\n").split(tokens, logprobs, first=False)] == ["  x=", "  b c"]
     (cut,) = splitter("\n").split(tokens[:2], logprobs[:2], first=False)
     assert cut.text == "  x="
+    blank_lines = [STRADDLING.index(token) for token in [" \n", "\n", "  ", "x="]]
+    assert [step.text for step in splitter().split(blank_lines, [0.0] * 4, first=False)] == ["  x="]
 
 
 def _bytes_and_spaces() -> Any:
@@ -174,18 +176,20 @@ def test_where_separators_end_tokens_each_steps_text_is_that_of_its_ids(tokens: 
 
 @given(tokens_of(ALIGNED), SEPARATORS)
 def test_stopping_after_each_step_gives_the_steps_of_one_go(tokens: list[int], separator: str) -> None:
+    """Indentation too; past ".\\n\\n" one go keeps a line break more."""
     made = splitter(separator, ALIGNED)
-    one_go = [step.text.strip() for step in made.split(tokens, [0.0] * len(tokens)) if step.text]
+    one_go = [step.text for step in made.split(tokens, [0.0] * len(tokens)) if step.text]
     step_by_step: list[str] = []
     start = 0
     for end in range(1, len(tokens) + 1):
         if made.closes_step(tokens[start:end]):
-            (step,) = made.split(tokens[start:end], [0.0] * (end - start))
-            step_by_step.append(step.text.strip())
+            (step,) = made.split(tokens[start:end], [0.0] * (end - start), first=not step_by_step)
+            step_by_step.append(step.text)
             start = end
-    step_by_step += [
-        step.text.strip() for step in made.split(tokens[start:], [0.0] * (len(tokens) - start)) if step.text
-    ]
+    rest = made.split(tokens[start:], [0.0] * (len(tokens) - start), first=not step_by_step)
+    step_by_step += [step.text for step in rest if step.text]
+    if separator == ".\n\n":
+        one_go, step_by_step = [text.strip() for text in one_go], [text.strip() for text in step_by_step]
     assert step_by_step == one_go
 
 

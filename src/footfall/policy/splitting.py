@@ -36,7 +36,8 @@ class StepSplitter:
     def split(self, tokens: Sequence[int], logprobs: Sequence[float], first: bool = True) -> tuple[Step, ...]:
         """The steps of a completion. Ids of stray separators stay with the step before them, or lead the first.
 
-        `first`: the completion begins the solution, and blanks in front are dropped. After other steps they are indentation.
+        `first`: the completion begins the solution, and all blanks in front are dropped. After other steps blank lines are, and
+        what is left is indentation.
         """
         steps: list[Step] = []
         start, lead = 0, ""
@@ -44,7 +45,7 @@ class StepSplitter:
             if token not in self.closing:
                 continue
             text = lead + self._text(tokens[start : i + 1])
-            unled = self._without_lead(text.lstrip() if first and not steps else text)
+            unled = self._without_lead(text if steps else _begun(text, first))
             written, found, rest = unled.rpartition(self.separator)
             if found and written.strip():
                 steps.append(_step(self._trimmed(written), tokens[start : i + 1], logprobs[start : i + 1]))
@@ -54,7 +55,7 @@ class StepSplitter:
                 start, lead = i + 1, ""
         text = self._trimmed(lead + self._text(tokens[start:])).rstrip()
         if not steps:
-            return (_step(text.lstrip() if first else text, tokens, logprobs),) if tokens else ()
+            return (_step(_begun(text, first), tokens, logprobs),) if tokens else ()
         if text.strip() and start < len(tokens):
             steps.append(_step(text, tokens[start:], logprobs[start:]))
         else:
@@ -103,6 +104,12 @@ class StepSplitter:
     def _decoded(self, tokens: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
+
+
+def _begun(text: str, first: bool) -> str:
+    """Without the blank lines in front, and without indentation if it is the first text of all."""
+    bare = text.lstrip()
+    return bare if first else text[text.rfind("\n", 0, len(text) - len(bare)) + 1 :]
 
 
 def splitter_for(tokenizer: Tokenizer, separator: str) -> StepSplitter:
