@@ -202,6 +202,26 @@ def test_what_is_no_formula_is_refused_with_its_place(text: str, message: str) -
         parse(text)
 
 
+EIGHT = " ".join(f"x{i}" for i in range(8))
+MANY = [f"q(c{i})" for i in range(12)]
+"""Eight quantifiers over twelve things: 12^8 cases, hours of them."""
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        f"forall {EIGHT}. (({' and '.join(f'p(x{i})' for i in range(8))}) implies r(x0))",
+        f"forall {EIGHT}. (not p(x7) or p(x7))",
+    ],
+    ids=["forward chaining", "Z3"],
+)
+def test_a_countermodel_that_would_take_hours_to_check_is_none(rule: str) -> None:
+    apart = [f"c{i} != c{k}" for i in range(12) for k in range(i)] if "not" in rule else []
+    said = entails([*MANY, *apart, rule], "r(c0)")
+    assert said.holds is None and "too large to check" in said.reason
+    assert entails([*MANY, rule], "q(c3)").holds is True
+
+
 def test_a_predicate_has_one_number_of_arguments() -> None:
     with pytest.raises(FormulaError, match=r"`p\(a, b\)`: elsewhere `p` has 1 arguments"):
         entails(["p(a)"], "p(a, b)")

@@ -30,6 +30,10 @@ class FormulaError(ValueError):
     """A text that is not a formula, or formulas that do not fit together; says where and why."""
 
 
+class TooManyLooks(Exception):
+    """A formula has more parts, each for so many elements, than may be asked about."""
+
+
 @dataclass(frozen=True)
 class Atom:
     """`likes(ann, x)`; without arguments a proposition."""
@@ -165,24 +169,32 @@ class Model:
     names: Mapping[str, str]
     true: frozenset[Atom]
 
-    def satisfies(self, formula: Formula, values: Mapping[str, str] | None = None) -> bool:
-        """Whether the formula is true here, by the textbook definition of truth."""
+    def satisfies(
+        self, formula: Formula, values: Mapping[str, str] | None = None, looks: Iterator[int] | None = None
+    ) -> bool:
+        """Whether the formula is true here, by the textbook definition of truth.
+
+        A quantifier within a quantifier is asked about each pair of elements, and so on: of `looks` one is taken for each
+        part that is asked about, and `TooManyLooks` raised where there are no more.
+        """
+        if looks is not None and next(looks, None) is None:
+            raise TooManyLooks
         terms = self.names if values is None else values
         if isinstance(formula, Atom):
             return substitute(formula, terms) in self.true
         if isinstance(formula, Equal):
             return terms[formula.left] == terms[formula.right]
         if isinstance(formula, Not):
-            return not self.satisfies(formula.body, terms)
+            return not self.satisfies(formula.body, terms, looks)
         if isinstance(formula, (Forall, Exists)):
-            each = (self.satisfies(formula.body, {**terms, formula.variable: one}) for one in self.elements)
+            each = (self.satisfies(formula.body, {**terms, formula.variable: one}, looks) for one in self.elements)
             return all(each) if isinstance(formula, Forall) else any(each)
-        left = self.satisfies(formula.left, terms)
+        left = self.satisfies(formula.left, terms, looks)
         if isinstance(formula, And):
-            return left and self.satisfies(formula.right, terms)
+            return left and self.satisfies(formula.right, terms, looks)
         if isinstance(formula, Or):
-            return left or self.satisfies(formula.right, terms)
-        right = self.satisfies(formula.right, terms)
+            return left or self.satisfies(formula.right, terms, looks)
+        right = self.satisfies(formula.right, terms, looks)
         return left == right if isinstance(formula, Iff) else not left or right
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ from footfall.tools.formula import (
     Model,
     Not,
     Or,
+    TooManyLooks,
     constants,
     parse,
     predicates,
@@ -33,6 +34,8 @@ from footfall.tools.formula import (
 Method = Literal["auto", "horn", "z3"]
 LARGEST_MODEL = 200_000
 """Atoms over the elements of a model that are read back; a larger model is not."""
+MOST_LOOKS = 500_000
+"""Parts of formulas that are asked about when a model is checked, about a second; nested quantifiers have no end of them."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,10 @@ def consistent(formulas: Sequence[Formula | str], timeout_ms: int = 2000) -> Ent
     satisfiable, model, reason = find_model(known, timeout_ms)
     if satisfiable is None or model is None:
         return Entailment(satisfiable, reason or "Z3: the formulas have no model")
-    if not all(map(model.satisfies, known)):
-        return Entailment(None, "Z3's model does not make the formulas true")
+    checked = _checked(model, known)
+    if not checked:
+        why = "is too large to check" if checked is None else "does not make the formulas true"
+        return Entailment(None, f"Z3's model {why}")
     return Entailment(True, "Z3: a model was found and checked", model)
 
 
@@ -121,9 +126,20 @@ def _by_horn(premises: Sequence[Formula], conclusion: Formula) -> Entailment | N
 
 def _with_countermodel(premises: Sequence[Formula], conclusion: Formula, model: Model | None, who: str) -> Entailment:
     """A "no" only with a model that our own definition of truth confirms."""
-    if model is None or not all(map(model.satisfies, premises)) or model.satisfies(conclusion):
-        return Entailment(None, f"{who} gives a countermodel that is none")
+    checked = model is not None and _checked(model, [*premises, Not(conclusion)])
+    if not checked:
+        why = "is too large to check" if checked is None else "is none"
+        return Entailment(None, f"{who} gives a countermodel that {why}")
     return Entailment(False, f"{who}: there is a countermodel", model)
+
+
+def _checked(model: Model, formulas: Sequence[Formula]) -> bool | None:
+    """Whether all formulas are true in the model; `None` if that takes too long to say."""
+    looks = iter(range(MOST_LOOKS))
+    try:
+        return all(model.satisfies(formula, looks=looks) for formula in formulas)
+    except TooManyLooks:
+        return None
 
 
 class Clause(NamedTuple):
