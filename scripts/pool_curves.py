@@ -22,13 +22,15 @@ import numpy as np
 from footfall.benchmarks.best_of_n import Pool, read_pools
 from footfall.metrics.intervals import bootstrap_mean
 from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
-from footfall.search.votes import AGGREGATIONS, aggregate, frequency, hybrid, pass_at_k
+from footfall.search.votes import AGGREGATIONS, SIGNED, aggregate, frequency, hybrid, pass_at_k
 
 PAIRS = (
     ("math500_500x32", "qwen_prm_math500", "MATH-500, Qwen2.5-Math-PRM-7B"),
     ("gsm8k_500x32", "qwen_prm_gsm8k", "GSM8K, Qwen2.5-Math-PRM-7B"),
     ("gsm8k_500x32", "math_shepherd_gsm8k", "GSM8K, Math-Shepherd-Mistral-7B-PRM"),
 )
+FOLDS = tuple(how for how in AGGREGATIONS if how not in SIGNED)
+"""Aggregations that a vote can be weighted by."""
 Scores = list["float | None"]
 Rule = Callable[[int, int], float]
 """Accuracy on problem p with n candidates."""
@@ -49,7 +51,7 @@ def read_scored(data: Path, pool_name: str, scores_name: str) -> list[Scored]:
     scored = []
     for pool in read_pools(data / f"{pool_name}.jsonl.gz"):
         steps = [values[case.trajectory.problem.id, k] for k, case in enumerate(pool.cases)]
-        scored.append(Scored(pool, {how: [aggregate(row, how) for row in steps] for how in AGGREGATIONS}))
+        scored.append(Scored(pool, {how: [aggregate(row, how) for row in steps] for how in FOLDS}))
     return scored
 
 
@@ -76,13 +78,13 @@ def rules(given: Sequence[Scored], drawn: int, seed: int) -> dict[str, Rule]:
 
     found: dict[str, Rule] = {"one sample": one}
     found["majority"] = lambda p, n: voted(p, n, [1.0] * len(given[p].pool.cases))
-    for how in AGGREGATIONS:
+    for how in FOLDS:
         found[f"best of N, {how}"] = lambda p, n, how=how: best_of(given[p].scores[how], given[p].pool.correct, n)  # type: ignore[misc]
-    for how in AGGREGATIONS:
+    for how in FOLDS:
         found[f"weighted vote, {how}"] = lambda p, n, how=how: voted(p, n, given[p].scores[how])  # type: ignore[misc]
-    for how in AGGREGATIONS:
+    for how in FOLDS:
         found[f"hybrid vote, {how}"] = lambda p, n, how=how: mixed(p, n, how, hybrid)  # type: ignore[misc]
-    for how in AGGREGATIONS:
+    for how in FOLDS:
         found[f"frequency vote, {how}"] = lambda p, n, how=how: mixed(p, n, how, frequency)  # type: ignore[misc]
     found["any right"] = lambda p, n: pass_at_k(len(given[p].pool.cases), sum(given[p].pool.correct), n)
     return found

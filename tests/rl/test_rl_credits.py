@@ -374,7 +374,7 @@ def test_a_thought_that_is_cut_in_two_changes_nothing(wrong: list[bool], right: 
 
 
 @settings(deadline=None)
-@given(UNIT, st.sampled_from(["sum", "mean", "prod", "min", "last", "max"]))
+@given(UNIT, st.sampled_from(["sum", "mean", "prod", "min", "last", "max", "class"]))
 def test_shares_add_up_to_the_aggregate(scores: list[float], how: Any) -> None:
     assert shares(scores, how).sum() == close(AGGREGATIONS[how](scores), abs=1e-9)
 
@@ -393,6 +393,44 @@ def test_aggregates_at_the_end_and_in_shares() -> None:
     for placement in placements:
         with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a product needs values in \[0, 1\]"):
             given_out("reinforce-step", steps(0.9, -0.5), how="prod", placement=placement)
+
+
+@pytest.mark.parametrize(
+    ("how", "three", "four", "shared"),
+    [
+        ("prod", 0.432, 0.3888, [-0.1, -0.36, -0.108, 0.9568]),
+        ("mean", 0.76667, 0.8, [0.225, 0.15, 0.2, 0.225]),
+        ("max", 0.9, 0.9, [0.9, 0, 0, 0]),
+        ("min", 0.6, 0.6, [0, 0.6, 0, 0]),
+        ("last", 0.8, 0.9, [0, 0, 0, 0.9]),
+        ("sum", 2.3, 3.2, [0.9, 0.6, 0.8, 0.9]),
+        ("log-prod", -0.83933, -0.94469, [-0.10536, -0.51083, -0.22314, -0.10536]),
+        ("class", 1.0, 1.0, [0.25] * 4),
+    ],
+)
+def test_a_trivial_step_of_score_nine_tenths_is_appended_to_those_of_the_card(
+    how: Any, three: float, four: float, shared: list[float]
+) -> None:
+    more = steps(0.9, 0.6, 0.8, 0.9)
+    assert given_out("reinforce-step", steps(0.9, 0.6, 0.8), how=how, baseline="none") == [close([three] * 3, abs=1e-5)]
+    assert given_out("reinforce-step", more, how=how, baseline="none") == [close([four] * 4, abs=1e-5)]
+    assert shares([0.9, 0.6, 0.8, 0.9], how) == close(shared, abs=1e-5)
+
+
+@given(st.floats(0.01, 1))
+def test_one_step_has_its_own_score_by_every_aggregate_of_scores_but_the_logarithm(score: float) -> None:
+    for how in ("prod", "mean", "max", "min", "last", "sum", "length-aware"):
+        assert AGGREGATIONS[how]([score]) == close(score)
+    assert math.exp(AGGREGATIONS["log-prod"]([score])) == close(score)
+
+
+def test_a_step_without_a_chance_has_no_logarithm_as_its_reward() -> None:
+    placements: tuple[Any, ...] = ("end", "steps")
+    for placement in placements:
+        with pytest.raises(ValueError, match="step 2 has the value 0, which has no logarithm: use prod or min"):
+            given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", placement=placement)
+        with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a class is taken from probabilities"):
+            given_out("reinforce-step", steps(0.9, -0.5), how="class", placement=placement)
 
 
 def test_pspo() -> None:

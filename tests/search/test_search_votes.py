@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from footfall.policy.protocol import SamplingParams
-from footfall.search import FrequencyVote, HybridVote, Searcher
+from footfall.search import BestOf, FrequencyVote, HybridVote, Searcher
 from footfall.search.votes import (
     AGGREGATIONS,
+    SIGNED,
+    Aggregation,
     aggregate,
     best,
+    classes,
     frequency,
     group,
     hybrid,
@@ -219,6 +222,36 @@ def test_both_votes_reach_from_the_majority_to_the_reward(samples: list[tuple[st
 def test_length_aware_is_the_geometric_mean_of_the_cards_sprm_metastone_and_reinforce_step() -> None:
     assert aggregate([1 / (1 + math.exp(-x)) for x in (2, -1, 3)], "length-aware") == pytest.approx(0.608804, abs=1e-6)
     assert aggregate([0.9, 0.6, 0.8], "length-aware") == pytest.approx(0.75595, abs=5e-6)
+
+
+def test_log_product_of_the_card_reinforce_step_ranks_a_long_trace_as_its_product_would() -> None:
+    assert aggregate([0.9, 0.6, 0.8], "log-prod") == pytest.approx(math.log(0.432))
+    assert aggregate([0.01] * 300, "prod") == 0.0, "which no longer tells traces apart"
+    assert best([aggregate([0.01] * n, "log-prod") for n in (301, 300, 302)]) == 1
+    with pytest.raises(ValueError, match="step 2 has the value 0, which has no logarithm"):
+        aggregate([0.5, 0.0], "log-prod")
+
+
+def test_class_form_of_the_card_reinforce_step_is_the_mean_of_one_nought_or_minus_one_a_step() -> None:
+    positive, neutral = (0.7, 0.2, 0.1, 0.3), (0.2, 0.7, 0.2, 0.3)
+    assert classes(positive, neutral) == (1.0, 0.0, -1.0, -1.0)
+    assert aggregate(classes(positive, neutral), "mean") == pytest.approx(-0.25)
+    assert classes((0.375, 0.4), (0.25, 0.4)) == (0.0, 0.0), "two that are equally likely are neither"
+    assert classes((0.7, None, 0.7), (0.2, 0.1, None)) == (1.0, None, None)
+    assert aggregate([0.9, 0.6, 0.2], "class") == pytest.approx(1 / 3), "of P(right) alone, at one half"
+    assert aggregate([0.5], "class") == 0.0
+    with pytest.raises(ValueError, match=r"step 1 has 0.8 for right and 0.4 for neutral: a class .* probabilities"):
+        classes([0.8], [0.4])
+    with pytest.raises(ValueError, match=r"step 1 has the value nan"):
+        classes([math.nan])
+
+
+@pytest.mark.parametrize("how", SIGNED)
+def test_scores_that_can_be_negative_are_refused_as_weights_before_anything_is_sampled(how: Aggregation) -> None:
+    assert BestOf(8, "best", how).aggregation == how
+    for make in (lambda: BestOf(8, "weighted", how), lambda: HybridVote(8, aggregation=how)):
+        with pytest.raises(ValueError, match=f"scores by {how} can be negative"):
+            make()
 
 
 @given(st.floats(0.01, 1), st.integers(1, 60))

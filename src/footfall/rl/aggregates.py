@@ -4,6 +4,7 @@ Let's Reinforce Step by Step (arXiv 2311.05821): which aggregate is rewarded dec
 shared out to the steps so that the shares add up to it:
 
     sum r_k     mean r_k/S     product Π_{l≤k} r_l - Π_{l<k} r_l, and 1 at the last step     min PURE's strict transform
+    log-prod log r_k           class c_k/S, c_k = 1, 0 or -1: the likeliest class of the step
 
 PSPO* (arXiv 2411.11681): g = (Π r_k)^(1/S) times a shape of the number of steps, at the end; 0 for a single step.
 
@@ -31,7 +32,7 @@ from footfall.registry import Declared, Paper, register
 from footfall.rl.differences import with_outcome
 from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group
 from footfall.rl.min_form import min_form, signed
-from footfall.search.votes import AGGREGATIONS, Aggregation
+from footfall.search.votes import AGGREGATIONS, Aggregation, classes
 
 Shape = Literal["weibull", "code", "none"]
 
@@ -43,9 +44,11 @@ def shares(scores: npt.ArrayLike, how: Aggregation) -> Floats:
     found: Floats = known
     if how == "mean":
         found = known / len(known)
-    elif how == "prod":
+    elif how == "class":
+        found = np.array(classes(known.tolist()), np.float64) / len(known)
+    elif how in ("prod", "log-prod"):
         AGGREGATIONS[how](known.tolist())  # which refuses values that no product is made of
-        found = np.diff(np.cumprod(known), prepend=1.0) + (at == len(known) - 1)
+        found = np.log(known) if how == "log-prod" else np.diff(np.cumprod(known), prepend=1.0) + (at == len(known) - 1)
     elif how == "min":
         found = min_form(known, 0)
     elif how in ("last", "max"):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from footfall.answers import canonical, equal
 from footfall.types import SearchResult, Trajectory
 
-Aggregation = Literal["min", "prod", "mean", "last", "max", "sum", "length-aware"]
+Aggregation = Literal["min", "prod", "mean", "last", "max", "sum", "length-aware", "log-prod", "class"]
 Neutral = Literal["positive", "negative"]
 """What a step that is neither right nor wrong counts as."""
 
@@ -48,16 +48,55 @@ def length_aware(values: Sequence[float], power: float = 1.0) -> float:
     return math.exp(_log_product(values) / len(values) ** power)
 
 
+def log_product(values: Sequence[float]) -> float:
+    """Σ log v: ranks as the product does, and is below 0. A step of value 0 is refused: −∞ is no reward."""
+    whole = _log_product(values)
+    if whole == -math.inf:
+        raise ValueError(f"step {list(values).index(0.0) + 1} has the value 0, which has no logarithm: use prod or min")
+    return whole
+
+
+def classes(
+    positive: Sequence[float | None], neutral: Sequence[float | None] | None = None
+) -> tuple[float | None, ...]:
+    """Each step's likeliest class as a number: +1 right, 0 neutral, −1 wrong; 0 if the likeliest are equally likely.
+
+    Of a PRM with three classes from two columns of their probabilities; without `neutral`, from P(right) alone.
+    """
+    found: list[float | None] = []
+    for i, (right, between) in enumerate(zip(positive, neutral or [0.0] * len(positive), strict=True)):
+        if right is None or between is None:
+            found.append(None)
+            continue
+        wrong = 1 - right - between
+        if not (right >= 0 and between >= 0 and wrong >= -1e-6):
+            said = f"the value {right}" if neutral is None else f"{right} for right and {between} for neutral"
+            raise ValueError(
+                f"step {i + 1} has {said}: a class is taken from probabilities; map logits by a sigmoid and scores in "
+                "[-1, 1] by (v + 1) / 2 first"
+            )
+        found.append(float(right > max(between, wrong)) - float(wrong > max(right, between)))
+    return tuple(found)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
 AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "prod": lambda values: math.exp(_log_product(values)),
-    "mean": lambda values: math.fsum(values) / len(values),
+    "mean": _mean,
     "last": lambda values: values[-1],
     "max": max,
     "sum": math.fsum,
     "length-aware": length_aware,
+    "log-prod": log_product,
+    "class": lambda values: _mean([value for value in classes(values) if value is not None]),
 }
 """By name; `max` is for diagnosis, `sum` is for values that are increments."""
+SIGNED = ("log-prod", "class")
+"""Aggregations of probabilities that are negative: they rank and reward, and weigh no vote."""
 
 
 def aggregate(values: Sequence[float | None], how: Aggregation | str = "min") -> float | None:
@@ -279,6 +318,8 @@ def check_rule(rule: str, aggregation: str) -> None:
         raise ValueError(f"no rule is called {rule!r}; there are {', '.join(RULES)}")
     if aggregation not in AGGREGATIONS:
         raise ValueError(f"no aggregation is called {aggregation!r}; there are {', '.join(AGGREGATIONS)}")
+    if rule == "weighted" and aggregation in SIGNED:
+        raise ValueError(f"scores by {aggregation} can be negative, and these weigh no vote: use prod, mean or min")
 
 
 CURVE_RULES = ("single", "majority", "best", "weighted", "oracle")
