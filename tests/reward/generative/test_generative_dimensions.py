@@ -122,6 +122,9 @@ class TestDRM:
         assert drm_scores(rescaled, how=how) == pytest.approx(scores, abs=1e-5)
         assert drm_scores(self.ROWS * 2, how=how) == pytest.approx(scores * 2, abs=1e-9)
         assert normalised([2.0, 2.0], how) == [0.0, 0.0] and extremes([0.0, 0.0]) is None
+        assert normalised([0.1 + 0.2, 0.3], how) == pytest.approx([0.0, 0.0], abs=1e-9), (
+            "one more digit is no difference"
+        )
 
     @staticmethod
     def sampled(name: str, *logprobs: float) -> Trajectory:

@@ -49,10 +49,10 @@ def confidence(reasoning: Sequence[float], answer: Sequence[float]) -> float:
 
 
 def normalised(values: Sequence[float], how: Normal = "min-max") -> list[float]:
-    """The values of one problem's samples on one scale; 0 for all where they are the same."""
+    """The values of one problem's samples on one scale; 0 for all where they are the same up to rounding."""
     if how == "min-max":
         low, width = min(values), max(values) - min(values)
-        return [(value - low) / width if width > 0 else 0.0 for value in values]
+        return [(value - low) / width if width > _EPS else 0.0 for value in values]
     mean, spread = fmean(values), pstdev(values)
     return [(value - mean) / (spread + _EPS) if spread > 0 else 0.0 for value in values]
 
