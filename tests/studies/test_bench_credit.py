@@ -235,6 +235,7 @@ def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytes
         (("--option", "judges=mine"), "no judge is called 'mine'"),
         (("--option", "worlds=arithmetic"), "takes no option 'worlds'; it takes judges, seeds, batches"),
         (("--option", "size=1"), "size=1: at least 2"),
+        (("--option", "judges="), "judges of bench credit names nothing; leave the option away for all of them"),
         (("--option", "horizon=3"), "3 steps and an answer do not fit"),
         (("--judge", "x"), "bench credit has its own worlds and judges and takes no --judge"),
     ],

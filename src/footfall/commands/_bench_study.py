@@ -91,7 +91,11 @@ def _plan_fields(study: AnyStudy, options: Mapping[str, Any]) -> dict[str, Any]:
     check_values(owner, _elsewhere, {key: options[key] for key in _ELSEWHERE if key in options})
     in_range(options, owner)
     kept = {key: value for key, value in options.items() if key not in _ELSEWHERE}
-    return {key: _names(value) if key in study.lists else value for key, value in kept.items()}
+    fields = {key: _names(value) if key in study.lists else value for key, value in kept.items()}
+    empty = [key for key, value in fields.items() if value == ()]
+    if empty:
+        raise ValueError(f"{empty[0]} of {owner} names nothing; leave the option away for all of them")
+    return fields
 
 
 def _elsewhere(docs: str, workers: int) -> None:
