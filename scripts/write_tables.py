@@ -26,7 +26,7 @@ from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
 from footfall.studies.search import SearchCosts
 from footfall.studies.search_report import SEARCH
-from scripts import kinds_measure, loop_measure, pool_curves, rl_arms, word_problem_tables
+from scripts import kinds_measure, label_rates, loop_measure, mixed_table, pool_curves, rl_arms, word_problem_tables
 
 DOCS = Path(__file__).parent.parent / "docs"
 RL_ARMS = "coder_0_5b_rl"
@@ -125,6 +125,13 @@ def coder_repeated_vote_tables() -> str:
     return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes_again.json").read_text(encoding="utf-8")))
 
 
+def coder_mixed_table() -> str:
+    """How good scores of finished solutions must be for a choice among them, by PRM; no name is in two of the files."""
+    files = ("coder_1_5b", "coder_1_5b_votes", "coder_1_5b_votes_again")
+    found = [json.loads((DOCS / f"{name}.json").read_text(encoding="utf-8")) for name in files]
+    return mixed_table.table({name: facts for each in found for name, facts in each.items()})
+
+
 def coder_label_table() -> str:
     """What labels that cost as much are worth: PRMs of one kind of label each, all on the same pools."""
     return loop_measure.label_table(json.loads((DOCS / "coder_1_5b_labels.json").read_text(encoding="utf-8")))
@@ -196,6 +203,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "coder-votes": coder_vote_tables,
     "coder-votes-again": coder_repeated_vote_tables,
     "coder-labels": coder_label_table,
+    "coder-mixed": coder_mixed_table,
+    "label-rates": label_rates.table,
     "real-kinds": kind_tables,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
