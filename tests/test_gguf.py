@@ -23,6 +23,7 @@ from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import Container, read_container
 from footfall.gguf.model import _config
 from footfall.gguf.quantised import KINDS, dequantise
+from footfall.gguf.vocabulary import merges_of
 from footfall.loading import load_tokenizer
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
@@ -309,6 +310,12 @@ def test_text_is_cut_as_the_file_says_and_a_way_that_nobody_knows_is_told(tmp_pa
     assert cut == ["so", "Ġcamel", "Case", "Ġ", "1", "2", "3"]
     with pytest.warns(UserWarning, match=r"odd.gguf: how 'deepseek-llm' cuts text .* is not known here"):
         gguf_tokenizer(write_gguf(tmp_path / "odd.gguf", pre="deepseek-llm"))
+
+
+def test_a_token_of_megabytes_is_cut_only_where_tokens_can_meet() -> None:
+    """At every place, of which each costs its length, this would take hours."""
+    tokens = ["a", "b", "ab", "aab", "ab" * (1 << 22)]
+    assert merges_of(tokens, [-float(i) for i in range(5)]) == [("a", "b"), ("a", "ab")]
 
 
 def test_tensors_that_share_their_bytes_are_refused(tmp_path: Path) -> None:

@@ -128,10 +128,12 @@ def _ids(tokens: list[str]) -> dict[str, int]:
 
 def merges_of(tokens: list[str], ranks: list[float]) -> list[tuple[str, str]]:
     """All pairs of tokens that together are a token, those of the highest rank first; of equals the longer left part."""
-    ids = _ids(tokens)
+    ids, lengths = _ids(tokens), {len(token) for token in tokens}
     merges = []
     for token, rank in zip(tokens, ranks, strict=True):
-        pairs = [(token[:k], token[k:]) for k in range(1, len(token)) if token[:k] in ids and token[k:] in ids]
+        # Only at lengths that tokens have: a token of a megabyte in a damaged file would be cut a million times.
+        cuts = [k for k in lengths if 0 < k < len(token) and len(token) - k in lengths]
+        pairs = [(token[:k], token[k:]) for k in cuts if token[:k] in ids and token[k:] in ids]
         pairs.sort(key=lambda pair: (ids[pair[0]], ids[pair[1]]))
         merges += [(rank, left, right) for left, right in pairs]
     merges.sort(key=lambda merge: (merge[0], len(merge[1]), len(merge[2])), reverse=True)
