@@ -38,8 +38,8 @@ def settings(tokenizer: Any) -> dict[str, Any]:
     return {"solve": True, "vocabulary": vocabulary(tokenizer), "doubts": DOUBTS}
 
 
-def writer(process: LoopbackProcess, tokenizer: Any) -> HttpTokens:
-    return HttpTokens(HttpPolicy(Server(process.url, retries=0), tokenizer=tokenizer), "\n\n")
+def writer(process: LoopbackProcess, tokenizer: Any, retries: int = 0) -> HttpTokens:
+    return HttpTokens(HttpPolicy(Server(process.url, retries=retries, first_wait=0.01), tokenizer=tokenizer), "\n\n")
 
 
 def grown(by: HttpTokens, **options: Any) -> list[Grown]:
@@ -122,6 +122,15 @@ def test_what_failed_is_told_of_its_problem_alone_and_not_asked_again(
     nothing = writer(process, tokenizer)
     grown(nothing)
     assert all(nothing.failure(problem) for problem in PROBLEMS) and len(process.entries("took")) == 2
+
+
+def test_a_request_that_is_tried_again_is_one_call(
+    process: LoopbackProcess, tokenizer: Any, settings: dict[str, Any]
+) -> None:
+    process.behave(**settings, faults=[{"kind": "503", "match": "a: what is 3 - 4?", "times": 2}])
+    by = writer(process, tokenizer, retries=2)
+    grown(by)
+    assert [by.spent(problem).calls for problem in PROBLEMS] == [3, 3]
 
 
 def test_a_server_without_logprobs_is_refused_with_the_reason(

@@ -175,7 +175,7 @@ class HttpTokens:
         if outcome is None:
             return Completion((), "error", error=self._failures[problem])
         told = outcome.value
-        cost = Cost(calls=outcome.calls, seconds=outcome.seconds)
+        cost = Cost(calls=min(outcome.calls, 1), seconds=outcome.seconds)  # once, however often it had to be tried
         if told is not None and told.usage is not None:
             cost += Cost(told.usage.prompt_tokens, told.usage.cached_tokens, told.usage.generated_tokens)
         self._spent[problem] += cost
