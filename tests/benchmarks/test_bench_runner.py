@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from footfall import registry
@@ -16,7 +19,8 @@ from footfall.benchmarks.runner import Benchmark, Tuned, content_revision, run
 from footfall.benchmarks.scores import Scores
 from footfall.benchmarks.steps import steps
 from footfall.formats import FormatError
-from footfall.metrics.cases import Case, LengthJudge, RandomJudge, always_right, always_wrong
+from footfall.metrics.cases import Case, LengthJudge, RandomJudge, Rows, always_right, always_wrong
+from footfall.metrics.preferences import comparison
 from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -163,6 +167,19 @@ def test_a_tuned_threshold_is_never_reported_on_its_own_split() -> None:
     assert report.value("b", "f1") == 1
     with pytest.raises(ValueError, match="no split 'c'"):
         run(small(), shifted, Tuned("c"))
+
+
+def test_there_is_nothing_to_tune_on_a_split_without_the_figure_or_where_responses_are_compared() -> None:
+    def aside(cases: Sequence[Case], *others: object) -> Rows:
+        return {"a": {"other": np.ones(1)}}
+
+    with pytest.raises(ValueError, match="small: f1 has no value on 'a'; tune on another split"):
+        run(replace(small(), measure=aside), RandomJudge(), Tuned("a"))
+    with pytest.raises(ValueError, match="small: f1 has no value on 'b'; tune on another split"):
+        run(replace(small(), measure=aside), RandomJudge(), Tuned("b"))
+    pair = comparison("chat", Problem("p", "?"), {"chosen": (Step("x"),)}, {"rejected": (Step("y"),)})
+    with pytest.raises(ValueError, match="pairs compares responses by their scores: it has no threshold to tune"):
+        run(Benchmark("pairs", pair, measure, "", "accuracy", "r"), RandomJudge(), Tuned("chat"))
 
 
 def test_a_report_names_all_that_its_numbers_depend_on() -> None:

@@ -228,6 +228,8 @@ def _threshold(
         return (benchmark.threshold, "the benchmark's own", None) if own is None else (own, "the judge's own", None)
     if not isinstance(wanted, Tuned):
         return wanted, "fixed", None
+    if all(map(_compared, benchmark.cases)):
+        raise ValueError(f"{benchmark.name} compares responses by their scores: it has no threshold to tune")
     there = [i for i, case in enumerate(cases) if case.split == wanted.split]
     if not there:
         known = ", ".join(dict.fromkeys(case.split for case in cases))
@@ -244,7 +246,8 @@ def _tune(benchmark: Benchmark, cases: list[Case], judgements: list[Judgement], 
     middles = (values[1:] + values[:-1]) / 2
     tried = middles[np.linspace(0, len(middles) - 1, min(200, len(middles))).astype(int)]
     one = np.ones((1, len(cases)))
-    reached = [float(benchmark.measure(cases, judgements, float(t), one)[split][benchmark.objective][0]) for t in tried]
+    rows = [benchmark.measure(cases, judgements, float(t), one).get(split, {}) for t in tried]
+    reached = [float(row[benchmark.objective][0]) if benchmark.objective in row else math.nan for row in rows]
     if np.isnan(reached).all():
         raise ValueError(f"{benchmark.name}: {benchmark.objective} has no value on {split!r}; tune on another split")
     return float(tried[int(np.nanargmax(reached))])
