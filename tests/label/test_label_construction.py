@@ -130,6 +130,7 @@ def test_noise_is_early_or_late() -> None:
 def test_step_uncertainty_has_the_values_of_the_card() -> None:
     assert step_uncertainty([0, -1, -2]) == pytest.approx(1.0854, abs=5e-5)
     assert step_uncertainty([0, -1, -2], "log-sum") == pytest.approx(3.3357, abs=5e-5)
+    assert step_uncertainty([-0.1] * 3) == pytest.approx(1.0986, abs=5e-5)
 
 
 @given(st.integers(1, 40), st.floats(-9, 0))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from footfall.drive.rollouts import Estimate, Rollout, Tally
 from footfall.label.glore import BALANCED, StepwiseORM, balanced, reachable, uses
+from footfall.label.pav import best_of_k
 from footfall.policy.protocol import Completion, SamplingParams
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -32,6 +35,7 @@ def test_labels_never_rise_along_a_solution_and_more_rollouts_can_only_flip_them
     assert reachable([0.0, 1.0, 0.0]) == (1.0, 1.0, 0.0)
     assert reachable([None, 1.0, None, 0.0]) == (1.0, 1.0, None, 0.0)
     assert reachable([]) == ()
+    assert 1 - best_of_k(0.2, 8) == pytest.approx(0.1678, abs=5e-5), "how often eight rollouts overlook a chance of 0.2"
     problems = ArithmeticWorld().problems(6)
     traces = [t for _, t in ArithmeticWorld().traces(ArithmeticPolicy(), 6)]
     assert {t.problem.id for t in traces} == {p.id for p in problems}

@@ -23,6 +23,15 @@ def test_products_and_pairs_are_those_of_the_card() -> None:
     scores = [trajectory_score(steps) for steps in (A, B, C)]
     assert scores == pytest.approx([0.684, 0.252, 0.486])
     assert preference_pairs(scores) == [(0, 1)]
+    between = {(0, 1): 0.432, (2, 1): 0.234, (0, 2): 0.198}
+    for pair, difference in between.items():
+        assert pair in preference_pairs(scores, difference - 1e-6) and pair not in preference_pairs(
+            scores, difference + 1e-6
+        )
+
+
+def test_siblings_of_the_card_srm_findings_are_a_pair_beyond_0_7() -> None:
+    assert preference_pairs([0.9, 0.25], 0.7) == [] and preference_pairs([0.95, 0.2], 0.7) == [(0, 1)]
 
 
 def test_the_product_punishes_length() -> None:

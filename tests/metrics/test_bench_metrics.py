@@ -43,6 +43,11 @@ def test_processbench_card_check_3_constant_predictors_get_nothing() -> None:
     assert first_error_f1([1, -1], [0, 0]) == (0, 0, 0)  # the official script divides by zero here
 
 
+def test_r_prm_card_a_judge_right_on_3_of_5_wrong_and_4_of_5_right_solutions() -> None:
+    found = first_error_f1([2] * 5 + [-1] * 5, [2, 2, 2, 1, -1, -1, -1, -1, -1, 0])
+    assert found == pytest.approx((0.6, 0.8, 0.685714), abs=1e-6)
+
+
 def test_a_class_without_cases_has_no_figure() -> None:
     figures = first_error_f1([0, 2], [0, 2])
     assert figures.acc_err == 1

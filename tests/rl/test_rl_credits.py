@@ -15,7 +15,7 @@ from footfall.registry import create, systems
 from footfall.rl.aggregates import code_shape, line_rewards, pspo_reward, shares, weibull
 from footfall.rl.bounded import Extra, confidence_extra, deviations_kept, ladder, margin, renorm, short_bleu
 from footfall.rl.differences import clipped, delta, progress, redistributed
-from footfall.rl.groups import Group, Rollout, to_go
+from footfall.rl.groups import Group, Rollout, deviation, to_go
 from footfall.rl.log_ratios import dense_leave_one_out
 from footfall.rl.min_form import min_form, step_baseline, token_baseline
 from footfall.rl.prefix_tree import node_values, prefix_weights
@@ -93,6 +93,7 @@ def test_reinforce_plus_plus_whitens_over_all_tokens_of_the_batch() -> None:
 def test_the_soft_minimum() -> None:
     star = min_form([0.8, -0.6, 0.4], 0.1)
     assert to_go(star) == close([-0.59995, -0.59995, 0.00002], abs=1e-5)
+    assert star / [0.8, -0.6, 0.4] == close([8.3e-7, 0.99995, 4.5e-5], abs=5e-6)
     assert min_form([0.8, 0.7, 0.75], 0.1).sum() == close(0.7340, abs=1e-4)
     assert min_form([0.8, -0.6, 0.4, 0.8], 0.1).sum() == close(star.sum(), abs=1e-5)
 
@@ -180,6 +181,16 @@ def test_prime_bounds_every_return() -> None:
 def oprl_pair() -> list[Rollout]:
     first = Rollout(np.array([1, 1]), 1.0, online=np.array([4.0, 2.0]), old=np.zeros(2))
     return [first, Rollout(np.array([1, 1, 1]), 0.0, online=np.array([1.0, -3.0, 2.0]), old=np.zeros(3))]
+
+
+def test_oprl_standardises_step_rewards_over_the_whole_group() -> None:
+    """β times the log-ratios; with α = 1, A = A_E + A_S."""
+    rewards = 0.05 * np.concatenate([each.known("online") - each.known("old") for each in oprl_pair()])
+    assert rewards == close([0.2, 0.1, 0.05, -0.15, 0.1]) and deviation(rewards) == close(0.12942, abs=1e-5)
+    both, episodes = (np.concatenate(given_out("oprl", *oprl_pair(), alpha=a, eps=0.0)) for a in (1.0, 0.0))
+    assert both - episodes == close([1.0817, 0.3091, -0.0773, -1.6226, 0.3091], abs=1e-4)
+    alike = [replace(each, outcome=1.0) for each in oprl_pair()]
+    assert np.concatenate(given_out("oprl", *alike, eps=0.0)) == close(both - episodes), "where outcomes are equal"
 
 
 def test_oprl() -> None:
@@ -321,6 +332,7 @@ def test_weights_of_a_prefix_tree(sequences: list[list[int]]) -> None:
 
 def test_capo() -> None:
     group = [steps(1, 1, 0, 1, outcome=1.0), steps(0, 0, outcome=0.0)]
+    assert deviation(np.array([2.0, 2, 1, 2, -1, -1])) == close(1.47196, abs=1e-5), "of the tokens' rewards"
     rows = given_out("capo", *group)
     assert rows == [close([0.7926, 0.7926, 0.1132, 0.7926], abs=1e-4), close([-1.2455, -1.2455], abs=1e-4)]
     with pytest.raises(ValueError, match="must exceed"):
@@ -437,6 +449,10 @@ def test_pspo() -> None:
     assert [weibull(n) for n in range(1, 7)] == close([0.6809, 0.8882, 0.9797, 0.9994, 0.9709, 0.9104], abs=1e-4)
     wanted = {(0.9, 3): 4.03352, (0.9, 4): 6.65015, (0.9, 6): 8.12251, (0.5, 6): 3.94354, (0.1, 6): 0.60496}
     assert [code_shape(*at) for at in wanted] == close(list(wanted.values()), abs=1e-5)
+    assert code_shape(0.1, 6) < code_shape(0.1, 4) == close(0.73891, abs=1e-5)
+    b = code_shape(0.9, 4)
+    assert (code_shape(0.9, 5) - b) / (b * math.exp(0.1) - b) == close(0.99995, abs=1e-5), "the sigmoid, one step on"
+    assert code_shape(0.2115, 9) < code_shape(0.2115, 6) and code_shape(0.2117, 9) > code_shape(0.2117, 6)
     assert pspo_reward([0.9, 0.8, 0.6]) == close(2.56113, abs=1e-5) and pspo_reward([0.9]) == 0
     assert pspo_reward([0.9, 0.8, 0.6], "weibull") == close(0.75595 * 0.9797, abs=1e-4)
     assert given_out("pspo", steps(0.9, 0.8, 0.6), shape="none", baseline="none") == [close([0.75595] * 3, abs=1e-5)]
@@ -474,6 +490,7 @@ def test_a_failed_episode_earns_nothing_however_many_good_steps_it_has(scores: l
 
 def test_rlfr() -> None:
     assert deviations_kept([2, 5, 3, 8, 4, 6]) == close([0, 0, 0, 1, 0, 2 / 3])
+    assert deviations_kept([2, 5, 3, 8, 4, 6], 0.0) == close([0, 0.5, 0.1667, 1, 0.3333, 0.6667], abs=5e-5)
     assert deviations_kept(np.arange(40)).astype(bool).sum() == 15
     group = [Rollout(np.array([6]), y, flow=np.array([2.0, 5, 3, 8, 4, 6])) for y in (1.0, 0.0)]
     rows = given_out("rlfr", *group)

@@ -78,6 +78,11 @@ def test_groups_by_accuracy_and_by_spread() -> None:
     assert [at for at, _ in create("filter", "spread")(groups)] == [2, 3]
 
 
+def test_the_difficulty_of_vspo_is_greatest_where_half_is_right() -> None:
+    rows = [np.array([1.0] * k + [0.0] * (8 - k)) for k in (0, 2, 4, 7, 8)]
+    assert [task_values([row])[0] for row in rows] == close([0, 0.75, 1, 0.4375, 0])
+
+
 def test_vspo_refills_the_batch_from_groups_that_teach() -> None:
     rows = [[1.0] * 8, [0.0] * 8, [1.0] * 2 + [0.0] * 6, [1.0] * 4 + [0.0] * 4]
     values = task_values([np.array(row) for row in rows])

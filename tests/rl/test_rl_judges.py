@@ -14,7 +14,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from footfall.reward.generative.pairwise import RRM_QUESTION, match_reward, read_assistant
 from footfall.reward.generative.rubric_rm import Checkpoint
 from footfall.rl import judges
-from footfall.rl.groups import standardised
+from footfall.rl.groups import deviation, standardised
 from footfall.rl.judges import (
     Question,
     chunk_questions,
@@ -47,7 +47,8 @@ def test_rm_r1_s_group_of_the_card_by_the_unbiased_deviation() -> None:
     """The card divides by the population's; verl's `torch.std`, with which the authors trained, and TRL do not."""
     rewards = np.array([1.0, -1.0, 1.0, 1.0])
     assert standardised(rewards, eps=0) == pytest.approx([0.5, -1.5, 0.5, 0.5])
-    assert (rewards - rewards.mean()) / rewards.std() == pytest.approx([0.5774, -1.7321, 0.5774, 0.5774], abs=5e-5)
+    by_population = standardised(rewards, eps=0) * deviation(rewards) / deviation(rewards, ddof=0)
+    assert by_population == pytest.approx([0.5774, -1.7321, 0.5774, 0.5774], abs=5e-5)
     assert not standardised(np.ones(4)).any()
 
 

@@ -233,6 +233,11 @@ def test_the_duplicate_step_of_the_card() -> None:
         how: AGGREGATIONS[how]([0.9, *scores]) - AGGREGATIONS[how](scores) for how in ("sum", "mean", "min", "prod")
     }
     assert gains == pytest.approx({"sum": 0.9, "mean": 0.00417, "min": 0.0, "prod": -0.0684}, abs=1e-5)
+    before = {"sum": 2.65, "mean": 0.88333, "min": 0.8, "prod": 0.684}
+    after = {"sum": 3.55, "mean": 0.8875, "min": 0.8, "prod": 0.6156}
+    for how in gains:
+        assert AGGREGATIONS[how](scores) == pytest.approx(before[how], abs=1e-5)
+        assert AGGREGATIONS[how]([*scores, 0.9]) == pytest.approx(after[how], abs=1e-5)
 
 
 def test_a_judge_that_likes_manners_and_its_own_marker_is_found_out() -> None:

@@ -67,6 +67,23 @@ def test_card_check_2_uct() -> None:
     assert uct(0.7, 10, 7, 2.0) == pytest.approx(1.847067, abs=1e-6)
 
 
+def test_card_check_1_the_factor_of_the_bonus_after_ten_visits() -> None:
+    assert puct(0.0, 10**-0.5, 10, 0) == pytest.approx(1.250560, abs=1e-6)
+
+
+def test_srm_findings_card_uct_of_weight_1_goes_to_the_child_seen_once() -> None:
+    scores = [uct(3 / 4, 10, 4, 1.0), uct(1.0, 10, 1, 1.0), uct(0.0, 10, 2, 1.0)]
+    assert scores == pytest.approx([1.508714, 2.517427, 1.072983], abs=1e-6)
+    tree = Visits(empty_state())
+    tree.stats = {
+        ROOT: Stat(ROOT, 0, visits=10, children=[0, 1, 2]),
+        0: Stat(ROOT, 1, visits=4, total=3.0),
+        1: Stat(ROOT, 1, visits=1, total=1.0),
+        2: Stat(ROOT, 1, visits=2, total=0.0),
+    }
+    assert tree.pick_uct(ROOT, 1.0) == 1
+
+
 def test_the_weight_of_uct_falls_to_a_tenth_on_its_schedules() -> None:
     assert [scheduled(2.0, "const", i, 10) for i in (0, 10)] == [2.0, 2.0]
     assert [scheduled(2.0, "linear", i, 10) for i in (0, 5, 10)] == pytest.approx([2.0, 1.1, 0.2])

@@ -39,6 +39,14 @@ def test_pqm_s_worked_losses() -> None:
     assert ranking(both, right.expand(2, 4)) == pytest.approx((2.323857 + 0.097765) / 2, abs=1e-5), "a mean of traces"
 
 
+def test_pqm_s_worked_loss_is_a_mean_of_three_terms() -> None:
+    """One for the question's own value, one a right step; of a trace cut before a term the others are the same."""
+    question = ranking(row(-1, -3), row(0, 0))
+    first = 2 * ranking(row(1, -1, -3), row(1, 0, 0)) - question
+    second = 3 * ranking(row(1, 2, -1, -3), row(1, 1, 0, 0)) - first - question
+    assert (question, first, second) == pytest.approx((3.169846, 2.277979, 1.523744), abs=1e-5)
+
+
 def test_pqm_ranks_right_steps_by_order_and_is_anchored_at_the_question_s_own_value() -> None:
     q, right = row(1, 2, -1, -3), row(1, 1, 0, 0)
     assert ranking(row(2, 1, -1, -3), right) > ranking(q, right)

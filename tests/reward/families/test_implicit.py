@@ -12,6 +12,8 @@ from footfall.registry import create
 from footfall.render import Writer
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.eurus import numbered_spans, process_rewards, token_log_probs
+from footfall.reward.family import Scored
+from footfall.search.votes import aggregate
 from tests.reward.families.reference import QUESTION, STEPS, next_logits, trace, values
 from tests.reward.families.zoo import adapter_folder
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, random_linear, save_checkpoint
@@ -59,6 +61,22 @@ def test_the_card_s_log_ratios_give_its_q_rewards_and_values() -> None:
     assert q == pytest.approx([0.0010, -0.0001, 0.0012], abs=1e-12)
     assert rewards == pytest.approx([0.0010, -0.0011, 0.0013], abs=1e-12)
     assert torch.tensor(q).sigmoid().tolist() == pytest.approx([0.500250, 0.499975, 0.500300], abs=1e-6)
+
+
+def test_the_card_s_threshold_of_0_5005_names_the_second_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios = [0.2, -0.1, 0.4, -0.6, 0.1, 0.3]
+    q, rewards = process_rewards(ratios, [2, 4, 5], beta=0.05)
+    assert q == pytest.approx([0.025, 0.0, 0.015]) and rewards == pytest.approx([0.025, -0.025, 0.015])
+    assert aggregate(rewards, "min") == pytest.approx(-0.025)
+    assert aggregate(rewards, "sum") == pytest.approx(q[-1]), "the steps add up to the outcome"
+    assert process_rewards(ratios, [4, 5], beta=0.05)[1] == pytest.approx([0.0, 0.015]), "two steps in one add theirs"
+    folder, base, *_ = pair(tmp_path)
+    judge = create("reward", "implicit", path=folder, base=str(base), beta=0.05)
+    monkeypatch.setattr(judge, "spans", lambda *_: Scored((0,) * 6, 0, (2, 4, 5)))
+    monkeypatch.setattr(judge, "_ratios", lambda _: ([torch.tensor(ratios)], [0.0]))
+    (said,) = judge.judge([trace("One.", "Two.", "Three.")])
+    assert said.values == pytest.approx([0.506250, 0.5, 0.503750], abs=1e-6)
+    assert said.first_below(0.5005) == 1
 
 
 @pytest.mark.parametrize(("tokens", "words"), [(1, 1), (3, 7), (100, 100)])
