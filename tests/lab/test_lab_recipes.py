@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -118,9 +117,41 @@ def test_every_f1_is_cut_by_other_data_and_nothing_unfair_is_left_standing(entry
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=names)
 def test_beside_hard_monte_carlo_labels_stands_a_prm_on_soft_ones(entry: Entry) -> None:
-    source = entry.path.read_text(encoding="utf-8")
-    if re.search(r'MonteCarlo\([^)]*"hard"|"bce", threshold=0\.0', source):
-        assert '"soft-bce"' in source, "soft labels of the same rollouts cost nothing more"
+    assert not without_soft_ones(entry.path.read_text(encoding="utf-8")), (
+        "soft labels of the same rollouts cost nothing more"
+    )
+
+
+def without_soft_ones(source: str) -> set[str]:
+    """Trainings on rows whose shares are cut above 0, and hard labellers, that have no soft counterpart in the source.
+
+    A counterpart is the same call on the same rows by the loss that takes shares, or the same labeller with "soft".
+    """
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    trained = {"bce": set[str](), "soft-bce": set[str]()}
+    for call in calls:
+        words = [arg.value if isinstance(arg, ast.Constant) else None for arg in call.args]
+        for loss in {"bce", "soft-bce"} & set(words):
+            rows = [ast.unparse(arg) for arg in call.args[: words.index(loss)] if not isinstance(arg, ast.Constant)]
+            text = ast.unparse(call)
+            hard = loss == "bce" and ("threshold=0.0" in text or "'threshold': 0.0" in text)
+            if hard or loss == "soft-bce":
+                trained[loss].add(f"{ast.unparse(call.func)}({', '.join(rows)})")
+    labellers = {ast.unparse(call) for call in calls if ast.unparse(call.func).endswith("MonteCarlo")}
+    alone = {each for each in labellers if "'hard'" in each and each.replace("'hard'", "'soft'") not in labellers}
+    return trained["bce"] - trained["soft-bce"] | alone
+
+
+def test_a_hard_arm_is_told_from_one_that_has_a_soft_arm_on_the_same_rows() -> None:
+    lines = 'a = (train(trial, "lines", lines, "bce", threshold=0.0), train(trial, "soft", lines, "soft-bce"))\n'
+    assert not without_soft_ones(lines)
+    assert without_soft_ones(lines + 'b = train(trial, "steps", steps, "bce", threshold=0.0)') == {
+        "train(trial, steps)"
+    }
+    assert without_soft_ones('c = TrainConfig("bce", {"threshold": 0.0}, lr=1e-3)') == {"TrainConfig()"}
+    assert not without_soft_ones('d = train(trial, "truth", rows, "bce")'), "labels that are classes have no shares"
+    hard, soft = (f"MonteCarlo(writer, 8, '{each}', params=params)" for each in ("hard", "soft"))
+    assert not without_soft_ones(f"{hard}\n{soft}") and without_soft_ones(hard) == {hard}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=names)

@@ -52,7 +52,8 @@ RECIPE = Recipe(
         Claim(
             "At equal labelling cost a PRM on confidence steps is better than one on lines.",
             metric="accuracy of best-of-8",
-            direction="higher", baseline="lines", method="confidence steps", beside=("lines, soft labels", "first solution"),
+            direction="higher", baseline="lines", method="confidence steps",
+            beside=("lines, soft labels", "confidence steps, soft labels", "first solution"),
         ),
         Claim(
             "Steps cut by confidence cost less to label than lines (the paper: under 70%).",
@@ -83,12 +84,13 @@ def measure(trial: Trial) -> Outcome:
         "greedy": [float(bool(trace.correct)) for (trace,) in greedy],
         "first solution": [float(bool(trace.correct)) for trace in pool[:: prms.POOL]],
     }  # fmt: skip
+    unsure_pool = [recut(trace, cut, policy.tokenizer) for trace in pool]
     costs = [t.cost for t in (*traces, *pool)] + [j.cost for _, j in (*lines, *steps) if j is not None]
     for name, trained, solutions in (
         ("lines", prms.train_alike(trial, "adaptivestep-lines", lines, "bce", threshold=0.0), pool),
         ("lines, soft labels", prms.train_alike(trial, "adaptivestep-soft", lines, "soft-bce"), pool),
-        ("confidence steps", prms.train_alike(trial, "adaptivestep", paid, "bce", threshold=0.0),
-         [recut(t, cut, policy.tokenizer) for t in pool]),
+        ("confidence steps", prms.train_alike(trial, "adaptivestep", paid, "bce", threshold=0.0), unsure_pool),
+        ("confidence steps, soft labels", prms.train_alike(trial, "adaptivestep-soft-steps", paid, "soft-bce"), unsure_pool),
     ):  # fmt: skip
         judge = step_head(trained.folder, device=trial.device)
         said = judge.judge(solutions)
