@@ -20,7 +20,7 @@ from transformers.integrations.gguf import gguf_tokenizer_mapping
 
 from footfall.cli import main
 from footfall.gguf import gguf_tokenizer, load_gguf
-from footfall.gguf.container import Container, read_container
+from footfall.gguf.container import Container, TensorInfo, read_container
 from footfall.gguf.model import _config
 from footfall.gguf.quantised import KINDS, dequantise
 from footfall.gguf.vocabulary import merges_of
@@ -298,10 +298,16 @@ def test_gemma_of_27b_scales_attention_as_no_metadata_say() -> None:
         "general.architecture": "gemma3", "tokenizer.ggml.tokens": PIECES, "gemma3.block_count": 62,
         "gemma3.embedding_length": 5376, "gemma3.attention.head_count": 32, "gemma3.attention.key_length": 128,
     }  # fmt: skip
-    given = Container(Path("gemma.gguf"), facts, {}, 0)
+    given = Container(Path("gemma.gguf"), facts, {str(k): TensorInfo((1,), 0, 0) for k in range(62)}, 0)
     assert _config(given, torch.device("cpu")).query_pre_attn_scalar == 168
     smaller = given._replace(facts={**facts, "gemma3.block_count": 48})
     assert _config(smaller, torch.device("cpu")).query_pre_attn_scalar == 256
+
+
+def test_more_layers_than_tensors_are_refused_before_a_list_of_them_is_made() -> None:
+    facts = {"general.architecture": "gemma3", "gemma3.block_count": 9_240_578, "tokenizer.ggml.tokens": PIECES}
+    with pytest.raises(ValueError, match=r"gemma.gguf: .* block_count = 9240578, more than its 0 tensors can be"):
+        _config(Container(Path("gemma.gguf"), facts, {}, 0), torch.device("cpu"))
 
 
 def test_text_is_cut_as_the_file_says_and_a_way_that_nobody_knows_is_told(tmp_path: Path) -> None:

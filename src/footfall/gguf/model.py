@@ -93,6 +93,12 @@ def _config(given: Container, place: torch.device) -> Any:
     """What transformers makes of the metadata, by its own table of names."""
     table: dict[str, str | None] = cast(Any, GGUF_CONFIG_MAPPING)[given.architecture]
     found = {name: given.fact(key) for key, name in table.items() if name and given.fact(key) is not None}
+    blocks = given.fact("block_count", 0)
+    if not isinstance(blocks, int) or blocks > max(1, len(given.tensors)):  # configs of Gemma have a list of so many
+        raise ValueError(
+            f"{given.file.name}: its metadata say block_count = {str(blocks)[:40]}, more than its {len(given.tensors)} tensors "
+            "can be; it is damaged"
+        )
     factors = _tensor(given, FACTORS, place) if FACTORS in given.tensors else None
     if (given.architecture, given.fact("block_count")) in _OF_27B:
         found["query_pre_attn_scalar"] = given.fact("embedding_length") // given.fact("attention.head_count")
