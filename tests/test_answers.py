@@ -36,6 +36,10 @@ from footfall.types import Problem, Step, Trajectory
         ("I make 70 of them.\n#### 72", "72"),
         ("# Answer\n\n42", "42"),
         ("**Answer:** 8", "8"),
+        ("**Answer**: 8", "8"),
+        ("**Final Answer**\n\n8", "8"),
+        ("I thought the answer is 5. But the answer is 6.", "6"),
+        ("The answer is $34\\text{ sq. units}$.", "34 sq. units"),
         ("\\boxed{5}\n\nThe answer is: 6", "6"),
     ],
 )
@@ -139,6 +143,8 @@ SAME_NUMBERS = [
     ("3 \\pm 2\\sqrt{2}", "3+2\\sqrt{2}, 3-2\\sqrt{2}"),
     ("\\frac{1}{2^{98}}", "2^{-98}"),
     ("1010_2", "10_{10}"),
+    ("\\sqrt[3]2", "\\sqrt[3]{2}"),
+    ("4 + \\frac\\pi 2", "\\frac{\\pi}{2} + 4"),
     ("4343_6", "4343"),
 ]
 SAME_PRODUCTS = [("6t^2+4t", "4t+6t^2"), ("3ab", "3ba"), ("\\frac12 bh", "\\frac{bh}{2}"), ("2c+1", "1+2c")]
@@ -220,6 +226,14 @@ def test_other_domains_compare_letters_or_text() -> None:
 )
 def test_equal_answers_mostly_share_a_canonical_string(a: str, b: str) -> None:
     assert canonical(a) == canonical(b)
+
+
+def test_a_word_is_no_product_of_variables() -> None:
+    assert equal("\\text{odd}", "Odd") and not equal("\\text{odd}", "ddo")
+
+
+def test_a_long_run_of_spaces_costs_time_in_proportion() -> None:
+    assert not equal("\\sqrt" + " " * 100_000 + ".", "2")
 
 
 def test_different_equations_do_not_share_a_canonical_string() -> None:

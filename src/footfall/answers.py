@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -27,15 +28,21 @@ from footfall.types import Trajectory
 # same run of characters.
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(\w+))")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_STATED = r"\s*(?:(?:\\\[|\$\$)[^\S\n]*\n\s*)?([^\n]+)"
-"""The rest of the line, or the next one; what opens display mathematics is no answer."""
+_STATED = r"\s*(?:(?:\\\[|\$\$)[^\S\n]*\n\s*)?(?=[^\n])"
+"""Up to the rest of the line, or the next one; what opens display mathematics is no answer."""
+_BOLD = r"(?:\*\*|\*)?"
 _MARKS = (
     re.compile(rf"\bthe (?:final |correct )?answer is(?: option)?\b(?:\s*:)?{_STATED}", re.IGNORECASE),
-    re.compile(rf"^[ \t]*(?:\*\*)?(?:final )?answer\s*:(?:\*\*)?{_STATED}", re.IGNORECASE | re.MULTILINE),
-    re.compile(rf"^[ \t]*#+[ \t]*(?:final )?answer(?:[ \t]*:)?[^\S\n]*\n{_STATED}", re.IGNORECASE | re.MULTILINE),
+    re.compile(rf"^[ \t]*{_BOLD}(?:final )?answer{_BOLD}\s*:{_BOLD}{_STATED}", re.IGNORECASE | re.MULTILINE),
+    re.compile(
+        rf"^[ \t]*(?:#+[ \t]*{_BOLD}|\*\*)(?:final )?answer{_BOLD}(?:[ \t]*:)?{_BOLD}[^\S\n]*\n{_STATED}",
+        re.IGNORECASE | re.MULTILINE,
+    ),
 )
-_LAST_LINE = re.compile(r"[ \t]*####[ \t]*([^\n]+)")
+_LAST_LINE = re.compile(r"[ \t]*####[ \t]*(?=[^\n])")
 """Only where nothing follows: higher up it is a heading."""
+_WORD = re.compile(r"\s*\$?\\(?:text(?:bf|rm|it)?|mbox)\s*\{\s*[^\W\d_]{2,}[\s.]*\}[\s.$]*")
+"""Said to be no mathematics: `May` as a product of variables would equal `Yam`."""
 _SENTENCE_END = re.compile(r"\.(?=\s|$)")
 _CHOICE = re.compile(r"\W*([A-Z])(?![A-Za-z])|\W*([a-z])\W*$")
 _LONGEST_KEPT = 1000
@@ -100,12 +107,29 @@ def _closing_braces(text: str) -> dict[int, int]:
 
 
 def _marked(text: str) -> Iterator[tuple[int, str]]:
-    stated = [match for mark in _MARKS for match in mark.finditer(text)]
-    last = _LAST_LINE.match(text, text.rfind("\n", 0, len(text.rstrip())) + 1)
-    for match in [*stated, last] if last else stated:
-        if "\\boxed" not in match[1] and "\\fbox" not in match[1]:
-            end = _SENTENCE_END.search(match[1])
-            yield match.start(1), match[1][: end.start()] if end else match[1]
+    """Where answers are stated and the sentence that states them; of a line that states several, the last."""
+    ends = [*(found.start() for found in re.finditer("\n", text)), len(text)]
+    last_of = {
+        bisect_left(ends, at): at for at in sorted(found.end() for mark in _MARKS for found in mark.finditer(text))
+    }
+    last_line = _LAST_LINE.match(text, text.rfind("\n", 0, len(text.rstrip())) + 1)
+    if last_line:
+        last_of[bisect_left(ends, last_line.end())] = last_line.end()
+    for line, at in last_of.items():
+        stated = text[at : ends[line]]
+        if "\\boxed" not in stated and "\\fbox" not in stated:
+            yield at, stated[: _sentence_end(stated)]
+
+
+def _sentence_end(text: str) -> int:
+    """Where the first sentence ends, but not inside braces: `34\\text{ sq. units}`."""
+    deep = at = 0
+    for end in _SENTENCE_END.finditer(text):
+        deep += text.count("{", at, end.start()) - text.count("}", at, end.start())
+        at = end.start()
+        if deep <= 0:
+            return at
+    return len(text)
 
 
 def equal(a: str, b: str, domain: str = "math") -> bool:
@@ -117,6 +141,8 @@ def equal(a: str, b: str, domain: str = "math") -> bool:
         letter = _letter(_undress(a))
         return letter is not None and letter == _letter(_undress(b))
     first, second = sorted((_undress(a), _undress(b)))
+    if _WORD.fullmatch(a) or _WORD.fullmatch(b):
+        return _folded(first).casefold() == _folded(second).casefold()
     return _equal(first, second, domain == "math")
 
 
@@ -227,8 +253,8 @@ _DRESS = (
     (re.compile(r"\{,\}"), ","),
     (re.compile(r"\\([$%])"), r"\1"),
     (re.compile(r"\\[dt]frac\b"), r"\\frac"),
-    (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
-    (re.compile(r"\\sqrt\s*(\w)"), r"\\sqrt{\1}"),
+    (re.compile(r"\\frac\s*(\d|\\pi)\s*(\d)"), r"\\frac{\1}{\2}"),
+    (re.compile(r"\\sqrt\s*(?:(\[\w+\])\s*)?(\w)"), r"\\sqrt\1{\2}"),
     (re.compile(r"[−–]"), "-"),
     (re.compile(r"\s+"), " "),
 )
