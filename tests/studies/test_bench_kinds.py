@@ -15,7 +15,19 @@ from footfall.metrics.intervals import Interval
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.registry import parts
 from footfall.studies.kind_report import KINDS, advice, as_markdown, cells
-from footfall.studies.kinds import FIGURES, KindPlan, KindRow, Kinds, KindSite, formed, kinds, pairs, taken, turned
+from footfall.studies.kinds import (
+    FIGURES,
+    LABELS,
+    KindPlan,
+    KindRow,
+    Kinds,
+    KindSite,
+    formed,
+    kinds,
+    pairs,
+    taken,
+    turned,
+)
 from footfall.train.objectives import make_objective
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -27,7 +39,9 @@ def test_every_objective_and_head_is_a_kind_or_says_why_not() -> None:
     found = kinds()
     named = {row.part for row in found.known.values()} | set(found.unmeasured)
     assert named == {*parts("objective"), *parts("head")}
-    assert {"q-ranking", "td", "implicit", "implicit-dpo", "both-ways", "uncertainty"} <= set(found.known)
+    assert {"q-ranking", "td", "implicit", "implicit-dpo", "both-ways", "uncertainty", "value-and-reward"} <= set(
+        found.known
+    )
     with pytest.raises(ValueError, match="no kind of method is called 'nobody'"):
         KindPlan(methods=("nobody",))
     with pytest.raises(ValueError, match="sizes are numbers of traces"):
@@ -71,6 +85,22 @@ def test_a_kind_of_outcomes_learns_from_outcomes_and_noise_turns_some_over(tmp_p
     assert all(set(r.judgement.values) == {float(bool(r.trajectory.correct))} for r in exact if r.judgement)
     differ = [a.trajectory.correct != b.trajectory.correct for a, b in zip(exact, noisy, strict=True)]
     assert 0 < sum(differ) < 12
+
+
+def test_a_kind_with_two_outputs_has_the_class_of_the_same_label_for_its_second(tmp_path: Path) -> None:
+    """BiRM: the value is fitted to the share of rollouts that end right, the reward to whether any does."""
+    site = KindSite(KindPlan(sizes=("24",)), tmp_path, "arithmetic", 0)
+    site.traces = [trace for _, trace in ArithmeticWorld().traces(ArithmeticPolicy(), 24)]
+    row = kinds().known["value-and-reward"]
+    both = {name: [r.judgement for r in site.data((name, "24"), row) if r.judgement] for name in LABELS}
+    soft = [
+        (v, r) for j in both["rollouts"] for v, r in zip(j.values, j.aspects["reward"], strict=True) if v is not None
+    ]
+    assert len({v for v, _ in soft}) > 2 and all(r == float(v > 0) for v, r in soft)
+    assert all(j.aspects["reward"] == j.values for name in ("exact", "noised") for j in both[name])
+    assert [j.values for j in both["exact"]] != [j.values for j in both["noised"]]
+    plain = site.data(("exact", "24"), kinds().known["bce"])
+    assert [j.values for j in both["exact"]] == [r.judgement and r.judgement.values for r in plain]
 
 
 def test_a_pair_whose_outcomes_are_noised_says_so_in_its_traces_too(tmp_path: Path) -> None:

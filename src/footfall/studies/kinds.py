@@ -8,7 +8,7 @@ known; kinds differ in nothing else. Labels:
     rollouts  the share of 8 Monte Carlo rollouts that end right, by the world's scripted policy
 
 Kinds that learn from outcomes have that of the trace at every step (turned over in one trace of five where labels are noised),
-kinds that compare traces a right and a wrong one of a problem.
+kinds that compare traces a right and a wrong one of a problem. What a kind learns beside the label is its class, 1 above 0.
 
     f1           of the first error; each half of the problems at the threshold that is best on the other half
     auc, ece     of the value of a step against its true class
@@ -136,8 +136,13 @@ def taken(labels: Sequence[float | None], target: Callable[[float], float]) -> t
             if value is not None:
                 target(value)
     except ValueError:
-        return tuple(None if value is None else float(value > 0) for value in labels)
+        return classes_of(labels)
     return tuple(labels)
+
+
+def classes_of(labels: Sequence[float | None]) -> tuple[float | None, ...]:
+    """1 for labels above 0, else 0."""
+    return tuple(None if value is None else float(value > 0) for value in labels)
 
 
 def pairs(traces: Sequence[Trajectory], good: Sequence[bool]) -> list[Judged]:
@@ -248,7 +253,12 @@ class KindSite(Site):
             traces = ended
         else:
             said = self.rolled_out[:size] if labels == "rollouts" else TruthJudge().judge(traces)
-            told = [replace(j, values=taken(turned(j.values, share, rng), objective.target)) for j in said]
+            labelled = [turned(j.values, share, rng) for j in said]
+            further = [dict.fromkeys(objective.beside, classes_of(own)) for own in labelled]
+            told = [
+                replace(j, values=taken(own, objective.target), aspects={**j.aspects, **more})
+                for j, own, more in zip(said, labelled, further, strict=True)
+            ]
         return list(map(Judged, traces, told))
 
     def _unit(self, setting: tuple[str, ...], row: StudyRow) -> dict[str, Any]:

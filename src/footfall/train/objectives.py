@@ -237,7 +237,7 @@ def ce(values: Mapping[str, float] | None = None, good: tuple[str, ...] | list[s
     )
 
 
-@register("objective", "error-types", Declared(unmeasured="its labels say what kind of error a step has"))
+@register("objective", "error-types", Declared(unmeasured="it trains the families that mark what is wrong with a step"))
 def error_types() -> Objective:
     """PathFinder-PRM: cross-entropy of both marks of a step, and of its value given the marks; trains families with marks.
 
@@ -282,7 +282,7 @@ def quantile(quantiles: tuple[float, ...] | list[float] = (0.1, 0.5, 0.9)) -> Ob
     )
 
 
-@register("objective", "value-and-reward", Declared(unmeasured="its second output needs labels of its own"))
+@register("objective", "value-and-reward")
 def value_and_reward(aspect: str = "reward") -> Objective:
     """Two outputs (BiRM): a value fitted to the labels, a reward fitted to this aspect of the same judgements."""
     columns = ("value", "reward")
