@@ -4,8 +4,9 @@
 
 Best-of-N is among all 32 stored solutions of a problem, step values folded by their minimum; the interval is over problems.
 First errors are those of 1,000 cases of ProcessBench: the threshold of each PRM is the one that is best on the GSM8K split, as
-the benchmark has it, and the figure the mean F1 of the three others, bootstrapped over cases. Scores are stored up to the first
-error alone; what comes after it is not asked for by this F1.
+the benchmark has it, and the figure the mean F1 of the three others, bootstrapped over cases. A threshold that GSM8K chose need
+not suit the others, so figures at 0.5 stand beside. Scores are stored up to the first error alone; what comes after it is not
+asked for by this F1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from footfall.benchmarks.runner import Benchmark, Tuned, measured
 from footfall.lab.ledger import REAL
 from footfall.lab.recipe import RECIPES
 from footfall.lab.shared.cases import Said
-from footfall.metrics.intervals import RESAMPLES
+from footfall.metrics.intervals import RESAMPLES, Floats, from_resamples
 from footfall.metrics.preferences import best_of
 from footfall.registry import create
 from footfall.types import Judgement
@@ -43,21 +44,34 @@ def choices(data: Path) -> Arms:
 
 
 def first_errors(data: Path) -> Arms:
-    """Mean F1 of three splits of ProcessBench by PRMs on filtered data and on people's labels."""
+    """Mean F1 of three splits of ProcessBench: PRMs on filtered data and on people's labels, at their thresholds and at 0.5."""
     rows = read_lines(data / "processbench_prm_scores" / "published_prm_scores.jsonl.gz")
     benchmark: Benchmark = create("benchmark", "processbench", data=data / "processbench")
     asked = {(row["split"], row["id"]) for row in rows}
     cases = [case for case in benchmark.cases if (case.split, case.trajectory.id) in asked]
     part = replace(benchmark, cases=cases)
 
-    def f1(model: str) -> np.ndarray:
-        scores = {row["id"]: row["scores_to_first_error"] for row in rows if row["model"] == model}
+    scored: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        scored.setdefault(row["model"], {})[row["id"]] = row["scores_to_first_error"]
+    values: dict[str, Floats] = {}
+    chosen = []
+    for arm, model in {"PRM on people's labels": PEOPLE, "PRM on filtered": PRM}.items():
+        scores = scored[model]
         said = [_padded(case.trajectory.id, scores[case.trajectory.id], len(case.trajectory.steps)) for case in cases]
-        return measured(part, Said.of(model, said), Tuned("gsm8k"), resamples=RESAMPLES).figures["mean"]["f1"]
-
-    values = {"PRM on people's labels": f1(PEOPLE), "PRM on filtered": f1(PRM)}
+        found = measured(part, Said.of(model, said), Tuned("gsm8k"), resamples=RESAMPLES)
+        values[arm] = found.figures["mean"]["f1"]
+        chosen.append(f"{found.report.threshold:.3f} for {model}")
+        others = replace(part, cases=found.cases)
+        values[f"{arm} at 0.5"] = measured(others, Said.of(model, found.judgements), 0.5, resamples=RESAMPLES).figures[
+            "mean"
+        ]["f1"]
+    half = from_resamples(values["PRM on filtered at 0.5"] - values["PRM on people's labels at 0.5"])
     tested = sum(case.split != "gsm8k" for case in cases)
-    scale = f"{PRM} and {PEOPLE}, stored scores of {tested:,} cases of ProcessBench; thresholds of the fourth split."
+    scale = (
+        f"{PRM} and {PEOPLE}, stored scores of {tested:,} cases of ProcessBench; thresholds of the fourth split "
+        f"({', '.join(chosen)}). At 0.5 the difference is {half.value:+.3f} [{half.low:+.3f}, {half.high:+.3f}]."
+    )
     return Arms(values, 1, scale, resampled=True)
 
 

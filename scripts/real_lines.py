@@ -5,8 +5,9 @@
 A PRM's figures are means over seeds: over the PRMs that are named (votes, calibration), or over `mc-0`, `mc-1`, … of an arm.
 Votes and choices are among the first 16 samples of a problem, calibrations among all that have scores. The interval is
 over problems, as the lab has it for one seed; of a first-error F1 it is bootstrapped over cases, each PRM at the threshold
-that is best on other rows. A line whose PRMs or searches are not there is left as it is, and so is one "at equal tokens" whose
-labels did not cost as much. A claim's words, arms and direction are the recipe's.
+that is best on other rows. So the luck of a training is in no interval: the scale names the PRMs, and what single trainings
+gave (`scripts.single_trainings`). A line whose PRMs or searches are not there is left as it is, and so is one "at equal tokens"
+whose labels did not cost as much. A claim's words, arms and direction are the recipe's.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from footfall.types import Judged, Judgement, Step, Trajectory
 from scripts.loop_data import pool_file
 from scripts.loop_files import search_files, searches_of
 from scripts.loop_measure import Pools, Scores
+from scripts.single_trainings import TOLD, beside
 from scripts.smol_rows import read_lines
 
 SETS = {"gsm8k-test": "GSM8K test", "math-500": "MATH-500"}
@@ -136,9 +138,9 @@ class Labels(NamedTuple):
         return f"{self.traces:,.0f} traces, {self.tokens:,.0f} tokens generated for their labels"
 
 
-def told(labels: Mapping[str, Labels]) -> str:
-    """What each arm was trained on, in words."""
-    return "; ".join(f"{arm}: {each}" for arm, each in labels.items())
+def told(prms: Mapping[str, Sequence[str]], labels: Mapping[str, Labels]) -> str:
+    """The PRMs of each arm, one a training, and what they were trained on."""
+    return "; ".join(f"{arm} ({', '.join(prms[arm])}): {each}" for arm, each in labels.items())
 
 
 @lru_cache
@@ -217,7 +219,7 @@ def choices(out: Path, on: str, arms: Mapping[str, tuple[str, str]]) -> Arms | N
         for arm, (_, fold) in arms.items()
     }
     labels = {arm: Labels.of(out, names) for arm, names in prms.items()}
-    return Arms(values, min(map(len, scores.values())), f"{about(pools)} {told(labels)}.", tokens=_tokens(labels))
+    return Arms(values, min(map(len, scores.values())), f"{about(pools)} {told(prms, labels)}.", tokens=_tokens(labels))
 
 
 def _tokens(labels: Mapping[str, Labels]) -> dict[str, float]:
@@ -243,8 +245,9 @@ def first_errors(out: Path, data: Path, arms: Mapping[str, str]) -> Arms | None:
 
     values = {arm: np.mean([f1(name) for name in names], axis=0) for arm, names in prms.items()}
     labels = {arm: Labels.of(out, names) for arm, names in prms.items()}
-    where = f"{POLICY.partition(',')[0]}; {BACKBONE}; {len(cases):,} cases of ProcessBench, mean of its four splits."
-    return Arms(values, min(map(len, prms.values())), f"{where} {told(labels)}.", True, _tokens(labels))
+    model = POLICY.partition(", temperature")[0]
+    where = f"{model}; {BACKBONE}; {len(cases):,} cases of ProcessBench, mean of its four splits."
+    return Arms(values, min(map(len, prms.values())), f"{where} {told(prms, labels)}.", True, _tokens(labels))
 
 
 def searched(out: Path, on: str, method: str) -> Arms | None:
@@ -336,16 +339,18 @@ def lines(name: str, on: str, arms: Arms, command: str) -> list[RealFigures]:
                 name=name, claim=claim.claim, world=on, effect=round(each.value, 6),
                 ci95=[round(each.low, 6), round(each.high, 6)], seeds=arms.seeds,
                 means={arm: round(arms.mean(arm), 6) for arm in (claim.baseline, claim.method, *claim.beside)},
-                scale=arms.scale, command=command,
+                scale=beside(arms.scale, name, on), command=command,
             ))  # fmt: skip
     return found
 
 
 def add_lines(file: Path, made: Sequence[RealFigures]) -> None:
-    """Put lines in place of those of the same claims; the others stay."""
+    """Put lines in place of those of the same claims; the others stay, but for what they say of single trainings."""
     kept: list[RealFigures] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     new = {(line["name"], line["claim"]) for line in made}
     every = [line for line in kept if (line["name"], line["claim"]) not in new] + [*made]
+    for line in (line for line in every if line["name"] in TOLD):
+        line["scale"] = beside(line["scale"], line["name"], line["world"])
     every.sort(key=lambda line: (line["name"], line["claim"]))
     file.write_text(json.dumps(every, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -189,6 +189,25 @@ def _mean_of(arm: str, scale: str) -> str:
     return found[1] if found else ""
 
 
+def both_scales() -> str:
+    """Claims whose two arms have rows of the lab and of real models."""
+    rows = json.loads((DOCS / "ledger.json").read_text(encoding="utf-8"))
+    arms = [(row["name"], row["baseline"], row["method"]) for row in rows]
+    by_scale: list[dict[tuple[str, str, str], list[str]]] = [{arm: [] for arm in arms} for _ in range(2)]
+    for arm, row in zip(arms, rows, strict=True):
+        where = "" if row["tier"] == "lab" else f" ({row['world']})"
+        by_scale[row["tier"] == "real"][arm].append(f"{row['effect']:+.3f} {row['verdict']}{where}")
+    lab, real = by_scale
+    both = [arm for arm in lab if lab[arm] and real[arm]]
+    lines = [
+        f"| [{name}](ledger.md#{name}) | {baseline} → {method} | {'; '.join(lab[name, baseline, method])} "
+        f"| {'; '.join(real[name, baseline, method])} |\n"
+        for name, baseline, method in both
+    ]
+    said = f"{len(both)} comparisons of {len({name for name, *_ in both})} systems have rows at both scales:\n\n"
+    return said + "| system | baseline → method | lab | real models |\n|---|---|---|---|\n" + "".join(lines)
+
+
 def rl_arms_found() -> dict[str, Any]:
     """What `python -m scripts.rl_arms RUNS --out docs/coder_0_5b_rl.json` stored; nothing before there are runs."""
     file = DOCS / f"{RL_ARMS}.json"
@@ -208,6 +227,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-kinds": kind_tables,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
+    "both-scales": both_scales,
     "rl-arms": lambda: rl_arms.block(rl_arms_found(), RL_ARMS),
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from scripts import label_rates, mixed_table
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import label_rates, mixed_table, write_tables
 
 
 def _rows(*leads: tuple[float, float, float]) -> list[dict[str, object]]:
@@ -32,3 +37,17 @@ def test_rates_of_labels_are_those_of_the_plans_records() -> None:
     (row,) = (line for line in lines if "OmegaPRM" in line and "GSM8K" in line)
     # 4,160 labelled steps and 1,686,227 generated tokens in 197.8 s.
     assert "| 4,160 | 1,686,227 | 198 | 21.0 | 8,525 |" in row
+
+
+def test_claims_at_both_scales_are_counted_by_their_arms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(tier: str, method: str, verdict: str, world: str = "arithmetic") -> dict[str, object]:
+        arms = {"baseline": "majority", "method": method}
+        return {"name": "votes", "tier": tier, "effect": 0.1, "verdict": verdict, "world": world, **arms}
+
+    rows = [row("lab", "weighted", "holds"), row("lab", "hybrid", "holds"), row("real", "other", "holds", "MATH-500")]
+    rows += [row("real", "weighted", "undecided", on) for on in ("GSM8K test", "MATH-500")]
+    (tmp_path / "ledger.json").write_text(json.dumps(rows))
+    monkeypatch.setattr(write_tables, "DOCS", tmp_path)
+    told = write_tables.both_scales()
+    assert told.startswith("1 comparisons of 1 systems")
+    assert "| majority → weighted | +0.100 holds | +0.100 undecided (GSM8K test); +0.100 undecided (MATH-500) |" in told

@@ -184,6 +184,9 @@ def test_pages_link_recipe_and_paper_and_show_effect_and_verdict(tmp_path: Path)
     assert page.count("- Soft labels approach the exact value as rollouts grow. Stand-in: The paper verifies") == 1
     assert "| holds (stale) |" in page
     assert "| not run |" in page
+    claims = [claim for entry in catalogue() for claim in entry.recipe.claims]
+    left = f"Without a verdict, not run or undecided: {len(claims) - 2} of {len(claims)} claims ("
+    assert left in page, "what was never run has no verdict either"
     assert "| holds; holds; not run; not run; not run |" in papers, "claims at real scale without figures too"
 
 

@@ -51,12 +51,17 @@ def test_first_errors_are_found_at_the_threshold_of_the_split_that_is_left_out(t
     arms = first_errors(tmp_path)
     assert arms.mean("PRM on filtered") == 1.0 and arms.mean("PRM on people's labels") == 0.0
     assert "of 12 cases" in arms.scale, "GSM8K is not reported on"
+    assert arms.mean("PRM on filtered at 0.5") == arms.mean("PRM on people's labels at 0.5") == 0.0
+    assert arms.scale.endswith("At 0.5 the difference is +0.000 [+0.000, +0.000]."), (
+        "all of it came with the thresholds"
+    )
 
 
 def test_every_line_answers_a_claim_of_the_recipe_and_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = {"PRM on people's labels": 0.0, "Math-Shepherd's PRM": 0.0, "PRM on filtered": 1.0}
+    stored |= {"PRM on people's labels at 0.5": 0.0, "PRM on filtered at 0.5": 0.5}
     arms = Arms({arm: np.full(4, value) for arm, value in stored.items()}, 1, "Made up.")
     for on in MEASURED:
         monkeypatch.setitem(MEASURED, on, lambda data: arms)

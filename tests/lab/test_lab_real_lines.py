@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,15 @@ import numpy as np
 import pytest
 
 from footfall.formats import write_parquet
-from footfall.lab.recipe import find
+from footfall.lab.ledger import REAL
+from footfall.lab.recipe import RECIPES, find
 from footfall.registry import create
 from footfall.types import Cost, Problem, Step, Trajectory
 from scripts.real_lines import (
     CHOICES,
     FIRST_ERRORS,
     STEPS,
+    add_lines,
     calibrated,
     choices,
     first_errors,
@@ -78,7 +81,7 @@ def test_arms_of_two_seeds_are_means_and_a_line_has_the_claims_words(tmp_path: P
     (line,) = lines("er-prm", "MATH-500", arms, "command")
     assert line["claim"] in [claim.claim for claim in find("er-prm").recipe.claims if claim.tier == "real"]
     assert (line["effect"], line["seeds"]) == (0.5, 2)
-    assert "soft Monte Carlo: 42 traces, 1,000 tokens generated for their labels" in line["scale"]
+    assert "soft Monte Carlo (mc-0, mc-1): 42 traces, 1,000 tokens generated for their labels" in line["scale"]
     assert choices(out, ON, CHOICES["prm800k"]) is None, "an arm without PRMs"
 
 
@@ -186,8 +189,26 @@ def test_at_equal_tokens_labels_cost_as_much_or_the_line_is_not_made(
     arms = first_errors(tmp_path, tmp_path, FIRST_ERRORS["omegaprm"])
     assert arms is not None
     (line,) = lines("omegaprm", "ProcessBench", arms, "command")
-    assert "PRM on trees: 42 traces, 1,080 tokens" in line["scale"]
+    assert "PRM on trees (omega-0): 42 traces, 1,080 tokens" in line["scale"]
+    assert line["scale"].startswith("Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M); "), "the model with its quantisation"
     assert (
         lines("omegaprm", "ProcessBench", arms._replace(tokens={**arms.tokens, "PRM on trees": 1200}), "command") == []
     )
     assert "did not cost as much" in capsys.readouterr().err
+
+
+def test_lines_of_trained_prms_say_what_single_trainings_gave(tmp_path: Path) -> None:
+    """An interval over problems holds no luck of training, so it is told beside, from the figures that the docs keep."""
+    stored = tmp_path / "real.json"
+    shutil.copy(RECIPES / REAL, stored)
+    add_lines(stored, [])
+    assert stored.read_bytes() == (RECIPES / REAL).read_bytes(), "run: python -m scripts.real_lines --out runs/loop"
+    scales = {(line["name"], line["world"]): line["scale"] for line in json.loads(stored.read_text())}
+    people = scales["prm800k", "MATH-500"]
+    assert "ORM (outcome-0): 4,000 traces" in people and "PRM, product (human-0, human-1): 750 traces" in people
+    assert people.endswith("right in 27.5 with human-0, 38.0 with human-1, 42.5 with outcome-0.")
+    for recipe in ("best-of-n", "unprm"):
+        assert "fewer-1, on 9,301 outcomes, majority 48.8" in scales[recipe, "MATH-500"]
+        assert scales[recipe, "GSM8K test"].endswith("fewer-1 has no scores of this set.")
+    assert "(distilled-0 and distilled-1) have F1 31.9 and 20.3" in scales["omegaprm", "ProcessBench"]
+    assert "Trainings" not in scales["self-consistency", "MATH-500"], "no PRM is asked there"

@@ -69,7 +69,7 @@ def ledger_page(shown: Sequence[Line], folder: Path) -> str:
     main = [line for line in shown if line.main]
     first = [line for line in shown if line.main or line.claim.tier == "real"]
     table = _table(["system", "claim", "effect", "verdict", "scale"], [_main_cells(line, folder) for line in first])
-    counted = f"{len(shown)} claims: {_counts(shown)}. {len(main)} main claims: {_counts(main)}."
+    counted = f"{len(shown)} claims: {_counts(shown)}. {len(main)} main claims: {_counts(main)}. {_open(shown)}"
     parts = [part for line in main for part in _system([each for each in shown if each.entry == line.entry], folder)]
     told = [counted, "", *_causes(shown), "", _FILTER, "", *table, "", "## All claims", "", *parts]
     return "\n".join([_LEDGER_HEAD, *told, *_costs(shown)])
@@ -78,6 +78,12 @@ def ledger_page(shown: Sequence[Line], folder: Path) -> str:
 def _counts(shown: Sequence[Line]) -> str:
     counts = Counter(line.verdict for line in shown)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in (*VERDICTS, "not run"))
+
+
+def _open(shown: Sequence[Line]) -> str:
+    """How many claims nothing is known of yet: a share of undecided ones alone would leave out those that were never run."""
+    left = sum(line.verdict in ("undecided", "not run") for line in shown)
+    return f"Without a verdict, not run or undecided: {left} of {len(shown)} claims ({left / max(len(shown), 1):.1%})."
 
 
 def _causes(shown: Sequence[Line]) -> list[str]:

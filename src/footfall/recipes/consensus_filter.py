@@ -75,6 +75,7 @@ RECIPE = Recipe(
             "A PRM on filtered data finds first errors better than one on people's, on ProcessBench, published 7B models.",
             metric="F1 of the first error, mean of three splits", direction="higher",
             baseline="PRM on people's labels", method="PRM on filtered", tier="real", threshold="other data",
+            beside=("PRM on people's labels at 0.5", "PRM on filtered at 0.5"),
             stand_in="Two checkpoints of one backbone: their data differ in size and source, not in the filter alone.",
         ),
         Claim(
