@@ -54,6 +54,23 @@ def test_a_class_without_cases_has_no_figure() -> None:
     assert math.isnan(figures.acc_cor) and math.isnan(figures.f1)
 
 
+@pytest.mark.parametrize(
+    ("labels", "said", "figures"),
+    [
+        ("++--+-+", "+++-+--", (0.75, 0.666667, 0.708333)),  # visualprm at .85, its neutral step dropped
+        ("++--+-+", "+++-+-+", (0.888889, 0.8, 0.844444)),  # at .5
+        ("++-+", "+--+", (0.8, 0.666667, 0.733333)),  # vrprm
+        ("++--", "++-+", (0.8, 0.666667, 0.733333)),  # tim-prm
+        ("+" * 8 + "-" * 4, "+" * 6 + "--" + "+---", (0.8, 0.666667, 0.733333)),  # mpbench
+    ],
+)
+def test_macro_f1_of_the_cards_of_visual_and_multi_task_benchmarks(
+    labels: str, said: str, figures: tuple[float, float, float]
+) -> None:
+    right, called_right = ([sign == "+" for sign in row] for row in (labels, said))
+    assert prm_score(*prm_counts(right, called_right))[:3] == pytest.approx(figures, abs=1e-6)
+
+
 def test_prmbench_card_check_1() -> None:
     case_a = prm_counts([True, True, False, False, False, True, True], [True, True, False, True, False, True, True])
     case_b = prm_counts([True, False, True, True], [True, False, True, False])

@@ -204,6 +204,9 @@ def test_oprl() -> None:
 
 def test_prl() -> None:
     drift = np.array([0.5, -0.2, 0.1, 0.3])
+    every = Rollout(np.array([1, 1, 1, 1]), 1.0, old=drift, reference=np.zeros(4))
+    (values,) = given_out("prl", every, eta=10.0)
+    assert 10 * (1 - np.array(values)) == close([0.7, 0.2, 0.4, 0.3]), "D: the drift from a token on"
     one = Rollout(np.array([2, 2]), 1.0, old=drift, reference=np.zeros(4))
     assert given_out("prl", one, eta=10.0) == [close([0.98, 0.98, 0.97, 0.97])]
     assert given_out("prl", one) == [close([0.999, 0.999, 0.9985, 0.9985])]

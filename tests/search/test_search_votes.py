@@ -254,6 +254,22 @@ def test_scores_that_can_be_negative_are_refused_as_weights_before_anything_is_s
             make()
 
 
+def test_log_products_of_the_card_scprm_prefer_the_short_path_and_their_means_the_even_one() -> None:
+    a, b = (0.95, 0.4, 0.98, 0.97), (0.8, 0.8, 0.8)
+    assert [aggregate(row, "mean") for row in (a, b)] == pytest.approx([0.825, 0.8]), "which hides the one bad hop"
+    assert [aggregate(row, "log-prod") for row in (a, b)] == pytest.approx([-1.018246, -0.669431], abs=1e-6)
+    assert [aggregate(row, "prod") for row in (a, b)] == pytest.approx([0.361228, 0.512], abs=1e-6)
+    per_hop = [math.log(aggregate(row, "length-aware") or 0) for row in (a, b)]
+    assert per_hop == pytest.approx([-0.254561, -0.223144], abs=1e-6)
+
+
+def test_means_and_minima_of_the_card_vilbench() -> None:
+    scores = [[5, 4, 5], [4, 4, 4, 5], [5, 2, 5]]
+    means, minima = ([aggregate(row, how) for row in scores] for how in ("mean", "min"))
+    assert means == pytest.approx([4.6667, 4.25, 4.0], abs=5e-5) and minima == [4, 4, 2]
+    assert best(means) == best(minima) == 0, "the first of a tie"
+
+
 @given(st.floats(0.01, 1), st.integers(1, 60))
 def test_length_aware_does_not_favour_short_traces(value: float, steps: int) -> None:
     assert length_aware([value] * steps) == pytest.approx(value)

@@ -33,6 +33,31 @@ def test_three_of_eight_right_as_a_hard_label() -> None:
     assert float(bce_loss(logit(0.6), torch.tensor([3 / 8]), ONE, 0.5)) == pytest.approx(-math.log(0.4), abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("z", "label", "loss"),
+    [
+        (1.2, 1.0, 0.263282),
+        (0.3, 0.0, 0.854355),
+        (0.725, 1.0, 0.39496),
+        (0.725, 0.0, 1.11996),
+        (1.5, 0.25, 1.326413),
+        (1.5, 1.0, 0.201413),
+    ],
+)
+def test_cross_entropy_has_the_numbers_of_the_cards_survey_agentprm_and_mm_prm(
+    z: float, label: float, loss: float
+) -> None:
+    assert float(soft_bce_loss(torch.tensor([[z]]), torch.tensor([label]), ONE)) == pytest.approx(loss, abs=6e-6)
+    if label in (0.0, 1.0):
+        assert float(bce_loss(torch.tensor([[z]]), torch.tensor([label]), ONE, 0.5)) == pytest.approx(loss, abs=6e-6)
+        two = torch.tensor([[-z / 2, z / 2]])  # the same as two classes
+        assert float(ce_loss(two, torch.tensor([label]), ONE)) == pytest.approx(loss, abs=6e-6)
+
+
+def test_a_soft_label_costs_its_own_entropy_at_least() -> None:
+    assert float(soft_bce_loss(logit(0.25), torch.tensor([0.25]), ONE)) == pytest.approx(0.562335, abs=1e-6)
+
+
 def test_squared_error_of_the_probability() -> None:
     assert float(mse_loss(logit(0.6), torch.tensor([0.375]), ONE)) == pytest.approx(0.050625, abs=1e-6)
 

@@ -48,6 +48,14 @@ def loss(chosen: float, rejected: float, centering: float) -> float:
 
 
 @pytest.mark.parametrize(
+    ("chosen", "rejected", "expected"), [(1.5, 0.2, 0.241008), (0.0, 0.3, 0.854355), (1.0, -0.5, 0.201413)]
+)
+def test_the_losses_of_the_cards_basereward_and_themis(chosen: float, rejected: float, expected: float) -> None:
+    assert loss(chosen, rejected, 0.0) == pytest.approx(expected, abs=1e-6)
+    assert loss(chosen + 7, rejected + 7, 0.0) == pytest.approx(expected, abs=1e-6), "a constant changes nothing"
+
+
+@pytest.mark.parametrize(
     ("chosen", "rejected", "plain", "centred"),
     [(1.5, -0.5, 0.126928, 0.136928), (3.5, 1.5, 0.126928, 0.376928), (0.5, 1.0, 0.974077, 0.996577)],
 )

@@ -11,7 +11,7 @@ import torch
 from footfall.judging import traits
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.families.reasoneval import READOUT
-from footfall.reward.families.trl import pure
+from footfall.reward.families.trl import pure, trl
 from tests.reward.families.head_checkpoints import (
     Made,
     actprm,
@@ -89,6 +89,10 @@ def test_trl_puts_bos_in_front_once_where_the_tokenizer_has_one(tmp_path: Path) 
         return float(made.linear("score", hidden(made.model, ids)[-1]).softmax(-1)[1])
 
     assert values(checkpoint(tmp_path), trace()) == pytest.approx(prefix_by_prefix(score, STEPS), abs=TOLERANCE)
+
+
+def test_a_class_head_of_the_card_says_the_chance_of_its_good_class() -> None:
+    assert trl().readout.columns(torch.tensor([[0.3, 2.1]])).values == pytest.approx([0.858149], abs=1e-6)
 
 
 def test_pure_of_the_card_is_the_margin_of_the_two_classes() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from footfall.reward.checkpoint import checkpoint
+from footfall.reward.families.pathfinder import pathfinder
 from footfall.reward.family import families
 from tests.reward.families.reference import (
     QUESTION,
@@ -114,6 +115,10 @@ def test_er_prm_reads_mark_and_pair_with_their_leading_space_and_no_newline_betw
         return float(next_logits(model, ids)[at, [plus, minus]].softmax(-1)[0])
 
     assert values(checkpoint(folder), trace()) == pytest.approx(prefix_by_prefix(score, STEPS), abs=TOLERANCE)
+
+
+def test_pathfinder_of_the_card_reads_the_pair_of_its_second_pass() -> None:
+    assert pathfinder().readout.columns(torch.tensor([[1.2, -0.3]])).values == pytest.approx((0.817574,), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["math-psa", "versaprm", "er-prm"])

@@ -20,6 +20,11 @@ class TestStepWiser:
         q = [0.75, 0.75, 0.25, 0.0]
         effective = effective_progress(0.5, q, alpha=0.8, best_of=4)
         assert effective == pytest.approx([0.79688, 0.75, 0.0, -0.54688], abs=1e-5)
+        gains = [e - v for e, v in zip(effective_progress(0.5, q, alpha=1.0, best_of=4), q, strict=True)]
+        assert gains == pytest.approx([0.05859, 0.0, -0.3125, -0.68359], abs=1e-5), (
+            "A, of the policy that takes the best of 4"
+        )
+        assert progress_ratios(0.5, q) == pytest.approx([1.5, 1.0, 0.333, 0.0], abs=5e-4)
         assert [value > 1e-9 for value in effective] == [True, True, False, False]
         assert [value > 0 for value in q] == [True, True, True, False], "Abs-Q"
         assert [ratio > 0.8 for ratio in progress_ratios(0.5, q)] == [True, True, False, False]
