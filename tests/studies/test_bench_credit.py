@@ -16,7 +16,7 @@ from footfall import cli
 from footfall.metrics.intervals import Interval
 from footfall.registry import declared, parts, systems
 from footfall.rl.exact import FILLER, RIGHT, WRONG, Chain, solve
-from footfall.studies.credit_report import CREDIT, advice, cells
+from footfall.studies.credit_report import CREDIT, HEAD, advice, cells
 from footfall.studies.credits import (
     FIGURES,
     JUDGES,
@@ -254,3 +254,14 @@ def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     assert advice(stored) in text and stored.plan.seeds >= 5
     assert {row.method for row in stored.rows} == set(methods()), "run: footfall bench credit --option docs=docs"
     assert all(declared("credit", name).unmeasured or f"`{name}`" in text for name in parts("credit"))
+
+
+def test_the_page_of_the_docs_has_every_figure_that_is_stored() -> None:
+    stored = write_tables.credit_gradients()
+    tables = [CREDIT.blocks[f"credit-gradients-{name}"](stored).splitlines() for name in ("table", "batches")]
+    heads = {cell.strip() for table in tables for cell in table[0].split("|")}
+    missing = [what for what in HEAD[1:] if f"hackable: {what}" not in heads]
+    assert missing == []
+    (row,) = (line for line in tables[1] if line.startswith("| `capo` |"))
+    # capo points 0.88 along the gradient in one batch with the exact judge, and 0.71 with the one that can be hacked.
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["0.88", "0.22", "0.82", "0.23", "0.71", "0.19"]

@@ -156,24 +156,31 @@ class CreditStudy:
                 f"![{words(found)}]({self.docs}-{name}.svg)\n" for name, _, words in _CHARTS
             ),
             "credit-gradients-table": _table,
+            "credit-gradients-batches": _batches,
         }
 
 
 def _table(found: CreditGradients) -> str:
     """One row a credit, with direction and rollouts by judge; those that the last judge leads astray stand last."""
+    return _by_judge(found, ("direction", "rollouts"), ("wasted",))
+
+
+def _batches(found: CreditGradients) -> str:
+    """What one batch is worth: its direction, and its noise, in the order of the other table."""
+    return _by_judge(found, ("one batch", "noise"))
+
+
+def _by_judge(found: CreditGradients, each: Sequence[str], last: Sequence[str] = ()) -> str:
+    """One row a credit, with these columns of `HEAD` for each judge, and further ones for the last."""
     judges = found.plan.judges
+    columns = [(judge, what) for judge in judges for what in each] + [(judges[-1], what) for what in last]
     by_place = {(row.method, row.judge): row for row in found.rows}
     body = []
-    for last in found.of(judges[-1]):
-        told = [cells(by_place[last.method, judge]) for judge in judges]
-        figures = [text for row in told for text in (row[1].partition(" ")[0], row[4])]
-        body.append([f"`{last.method}`" + ("" if last.asks else " †"), *figures, told[-1][5]])
-    head = [
-        "credit",
-        *(f"{judge}: {what}" for judge in judges for what in ("direction", "rollouts")),
-        f"{judges[-1]}: wasted",
-    ]
-    return markdown(head, body, 1)
+    for row in found.of(judges[-1]):
+        told = {judge: dict(zip(HEAD, cells(by_place[row.method, judge]), strict=True)) for judge in judges}
+        figures = [told[judge][what].partition(" ")[0] for judge, what in columns]
+        body.append([f"`{row.method}`" + ("" if row.asks else " †"), *figures])
+    return markdown(["credit", *(f"{judge}: {what}" for judge, what in columns)], body, 1)
 
 
 _CAPTION = "† listens to no judge; never: its bias alone is larger than the error"
