@@ -15,7 +15,7 @@ from footfall.benchmarks.runner import run
 from footfall.benchmarks.scores import Scores
 from footfall.formats import FormatError
 from footfall.metrics.cases import RandomJudge, always_right, always_wrong
-from footfall.metrics.steps import macro_f1
+from footfall.metrics.steps import macro_f1, prm_score
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "socratic_prmbench"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data is not here")
@@ -70,6 +70,14 @@ def test_an_unknown_flaw_is_refused_by_line_and_field(tmp_path: Path) -> None:
 def test_published_recalls_give_the_published_scores(on_right: float, on_wrong: float, score: float) -> None:
     tp, tn = np.array([RIGHT * on_right]), np.array([WRONG * on_wrong])
     assert 100 * macro_f1(tp, WRONG - tn, tn, RIGHT - tp)[2][0] == pytest.approx(score, abs=0.05)
+
+
+def test_constant_judges_of_as_many_steps_have_the_cards_figures() -> None:
+    always, never = prm_score(RIGHT, WRONG, 0, 0), prm_score(0, 0, WRONG, RIGHT)
+    assert always[:3] == pytest.approx((0.793247, 0.0, 0.396624), abs=1e-6)
+    assert never.score == pytest.approx(0.255210, abs=1e-6)
+    half = prm_score(RIGHT // 2, WRONG // 2, WRONG - WRONG // 2, RIGHT - RIGHT // 2)
+    assert half.score == pytest.approx(0.487308, abs=2e-5), "as a coin does on average"
 
 
 @pytest.mark.long

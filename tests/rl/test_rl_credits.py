@@ -520,6 +520,9 @@ def test_rlcm() -> None:
     rows = given_out("rlcm", wide, none)
     assert rows[0][0] > 0 > rows[1][0]
     assert given_out("rlcm", plain, replace(wide, outcome=0.0))[0][0] > 0, "no margin turns right and wrong over"
+    card = steps(*[0.5] * 4, outcome=1.0, confidence=np.array(confidence), aspects={"solved": np.array([0, 0.5, 1, 1])})
+    more, less = given_out("rlcm", card, none, eps=1e6)  # so great that it hides the width by which both are divided
+    assert 1e6 * (more[0] - less[0]) == close(0.055, abs=1e-4), "what the margin of the card adds at the weight of 0.1"
     judged = steps(0.3, 0.9, outcome=1.0, aspects={"solved": np.array([0, 1])})
     assert given_out("rlcm", judged, plain, by="judge") == given_out("rlcm", wide, plain)
     with pytest.raises(ValueError, match="needs the aspect 'solved'"):
