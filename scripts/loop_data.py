@@ -23,7 +23,16 @@ from footfall.label.monte_carlo import EntropyRegularised
 from footfall.search.votes import group
 from footfall.train import find_overlaps
 from footfall.types import Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
-from scripts.smol_rows import gsm8k_rows, make_row, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
+from scripts.smol_rows import (
+    PRMBENCH_QUESTIONS,
+    gsm8k_rows,
+    make_row,
+    math_rows,
+    mr_ben_rows,
+    pool_rows,
+    prm800k_rows,
+    read_lines,
+)
 from scripts.train_smol import Sources, hold_out, without
 
 FILES = {
@@ -56,13 +65,13 @@ def problems_of(data: Path, name: str) -> list[Problem]:
 
 
 def evaluation_texts(data: Path) -> dict[str, list[str]]:
-    """The problems of each set that is measured on; of PRMBench also those that its own were made from."""
+    """The problems of each set that is measured on; of PRMBench also those that its own were made from, as MATH has them."""
     texts = {name: [p.text for p in problems_of(data, name)] for name in ("gsm8k-test", "math-500")}
     splits = sorted((data / "processbench").glob("*.json.gz"))
     rows = [row for path in splits for row in json.loads(gzip.decompress(path.read_bytes()))]
     texts["processbench"] = sorted({row["problem"] for row in rows})
     pairs = read_lines(data / "prmbench" / "prmbench_all_6216.jsonl.gz")
-    texts["prmbench"] = sorted({row[field] for row in pairs for field in ("original_question", "modified_question")})
+    texts["prmbench"] = sorted({row[field] for row in pairs for field in PRMBENCH_QUESTIONS})
     return texts
 
 

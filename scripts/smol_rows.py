@@ -16,6 +16,9 @@ from footfall.types import Judged, Judgement, Problem, Step, Trajectory, content
 SUBJECTS = ("math", "physics", "chemistry", "biology", "medicine")
 """Of MR-Ben; its coding solutions are programs, not steps."""
 
+PRMBENCH_QUESTIONS = ("question", "original_question", "modified_question")
+"""Where a row of PRMBench has its problem: as PRM800K has it, in other words, and with the condition that was changed."""
+
 _MARK = re.compile(r"<<[^<>]*?=([^<>=]*)>>")
 _NUMBER = re.compile(r"(?<![\d.])\d[\d,]*(?:\.\d+)?")
 _RESULT = re.compile(r"(?:=|\\boxed\{)\s*(\d[\d,]*\d(?:\.\d+)?|\d)(?![\d,.^]*\d)")

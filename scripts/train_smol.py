@@ -49,7 +49,16 @@ from footfall.reward.shipped import (
 from footfall.train import TrainConfig, TrainResult, find_overlaps, train_prm
 from footfall.train.data import split_by_problem
 from footfall.types import Judge, Judged, Judgement, Problem
-from scripts.smol_rows import SUBJECTS, gsm8k_rows, math_rows, mr_ben_rows, pool_rows, prm800k_rows, read_lines
+from scripts.smol_rows import (
+    PRMBENCH_QUESTIONS,
+    SUBJECTS,
+    gsm8k_rows,
+    math_rows,
+    mr_ben_rows,
+    pool_rows,
+    prm800k_rows,
+    read_lines,
+)
 
 BASE = "SmolLM2-135M-Instruct (Q4_1)"
 TEMPLATE = Template("plain", prompt_end="\n\n")
@@ -80,9 +89,10 @@ def build_sources(args: argparse.Namespace) -> Sources:
 
 
 def evaluation_problems(data: Path, benchmarks: Iterable[Benchmark]) -> list[Problem]:
-    """Every problem that is measured on, and the originals that PRMBench's were made from."""
+    """Every problem that is measured on, and those that PRMBench's were made from."""
     texts = {case.trajectory.problem.text for benchmark in benchmarks for case in benchmark.cases}
-    texts |= {row["original_question"] for row in read_lines(data / "prmbench" / "prmbench_all_6216.jsonl.gz")}
+    pairs = read_lines(data / "prmbench" / "prmbench_all_6216.jsonl.gz")
+    texts |= {row[field] for row in pairs for field in PRMBENCH_QUESTIONS}
     return [Problem(f"evaluation {k}", text) for k, text in enumerate(sorted(texts))]
 
 

@@ -18,7 +18,7 @@ from footfall.reward.prm import PRM
 from footfall.reward.shipped import load_shipped
 from footfall.train import TrainConfig, train_prm
 from footfall.types import Judged, Problem
-from scripts import smol_rows
+from scripts import loop_data, smol_rows
 from scripts import train_smol as script
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
@@ -165,12 +165,22 @@ def public_data(folder: Path) -> Path:
     for split in ("gsm8k", "math", "olympiadbench", "omnimath"):
         write(folder / "processbench" / f"{split}.json.gz", [bench, fine], lines=False)
     flawed = {
-        "original_question": "Rated 0", "modified_question": "Other?", "original_process": ["1. ok"],
-        "modified_process": ["1. ok", "2. no"], "error_steps": [2], "modified_steps": [2], "reason": "", "idx": "7",
+        "question": "Rated 0", "original_question": "What was rated nought?", "modified_question": "Other?",
+        "original_process": ["1. ok"], "modified_process": ["1. ok", "2. no"], "error_steps": [2], "modified_steps": [2], "reason": "", "idx": "7",
         "classification": "circular",
     }  # fmt: skip
     write(folder / "prmbench" / "prmbench_all_6216.jsonl.gz", [flawed])
     return folder
+
+
+def test_a_problem_of_prmbench_is_held_against_in_all_its_words(tmp_path: Path) -> None:
+    """`question` has it as MATH does, which training sets hold; the others are a model's words for it."""
+    data = public_data(tmp_path)
+    write(data / "gsm8k" / "test.jsonl.gz", [{"question": "Sum?", "answer": "#### 1"}])
+    write(data / "math" / "math500.jsonl.gz", [{"problem": "Product?", "answer": "1"}])
+    asked = ["Other?", "Rated 0", "What was rated nought?"]
+    assert loop_data.evaluation_texts(data)["prmbench"] == asked
+    assert {*asked} <= {problem.text for problem in script.evaluation_problems(data, [])}
 
 
 @pytest.mark.long
