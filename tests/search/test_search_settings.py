@@ -40,8 +40,14 @@ def variants(name: str) -> Iterator[Any]:
         choices: tuple[Any, ...] = get_args(hint) if get_origin(hint) is Literal else ()
         choices = (True, False) if hint is bool else choices
         for other in (*choices, *(value for key, value in SWITCHED.items() if key == field.name)):
-            if other != getattr(plain, field.name) and (field.name, other) not in (("rule", "plan"),):
-                yield replace(plain, **{field.name: other})
+            if other == getattr(plain, field.name) or (field.name, other) in (("rule", "plan"),):
+                continue
+            try:
+                made = replace(plain, **{field.name: other})
+            except ValueError as refused:
+                assert "weigh no vote" in str(refused)  # scores that can be negative, of a method that votes by them
+                continue
+            yield made
     if "play" in hints:
         yield replace(plain, play=2, tau=1.0)
 
