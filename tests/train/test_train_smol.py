@@ -166,8 +166,8 @@ def public_data(folder: Path) -> Path:
         write(folder / "processbench" / f"{split}.json.gz", [bench, fine], lines=False)
     flawed = {
         "question": "Rated 0", "original_question": "What was rated nought?", "modified_question": "Other?",
-        "original_process": ["1. ok"], "modified_process": ["1. ok", "2. no"], "error_steps": [2], "modified_steps": [2], "reason": "", "idx": "7",
-        "classification": "circular",
+        "original_process": ["1. ok"], "modified_process": ["1. ok", "2. no"], "error_steps": [2], "modified_steps": [2],
+        "reason": "", "idx": "7", "classification": "circular",
     }  # fmt: skip
     write(folder / "prmbench" / "prmbench_all_6216.jsonl.gz", [flawed])
     return folder
