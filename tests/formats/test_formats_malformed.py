@@ -12,7 +12,8 @@ import pytest
 
 from footfall import formats
 from footfall.formats import FormatError
-from footfall.types import Cost, Judged, Judgement, Problem, Step, Trajectory
+from footfall.formats.files import LINE_LIMIT
+from footfall.types import Cost, Judged, Judgement, Message, Problem, Step, Trajectory, Tree
 
 Record = dict[str, Any]
 
@@ -413,3 +414,31 @@ def test_values_that_no_file_can_hold_are_refused(tmp_path: Path, format: str, b
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="expected a directory to write into"):
         formats.write(tmp_path / "no" / "out.jsonl", [ROW], "jsonl")
+
+
+def test_a_line_that_no_reader_would_take_is_not_written(tmp_path: Path) -> None:
+    row = Judged(Trajectory("t", Problem("p", "?"), (Step("a" * LINE_LIMIT),)), None)
+    with pytest.raises(FormatError, match=r"row 1.*at most 16777216 bytes in a line.*fix: write Parquet"):
+        formats.write(tmp_path / "out.jsonl", [row], "jsonl")
+    assert list(tmp_path.iterdir()) == []
+    formats.write(tmp_path / "out.parquet", [row], "parquet")
+    assert formats.read(tmp_path / "out.parquet") == [row]
+
+
+def test_a_tree_too_deep_for_nested_records_is_told_with_what_holds_it(tmp_path: Path) -> None:
+    tree, node = Tree(Problem("p", "?")), -1
+    for i in range(2000):
+        node = tree.add(node, Step(f"step {i}"), value=0.5, visits=1)
+    with pytest.raises(FormatError, match=r"out.jsonl, tree 1: .*fix: write_parquet\(path, trees, 'tree'\)"):
+        formats.write_trees(tmp_path / "out.jsonl", [tree])
+    formats.write_parquet(tmp_path / "out.parquet", [tree], "tree")
+    assert formats.read_trees(tmp_path / "out.parquet") == [tree]
+
+
+def test_lists_and_tuples_are_one_in_json_and_none_is_taken_for_a_loss(tmp_path: Path) -> None:
+    problem = Problem("p", [Message("user", "?")], meta={"pair": (1, 2)})  # type: ignore[arg-type]
+    row = Judged(Trajectory("t", problem, (Step("s"),)), Judgement("t", (1.0,), "j", aspects={"votes": [3.0]}))  # type: ignore[dict-item]
+    formats.write(tmp_path / "out.jsonl", [row], "jsonl")
+    (back,) = formats.read(tmp_path / "out.jsonl")
+    assert back.trajectory.problem.meta == {"pair": [1, 2]}
+    assert back.judgement is not None and back.judgement.aspects == {"votes": (3.0,)}

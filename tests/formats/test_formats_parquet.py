@@ -12,7 +12,7 @@ import pytest
 from footfall import formats
 from footfall.cli import main
 from footfall.formats import FormatError
-from footfall.types import Judged, Judgement, Problem, Reason, Step, Trajectory, Unjudged
+from footfall.types import Cost, Judged, Judgement, Message, Problem, Reason, Step, Trajectory, Unjudged
 
 PROBLEM = Problem("p", "1 + 2?", "3", meta={"b": 1, "a": [1, None, {"c": "ü"}]})
 
@@ -185,3 +185,36 @@ def test_what_an_earlier_version_wrote_is_read_with_the_same_keys() -> None:
 def test_a_search_of_an_earlier_version_is_read_with_its_tree_and_decisions() -> None:
     results = formats.read_parquet(OLD / "results.parquet", "search-result")
     assert [(r.answer, len(r.tree.nodes), len(r.decisions)) for r in results] == [("106", 24, 60), ("10", 20, 50)]
+
+
+def test_a_prompt_given_as_a_list_of_messages_is_kept(tmp_path: Path) -> None:
+    chat = [Message("system", "Be brief."), Message("user", "1 + 2?")]
+    formats.write_parquet(tmp_path / "p.parquet", [Problem("p", chat)], "problem")  # type: ignore[arg-type]
+    assert formats.read_parquet(tmp_path / "p.parquet", "problem") == [Problem("p", tuple(chat))]
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "said"),
+    [
+        (Trajectory("t", PROBLEM, cost=Cost(prompt_tokens=1.5)), "1.5 stands where a whole number belongs"),  # type: ignore[arg-type]
+        (Trajectory("t", PROBLEM, (Step("s", token_ids=(7.9,)),), tokenizer="v"), "7.9 stands where a whole number"),  # type: ignore[arg-type]
+        (Trajectory("t", PROBLEM, (Step("s", author="tool"),)), "'tool' is none of policy, environment, agent, person"),  # type: ignore[arg-type]
+        (Trajectory("t", Problem("p", "?", images="a.png")), "a text stands where a list belongs: 'a.png'"),  # type: ignore[arg-type]
+    ],
+    ids=["half-a-token", "half-an-id", "unknown-author", "text-for-a-list"],
+)
+def test_what_would_come_back_as_something_else_or_not_at_all_is_not_written(
+    tmp_path: Path, trajectory: Trajectory, said: str
+) -> None:
+    """Half a token was cut off, a text became the list of its letters, and a step of an unknown author could not be read."""
+    with pytest.raises(FormatError, match=said):
+        formats.write_parquet(tmp_path / "t.parquet", [trajectory], "trajectory")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_metadata_that_is_no_object_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "problems.parquet"
+    formats.write_parquet(path, [PROBLEM], "problem")
+    _rewritten(path, lambda t: t.set_column(t.column_names.index("meta"), "meta", pa.array(["[1]"])))
+    with pytest.raises(FormatError, match="'meta' is no JSON object"):
+        formats.read_parquet(path, "problem")

@@ -27,9 +27,16 @@ _swept: set[Path] = set()
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that becomes `path` when the block ends well; on any error nothing is left behind.
 
-    What killed processes left in that folder is swept before this process writes there first.
+    What killed processes left in that folder is swept before this process writes there first. A link stays one: what it leads
+    to is written. A pipe or device is refused, for it would be gone and a file in its place.
     """
     target = Path(path)
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise FormatError(
+            str(target), "a file to write", got="a pipe or device", fix="write a file, then copy it there"
+        )
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
     if not target.parent.is_dir():
         raise FormatError(str(target), "a directory to write into", got="none", fix=f"mkdir -p {target.parent}")
     if target.is_dir():

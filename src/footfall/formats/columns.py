@@ -55,6 +55,8 @@ def to_array(shape: Shape, values: Sequence[Any]) -> pa.Array:
     if shape.kind == "record":
         return _struct(shape, values)
     if shape.kind == "sequence":
+        if str in set(map(type, values)):  # which would be a list of its letters
+            raise ValueError(f"a text stands where a list belongs: {next(v for v in values if isinstance(v, str))!r}")
         lengths = [None if v is None else len(v) for v in values]
         inner = to_array(shape.inner, [item for v in values if v is not None for item in v])
         return pa.ListArray.from_arrays(_offsets(lengths), inner)
@@ -62,13 +64,19 @@ def to_array(shape: Shape, values: Sequence[Any]) -> pa.Array:
         return _map(shape, values)
     if shape.kind == "prompt":
         texts = [v if isinstance(v, str) else None for v in values]
-        chats = [v if isinstance(v, tuple) else None for v in values]
+        chats = [None if isinstance(v, str) else v for v in values]
         arrays = [pa.array(texts, pa.string()), to_array(_MESSAGES, chats)]
         return pa.StructArray.from_arrays(arrays, ["text", "messages"], mask=_missing(values))
     if shape.kind == "json":
         values = [None if v is None else _json(v) for v in values]
     elif shape.kind == "reason":
         values = [None if v is None else v.stored for v in values]
+    elif shape.kind == "choice" and (other := set(values) - {None, *shape.options}):
+        raise ValueError(f"{min(other, key=repr)!r} is none of {', '.join(shape.options)}")
+    elif shape.kind == "integer" and not set(map(type, values)) <= {int, type(None)}:
+        part = [v for v in values if v is not None and v != int(v)]
+        if part:  # Arrow would cut it off
+            raise ValueError(f"{part[0]!r} stands where a whole number belongs")
     return pa.array(values, arrow_type(shape))
 
 
@@ -139,7 +147,10 @@ def _values(shape: Shape, array: pa.Array, name: str) -> list[Any]:
         chats = from_array(Shape("sequence", True, _MESSAGES.item, tuple), array.field("messages"), name)
         return [chat if text is None else text for text, chat in zip(texts, chats, strict=True)]
     if shape.kind == "json":
-        return [json.loads(text) for text in array.to_pylist()]
+        found = [json.loads(text) for text in array.to_pylist()]
+        if not all(isinstance(value, dict) for value in found):
+            raise ValueError(f"field {name!r} is no JSON object in some row")
+        return found
     if shape.kind == "reason":
         return [Unjudged.read(text) for text in array.to_pylist()]
     if shape.kind == "choice" and not set(found := array.to_pylist()) <= set(shape.options):

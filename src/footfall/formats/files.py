@@ -244,8 +244,9 @@ def _document(path: str, number: int, first: bytes, stream: _Bytes, limit: int) 
     data = first + stream.read(max(0, limit + 1 - len(first)))
     if len(data) > limit:
         raise FormatError(
-            path, f"at most {limit} bytes in a JSON document", line=number, got="more", fix="write one record a line"
-        )
+            path, f"at most {limit} bytes in a JSON document", line=number, got="more",
+            fix="write one record a line, in a file whose name ends in .jsonl",
+        )  # fmt: skip
     text = _text(path, number, data)
     care = _Care.of(text)
     at = counted = 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from footfall.formats.atomic import atomic_write, sweep
+from footfall.formats.files import LINE_LIMIT
 from footfall.formats.math_aps import tree_record
 from footfall.formats.parquet import write_parquet
 from footfall.formats.reading import format_named
@@ -64,8 +65,16 @@ def write_trees(path: str | os.PathLike[str], trees: Iterable[Tree]) -> None:
     """Write trees as nested MATH-APS records, which hold texts and values only."""
     with ExitStack() as stack:
         stream = _opened(stack, path)
-        for tree in trees:
-            stream.write(_line(Written(tree_record(tree), ())))
+        for number, tree in enumerate(trees, 1):
+            try:
+                stream.write(_line(Written(tree_record(tree), ())))
+            except FormatError as error:
+                raise error.at(os.fspath(path), number, "tree") from error
+            except (TypeError, ValueError, RecursionError) as error:
+                raise FormatError(
+                    os.fspath(path), "trees that JSON can hold", line=number, got=str(error), unit="tree",
+                    fix="write_parquet(path, trees, 'tree') holds trees of any depth",
+                ) from error  # fmt: skip
 
 
 def _opened(stack: ExitStack, path: str | os.PathLike[str]) -> IO[bytes] | gzip.GzipFile:
@@ -76,7 +85,12 @@ def _opened(stack: ExitStack, path: str | os.PathLike[str]) -> IO[bytes] | gzip.
 
 
 def _line(item: Written) -> bytes:
-    return json.dumps(item.record, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    """The record's line; one that no reader would take is an error."""
+    line = json.dumps(item.record, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    if len(line) > LINE_LIMIT:
+        expected = f"at most {LINE_LIMIT} bytes in a line, which is what is read back"
+        raise FormatError("record", expected, got=f"{len(line)}", fix="write Parquet, which has no such limit")
+    return line
 
 
 def _refuse_loss(item: Written, line: bytes, format: Format, drop: Collection[str]) -> None:
@@ -134,13 +148,20 @@ def _losses(at: str, given: Any, back: Any, dropped: Collection[str]) -> Iterato
     elif at == "trajectory.steps" and len(given) == len(back):
         for step, other in zip(given, back, strict=True):
             yield from _losses("step", step, other, dropped)
-    elif given not in ((), {}):
+    elif given not in ((), {}) and _listed(given) != _listed(back):
         yield at
+
+
+def _listed(value: Any) -> Any:
+    """The value with every list as a tuple: JSON has one kind of list."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_listed, value))
+    return {name: _listed(inner) for name, inner in value.items()} if isinstance(value, Mapping) else value
 
 
 def _as_chat(prompt: Any) -> Any:
     """A plain prompt and one user message are the same prompt to every reader."""
-    return (Message("user", prompt),) if isinstance(prompt, str) else prompt
+    return (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
 
 
 def _is_default(f: Any, value: Any) -> bool:
