@@ -185,6 +185,47 @@ def test_programs_run_as_in_python(body: str, result: str) -> None:
     assert run(body, 5, 6) == result
 
 
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        ("max = max(a, b)\nreturn max", ERROR),
+        ("if a > b:\n    len = 1\nreturn len([a])", ERROR),
+        ("for range in range(3):\n    pass\nreturn range", ERROR),
+        ("sum = a\nsum += b\nreturn sum", "11"),
+        ("c = [a]\nd = c\nd += 'xy'\nreturn c", "[5, 'x', 'y']"),
+        ("c = []\nc = c + 'xy'\nreturn c", ERROR),
+        ("for x in [a, b]:\n    if x > 9:\n        break\nelse:\n    return 1\nreturn 2", "1"),
+        ("while a < 9:\n    a += 1\n    if a == 7:\n        break\nelse:\n    return 1\nreturn a", "7"),
+        (
+            "for x in [a, b]:\n    for y in [1]:\n        pass\n    else:\n        break\nelse:\n    return 1\nreturn x",
+            "5",
+        ),
+    ],
+)
+def test_names_lists_and_the_else_of_a_loop_are_those_of_python(body: str, result: str) -> None:
+    """A name that is set anywhere in a function is no function there; Python runs each of these with the same result."""
+    assert run(body, 5, 6) == result
+    defined: dict[str, Any] = {}
+    exec("def f(a, b):\n" + "\n".join("    " + line for line in body.split("\n")), defined)
+    try:
+        said = repr(defined["f"](5, 6))
+    except (UnboundLocalError, TypeError):
+        said = ERROR
+    assert said == result
+
+
+def test_a_parameter_is_no_function() -> None:
+    lines = [line for text in ("def f(max):", "    return max(1, 2)") if (line := read_line(text))]
+    assert output(build(lines), [3]) == ERROR
+
+
+def test_a_solution_that_fails_in_python_is_not_right_here() -> None:
+    largest = problem_of("def f(xs):\n    top = max(xs)\n    return top", [[[1, 4]], [[7, 2]]], "[4, 7]")
+    written = "def f(xs):\n    {0} = max(xs)\n    return {0}\n# The answer is [4, 7]."
+    assert WORLD.graded(trace(written.format("best"), largest)).correct is True
+    assert WORLD.graded(trace(written.format("max"), largest)).correct is False
+
+
 def test_no_block_no_program() -> None:
     def lines(*texts: str) -> list[Line]:
         return [line for text in texts if (line := read_line(text)) is not None]

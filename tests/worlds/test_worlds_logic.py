@@ -101,6 +101,21 @@ TABLE: dict[str, tuple[list[str], list[StepTruth | None]]] = {
     "cannot be read": (
         ["Let me think about it.", "Rex is purple.", "Rita is a dax.", "", "42", "The answer is perhaps."], [None] * 6,
     ),
+    "what only follows from a condition is not stated": (
+        ["If Tim is a dax, then Tim is a wug and Tim is a mip.", "If Tim is a dax, then Tim is a wug and Tim is not red."],
+        [None, None],
+    ),
+    "a condition that is stated after its rule": (
+        ["If Tim is a mip, then Rex is old and Tim is a mip, so Rex is old.",
+         "If Tim is a mip, then Rex is old, and Rex is a dax.", "If something is a dax, it is a wug and Rex is a dax."],
+        [R, R, R],
+    ),
+    "not both is not a denial of each": (
+        ["Rex is not both a fep and a tove.", "Rex is not a zorp and a dax.", "Rex isn't both a tove and a fep."], [None] * 3,
+    ),
+    "each is denied, or has a clause of its own": (
+        ["Rex is not a tove and Rex is a dax.", "Rex is a fep and not a tove."], [R, R],
+    ),
     "nothing written": ([], []),
 }  # fmt: skip
 

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
 Value: TypeAlias = "bool | int | str | list[bool | int | str]"
-Env: TypeAlias = dict[str, Value]
-Expression: TypeAlias = Callable[[Env], Value]
+Expression: TypeAlias = "Callable[[Env], Value]"
 
 _LARGEST = 10**12
 _LONGEST = 500
@@ -25,6 +24,18 @@ _LONGEST_LINE = 200
 _SECOND = re.compile(r"(elif\b|else\s*:)")
 """Lines that are only half of a statement."""
 _COMMENT = re.compile(r"\s*#[^'\"]*$")
+
+
+class Env(dict[str, Value]):
+    """The variables of one call. A name that the function sets anywhere (`local`) is a variable in all of it, so
+    `max = max(xs)` fails as in Python.
+    """
+
+    __slots__ = ("local",)
+
+    def __init__(self, values: Iterable[tuple[str, Value]], local: frozenset[str]) -> None:
+        super().__init__(values)
+        self.local = local
 
 
 class Fault(Exception):
@@ -134,8 +145,9 @@ def code_of(text: str) -> Code:
             return Code("def", name, names=tuple(argument.arg for argument in given))
         case ast.Assign(targets=[ast.Name(id=target)], value=value):
             return Code("assign", target, read_expression(value))
-        case ast.AugAssign(target=ast.Name(id=target), op=op, value=value):
-            return Code("augment", target, read_expression(ast.BinOp(ast.Name(target, ast.Load()), op, value)))
+        case ast.AugAssign(target=ast.Name(id=target), op=op, value=value) if type(op) in _BINARY:
+            apply = _extended if isinstance(op, ast.Add) else _BINARY[type(op)]
+            return Code("augment", target, _binary(apply, _load(target), read_expression(value)))
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=target), attr="append"), args=[item], keywords=[])
         ):
@@ -167,8 +179,7 @@ def read_expression(tree: ast.expr) -> Expression:
             items = [read_expression(element) for element in elements]
             return lambda env: [flat(item(env)) for item in items]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            apply, one, other = _BINARY[type(op)], read_expression(left), read_expression(right)
-            return lambda env: _bounded(_try(apply, one(env), other(env)))
+            return _binary(_BINARY[type(op)], read_expression(left), read_expression(right))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
             apply, one = _UNARY[type(op)], read_expression(operand)
             return lambda env: _try(apply, one(env))
@@ -178,8 +189,7 @@ def read_expression(tree: ast.expr) -> Expression:
         case ast.BoolOp(op=op, values=values):
             return _either([read_expression(value) for value in values], stop=isinstance(op, ast.Or))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            apply, given = _FUNCTIONS[name], [read_expression(argument) for argument in arguments]
-            return lambda env: _bounded(_try(apply, *(argument(env) for argument in given)))
+            return _call(name, [read_expression(argument) for argument in arguments])
         case ast.Subscript(value=of, slice=at):
             one, other = read_expression(of), read_expression(at)
             return lambda env: _try(operator.getitem, one(env), other(env))
@@ -194,6 +204,24 @@ def _load(name: str) -> Expression:
             raise Fault(f"{name} has no value") from None
 
     return load
+
+
+def _binary(apply: Callable[..., object], one: Expression, other: Expression) -> Expression:
+    return lambda env: _bounded(_try(apply, one(env), other(env)))
+
+
+def _call(name: str, arguments: list[Expression]) -> Expression:
+    def call(env: Env) -> Value:
+        require_function(name, env)
+        return _bounded(_try(_FUNCTIONS[name], *(argument(env) for argument in arguments)))
+
+    return call
+
+
+def require_function(name: str, env: Env) -> None:
+    """Refuse to call what is a variable of the function that runs."""
+    if name in env.local:
+        raise Fault(f"{name} is a variable here, no function")
 
 
 def _try(apply: Callable[..., object], *values: Value) -> Value:
@@ -244,6 +272,13 @@ def _whole(apply: Callable[[int, int], int]) -> Callable[[Value, Value], Value]:
         return apply(left, right)
 
     return checked
+
+
+def _extended(left: Value, right: Value) -> object:
+    """`left += right`: a list takes the letters of a string one by one."""
+    if isinstance(left, list) and isinstance(right, str):
+        return [*left, *right]
+    return operator.add(left, right)
 
 
 def _times(left: Value, right: Value) -> object:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
-from footfall.worlds.code.language import Code, Env, Expression, Fault, Line, Value, code_of, flat
+from footfall.worlds.code.language import (
+    Code,
+    Env,
+    Expression,
+    Fault,
+    Line,
+    Value,
+    code_of,
+    flat,
+    require_function,
+)
 
 ERROR = "error"
 """What a program that fails, runs too long or returns nothing gives for an input."""
@@ -27,6 +37,8 @@ class Function(NamedTuple):
     name: str
     parameters: tuple[str, ...]
     body: Run
+    local: frozenset[str]
+    """All names that it sets, its parameters among them."""
 
 
 _BREAK, _CONTINUE = Signal("break"), Signal("continue")
@@ -45,7 +57,9 @@ def build(lines: Sequence[Line]) -> Function | None:
         body, end = _block(lines, codes, 1, 0, in_loop=False)
     except _Misplaced:
         return None
-    return Function(codes[0].target, codes[0].names, body) if end == len(lines) else None
+    set_here = (code.target for code in codes[1:] if code.kind in ("assign", "augment", "for"))
+    local = frozenset((*codes[0].names, *set_here))
+    return Function(codes[0].target, codes[0].names, body, local) if end == len(lines) else None
 
 
 def _block(lines: Sequence[Line], codes: Sequence[Code], at: int, outer: int, in_loop: bool) -> tuple[Run, int]:
@@ -65,8 +79,9 @@ def _block(lines: Sequence[Line], codes: Sequence[Code], at: int, outer: int, in
 def _statement(lines: Sequence[Line], codes: Sequence[Code], at: int, in_loop: bool) -> tuple[Run, int]:
     code, indent = codes[at], lines[at].indent
     if code.kind in ("for", "while"):
-        body, end = _block(lines, codes, at + 1, indent, in_loop=True)
-        return _loop(code, body), end
+        body, at = _block(lines, codes, at + 1, indent, in_loop=True)
+        otherwise, at = _else(lines, codes, at, indent, in_loop)
+        return _loop(code, body, otherwise), at
     if code.kind == "if":
         return _branches(lines, codes, at, in_loop)
     if code.kind in ("else", "elif") or (code.kind in ("break", "continue") and not in_loop):
@@ -80,8 +95,8 @@ def _branches(lines: Sequence[Line], codes: Sequence[Code], at: int, in_loop: bo
     otherwise: Run | None = None
     if at < len(lines) and lines[at].indent == indent and codes[at].kind == "elif":
         otherwise, at = _branches(lines, codes, at, in_loop)
-    elif at < len(lines) and lines[at].indent == indent and codes[at].kind == "else":
-        otherwise, at = _block(lines, codes, at + 1, indent, in_loop)
+    else:
+        otherwise, at = _else(lines, codes, at, indent, in_loop)
 
     def branch(env: Env, work: list[int]) -> Signal | None:
         if test(env):
@@ -89,6 +104,13 @@ def _branches(lines: Sequence[Line], codes: Sequence[Code], at: int, in_loop: bo
         return otherwise(env, work) if otherwise else None
 
     return branch, at
+
+
+def _else(lines: Sequence[Line], codes: Sequence[Code], at: int, indent: int, in_loop: bool) -> tuple[Run | None, int]:
+    """The block of an `else` that stands at line `at`, if one does, and the line behind it."""
+    if at < len(lines) and lines[at].indent == indent and codes[at].kind == "else":
+        return _block(lines, codes, at + 1, indent, in_loop)
+    return None, at
 
 
 def _first(code: Code) -> Expression:
@@ -114,14 +136,16 @@ def _tick(work: list[int]) -> None:
         raise Fault("it runs too long")
 
 
-def _loop(code: Code, body: Run) -> Run:
+def _loop(code: Code, body: Run, otherwise: Run | None) -> Run:
+    """The `else` of a loop runs if no `break` ended it."""
+
     def loop(env: Env, work: list[int]) -> Signal | None:
         for _ in _rounds(code, env):
             _tick(work)
             signal = body(env, work)
             if signal is not None and signal.kind != "continue":
                 return None if signal.kind == "break" else signal
-        return None
+        return otherwise(env, work) if otherwise else None
 
     return loop
 
@@ -143,6 +167,7 @@ def _items(code: Code, env: Env) -> Iterable[Value]:
         if isinstance(over, int):
             raise Fault("a number is no list")
         return over
+    require_function("range", env)
     try:
         return range(*(cast(int, bound(env)) for bound in code.span))
     except (TypeError, ValueError) as error:
@@ -196,7 +221,7 @@ def _run(function: Function, arguments: Sequence[Value]) -> tuple[Value, Env]:
     if len(arguments) != len(function.parameters):
         raise Fault(f"{function.name} takes {len(function.parameters)} arguments")
     copies = [list(value) if isinstance(value, list) else value for value in arguments]
-    env: Env = dict(zip(function.parameters, copies, strict=True))
+    env = Env(zip(function.parameters, copies, strict=True), function.local)
     signal = function.body(env, [_WORK])
     if signal is None:
         raise Fault(f"{function.name} returns nothing")

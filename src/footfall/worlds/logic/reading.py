@@ -73,6 +73,7 @@ _PLURAL = re.compile(rf"(?P<all>)(?P<kind>\w+) are{_NOT} (?P<what>\w+)")
 _TRUE = re.compile(r"(?:the |this )?(?:statement|claim)(?: that)? '?(?P<said>.+?)'? is (?P<so>true|false)")
 _IF = re.compile(r"if (?P<body>.+?),? then (?P<head>.+)|if (?P<body2>.+?), (?P<head2>.+)")
 _ABOUT = re.compile(r"(?:some|any)(?:thing|one|body) (?P<about>.+)")
+_NOT_BOTH = re.compile(r"(?: not|n't) both ")
 _IT = re.compile(rf"(?:it|they|he|she|that thing) {_IS}")
 _PART_IS = re.compile(r"(?:(?:it|that|they) )?(?:(?:is|are) )?(?:an? |both )?(?P<what>\w+)")
 _PART_DOES = re.compile(r"(?:(?:it|that|they) )?(?P<verb>\w+) (?:an? |something |someone )(?:that is )?(?P<what>\w+)")
@@ -294,18 +295,23 @@ class ClauseReader:
         except UnreadableError as reason:
             for left, right in _cuts(text):
                 try:
-                    first = self.read(left.replace(" both ", " "))
-                    return [first, *self._rest(first, right)]
+                    first = self.read(left if _NOT_BOTH.search(left) else left.replace(" both ", " "))
+                    rest = self._rest(first, right)
+                    comma = text[len(left)] == ","
+                    return [first, *(rest if comma else _apart(first, rest))]
                 except UnreadableError:
                     continue
             raise reason
 
     def _rest(self, first: Clause, text: str) -> list[Clause]:
-        """The clauses after "and"; "Rex is a dax and red" leaves the second subject out."""
+        """The clauses after "and"; "Rex is a dax and red" leaves the second subject out.
+
+        "Rex is not a dax and red" may deny either of them or both at once, and is not read.
+        """
         try:
             return self.read_list(text)
         except UnreadableError:
-            if isinstance(first, Rule) or len(first.args) > 1:
+            if isinstance(first, Rule) or len(first.args) > 1 or not (first.positive or text.startswith("not ")):
                 raise
             return self.read_list(f"{first.args[0].lower()} is {text}")
 
@@ -381,6 +387,19 @@ class ClauseReader:
 
 def _general(body: tuple[Literal, ...], what: str, match: re.Match[str]) -> Rule:
     return Rule(body, Literal(what, ("X",), (match["all"] == "no") == bool(match["no"])))
+
+
+def _apart(first: Clause, rest: list[Clause]) -> list[Clause]:
+    """The clauses after "and" without a comma, if they stand apart from the one before it.
+
+    "If Tim is red, then Tim is a dax and Tim is a wug" does not say that Tim is a wug; after a rule about named things
+    only its own conditions are taken as facts ("… then Tim is a dax and Tim is red").
+    """
+    if isinstance(first, Rule) and not first.variables:
+        for item in rest:
+            if isinstance(item, Literal) and item not in first.body:
+                raise UnreadableError(f"{clause(item)!r} may be stated, or only follow from the condition before it")
+    return rest
 
 
 def _cuts(text: str) -> Iterator[tuple[str, str]]:
