@@ -60,7 +60,10 @@ def part_in_file(file: str, name: str) -> FilePart:
     try:
         module = run_file(module_name, path)
     except SyntaxError as error:
-        raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from error
+        raise ValueError(f"{file}{'' if error.lineno is None else f', line {error.lineno}'}: {error.msg}") from error
+    except SystemExit as error:  # it would end the command as if all were done
+        fix = "put what is to run only as a program below: if __name__ == '__main__':"
+        raise ValueError(f"{file} calls sys.exit when it is loaded; {fix}") from error
     factory: Any = getattr(module, name, None)
     if not callable(factory):
         own = [each for each, value in vars(module).items() if callable(value) and value.__module__ == module_name]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +278,28 @@ def test_a_cut_gzip_file_is_refused(tmp_path: Path, keep: int) -> None:
     path.write_bytes(gzip.compress(line(GOOD["trl"]) * 50)[:keep])
     with pytest.raises(FormatError, match=r"cut.jsonl.gz.*expected a whole gzip file"):
         formats.read(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "command"),
+    [
+        (bytes.fromhex("28b52ffd0458"), "zstd", "zstd -dc"),
+        (lzma.compress(line(GOOD["trl"])), "xz", "xz -dc"),
+        (bz2.compress(line(GOOD["trl"])), "bzip2", "bzip2 -dc"),
+        (b"PK\x03\x04\x14\x00", "zip", "unzip -p"),
+        (gzip.compress(gzip.compress(line(GOOD["trl"]))), "gzip", "gzip -dc"),
+    ],
+    ids=["zstd", "xz", "bzip2", "zip", "gzip-twice"],
+)
+def test_a_file_packed_otherwise_is_told_as_such_with_the_command_that_unpacks_it(
+    tmp_path: Path, data: bytes, name: str, command: str
+) -> None:
+    path = tmp_path / "rows.jsonl.packed"
+    path.write_bytes(data)
+    with pytest.raises(FormatError) as caught:
+        formats.read(path)
+    assert caught.value.got == f"a {name} file"
+    assert caught.value.fix == f"unpack it first: {command} {path} > data.jsonl"
 
 
 def test_a_json_array_is_read_with_the_line_of_each_record(tmp_path: Path) -> None:

@@ -34,6 +34,14 @@ DOCUMENT_LIMIT = 64 * 2**20
 """Bytes that a file which is one JSON document may have."""
 
 _GZIP = b"\x1f\x8b"
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
+    b"\xfd7zXZ\0": ("xz", "xz -dc"),
+    b"BZh": ("bzip2", "bzip2 -dc"),
+    b"PK\x03\x04": ("zip", "unzip -p"),
+    _GZIP: ("gzip", "gzip -dc"),  # in another one
+}
+"""How other packed files begin, their name and what unpacks them."""
 _OF_RUNS = ("judged.parquet", "trajectories.parquet", "held_out.parquet")
 """What a run's folder holds of traces."""
 _CELL = re.compile(r'\s*"?[\w .-]{1,60}"?\s*')
@@ -68,6 +76,7 @@ def iter_fields(
         try:
             number, first = _first_line(stream, line_limit)
             refuse_lfs_pointer(path, first)
+            _refuse_packed(path, first)
             _refuse_csv(path, number, first)
             if _is_document(path, first):
                 yield from _document(path, number, first, stream, document_limit)
@@ -84,6 +93,14 @@ def refuse_lfs_pointer(path: str, start: bytes) -> None:
     if start.startswith(_LFS_POINTER):
         fix = "run `git lfs pull` in the clone that it lies in"
         raise FormatError(path, "the data themselves", got="a Git LFS pointer to them", fix=fix)
+
+
+def _refuse_packed(path: str, first: bytes) -> None:
+    """A file that is packed in a way that is not unpacked here is told as what it is, not as text in a wrong encoding."""
+    for begin, (name, command) in _PACKED.items():
+        if first.startswith(begin):
+            fix = f"unpack it first: {command} {shlex.quote(path)} > data.jsonl"
+            raise FormatError(path, "JSON lines, as they are or packed once by gzip", got=f"a {name} file", fix=fix)
 
 
 def _refuse_csv(path: str, number: int, first: bytes) -> None:
