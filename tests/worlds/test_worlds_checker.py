@@ -61,6 +61,11 @@ TABLE: dict[str, tuple[list[str], list[StepTruth]]] = {
     "no whole numbers": (["14 + 23 = 37.5", "14.0 + 23 = 37", "14 + 23 = 37"], [W, W, R]),
     "too long for a number": (["14 + 23 = " + "9" * 5000, "14 + 23 = 37"], [W, R]),
     "a chain is no equation": (["1 + 13 + 23 = 37", "37 - 5 = 32 * 3 = 96"], [W, W]),
+    "a bullet or bold letters are no chain": (
+        ["- 14 + 23 = 37", "**Step 2:** 37 - 5 = 32", "So **32 * 3 = 96**.", "* The answer is 96."],
+        [R, R, R, R],
+    ),
+    "a chain over two lines or by a power": (["9 -\n14 + 23 = 37", "1 ** 37 - 5 = 32", "(2) * 37 - 5 = 32"], [W, W, W]),
     "an answer that is not the running value": (
         ["14 + 23 = 37", "37 - 5 = 32", "32 * 3 = 96", "The answer is 69."],
         [R, R, R, W],

@@ -43,6 +43,9 @@ _SAYING = re.compile(
 _LAST_ANSWER = re.compile(rf".*{_ANSWER}", re.IGNORECASE | re.DOTALL)
 _SIGNS = str.maketrans("×÷−", "*/-")
 _CHAIN = frozenset("+-*/=")
+_BOLD = re.compile(r"\*\*(?=\S)([^*]*[^*\s])\*\*")
+_MARKS = re.compile(r"(?<![0-9)])(?<![0-9)] )\*\*")
+_BULLET = re.compile(r"(?:.*\n)?\s*[-*+]", re.DOTALL)
 _SYMBOLS: tuple[Symbol, ...] = ("+", "+", "+", "-", "-", "-", "*", "*", "/", "/")
 
 
@@ -198,13 +201,21 @@ def read_step(program: Program, state: State, text: str) -> tuple[StepTruth, Sta
             truth, state = _answer(program, state, int(match[5]))
         else:
             equals += 1
-            clean = clean and text[: match.start()].rstrip()[-1:] not in _CHAIN
+            clean = clean and not _is_chained(text[: match.start()].rstrip())
             equation = Equation(int(match[1]), cast(Symbol, match[2]), int(match[3]), int(match[4]))
             truth, state = advance(program, state, equation)
         said.append(truth)
     if not said or not clean or equals != text.count("=") or StepTruth.WRONG in said:
         return StepTruth.WRONG, state
     return (StepTruth.CONSEQUENT if StepTruth.CONSEQUENT in said else StepTruth.RIGHT), state
+
+
+def _is_chained(before: str) -> bool:
+    """Whether what stands before an equation ends in an operator. A bullet and the marks of bold are none."""
+    if before[-1:] not in _CHAIN:
+        return False
+    plain = _MARKS.sub("", _BOLD.sub(r"\1", before)).rstrip()
+    return plain[-1:] in _CHAIN and _BULLET.fullmatch(plain) is None
 
 
 def _answer(program: Program, state: State, answer: int) -> tuple[StepTruth, State]:
