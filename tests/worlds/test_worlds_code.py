@@ -351,6 +351,17 @@ def test_a_program_under_other_names_is_checked_in_the_names_of_the_reference() 
     assert in_reference_names(right).steps[-1].text == right.steps[-1].text
 
 
+def test_functions_keep_their_names_and_a_name_too_many_stays_apart() -> None:
+    """Else `sum(xs)` would become `total(xs)`, and the fifth name here, `total`, would be taken for the third, `acc`."""
+    summed = trace("def f(v):\n    t = sum(v)\n    return t")
+    assert in_reference_names(summed).text.rstrip() == "def f(xs):\n    total = sum(xs)\n    return total"
+    loop = "    for n in v:\n        total = n\n        if n > 3:\n            acc += total\n"
+    other = trace(f"def f(v):\n    acc = 0\n{loop}    return acc\n# The answer is [9, 0, 7].")
+    renamed = in_reference_names(other)
+    assert "        total_ = x" in renamed.text and "            total += total_" in renamed.text
+    assert WORLD.graded(other).correct is WORLD.graded(renamed).correct is True
+
+
 def test_a_program_in_the_names_of_the_reference_stays_the_very_trace() -> None:
     for _, written in WORLD.traces(CodePolicy(), 8, seed=4):
         assert in_reference_names(written).text == written.text

@@ -188,7 +188,7 @@ def read_expression(tree: ast.expr) -> Expression:
             return lambda env: _try(apply, one(env), other(env))
         case ast.BoolOp(op=op, values=values):
             return _either([read_expression(value) for value in values], stop=isinstance(op, ast.Or))
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             return _call(name, [read_expression(argument) for argument in arguments])
         case ast.Subscript(value=of, slice=at):
             one, other = read_expression(of), read_expression(at)
@@ -213,7 +213,7 @@ def _binary(apply: Callable[..., object], one: Expression, other: Expression) ->
 def _call(name: str, arguments: list[Expression]) -> Expression:
     def call(env: Env) -> Value:
         require_function(name, env)
-        return _bounded(_try(_FUNCTIONS[name], *(argument(env) for argument in arguments)))
+        return _bounded(_try(FUNCTIONS[name], *(argument(env) for argument in arguments)))
 
     return call
 
@@ -303,6 +303,6 @@ _COMPARE: dict[type, Callable[..., object]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
     ast.NotEq: operator.ne, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-_FUNCTIONS: dict[str, Callable[..., object]] = {
+FUNCTIONS: dict[str, Callable[..., object]] = {
     "len": len, "abs": abs, "min": min, "max": max, "sum": _sum, "str": str,
 }  # fmt: skip

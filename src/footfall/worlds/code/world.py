@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from footfall.registry import Declared, register
 from footfall.types import Json, Problem, Step, Trajectory
-from footfall.worlds.code.language import Line, Value, code_of, is_blank, parse, read_line
+from footfall.worlds.code.language import FUNCTIONS, Line, Value, code_of, is_blank, parse, read_line
 from footfall.worlds.code.run import ERROR, build, output
 from footfall.worlds.code.task import Slot, Task, task_of
 from footfall.worlds.code.templates import FAMILIES, HARD_FAMILIES, Draft, draw_program
@@ -181,8 +181,11 @@ def in_reference_names(trajectory: Trajectory) -> Trajectory:
     A problem does not say what variables are called, and `CodeWorld.check` knows the reference's names alone.
     """
     lines = [line for step in trajectory.steps for line in step.text.split("\n") if read_line(line) is not None]
-    reference = cast("list[str]", trajectory.problem.meta["program"])
-    names = dict(zip(_names(lines), _names(reference), strict=False))
+    reference = _names(cast("list[str]", trajectory.problem.meta["program"]))
+    own = _names(lines)
+    names = dict(zip(own, reference, strict=False))
+    # A name beyond those of the reference must not become one of them.
+    names |= {name: f"{name}_" for name in own[len(reference) :] if name in reference}
     if all(name == new for name, new in names.items()):
         return trajectory
     steps = [
@@ -197,9 +200,11 @@ def in_reference_names(trajectory: Trajectory) -> Trajectory:
 
 
 def _names(lines: Sequence[str]) -> list[str]:
-    """The names of a program in the order in which they come up."""
-    words = (word for line in lines for word in _WORD.findall(line))
-    return list(dict.fromkeys(word for word in words if word not in _KEPT and word[0] != "'"))
+    """The names of a program in the order in which they come up; a function that it calls is none of its own."""
+    found = [(match[0], line[match.end() : match.end() + 1] == "(") for line in lines for match in _WORD.finditer(line)]
+    called = {word for word, calls in found if calls and word in FUNCTIONS}
+    words = (word for word, _ in found if word not in _KEPT and word not in called)
+    return list(dict.fromkeys(word for word in words if word[0] != "'"))
 
 
 def _outcome(task: Task, state: State, trajectory: Trajectory) -> bool | None:
