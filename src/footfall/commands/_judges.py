@@ -10,8 +10,10 @@ A judge that is a folder is named relative to this one, so that both can be move
 from __future__ import annotations
 
 import difflib
+import hashlib
 import inspect
 import os
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -30,7 +32,7 @@ from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, Task, write_json
 from footfall.terminal import one_line
-from footfall.types import Judge, Judgement, Trajectory, content_key
+from footfall.types import Judge, Judgement, Trajectory, content_key, problem_rest
 
 CALIBRATION = "calibration.json"
 _DEMO = Path("runs/demo")
@@ -311,4 +313,17 @@ def without_seconds(judgement: Judgement) -> Judgement:
 def _judged_key(trajectory: Trajectory) -> str:
     """All that a judgement may depend on, the reference answer included."""
     t = trajectory
-    return content_key(t.id, t.key, t.problem.answer, t.answer, t.correct)
+    more = [problem_rest(t.problem), repr(t.meta) if t.meta else "", _drawn(t)]
+    return content_key(t.id, t.key, t.problem.answer, t.answer, t.correct, *(more if any(more) else []))
+
+
+def _drawn(trajectory: Trajectory) -> str:
+    """Names the tokens that a trace was sampled with, and their log-probabilities; empty if it is text."""
+    if trajectory.tokenizer is None:
+        return ""
+    digest = hashlib.sha256(trajectory.tokenizer.encode())
+    for step in trajectory.steps:
+        for kind, numbers in (("q", step.token_ids), ("q", step.observation_ids), ("d", step.logprobs)):
+            digest.update(f"{None if numbers is None else len(numbers)},".encode())
+            digest.update(array(kind, numbers or ()).tobytes())
+    return digest.hexdigest()[:32]

@@ -32,7 +32,7 @@ from footfall.registry import serving
 from footfall.reports.pages import limited_in_words
 from footfall.store import Run as Store
 from footfall.store import Task
-from footfall.types import Trajectory, content_key
+from footfall.types import Trajectory, content_key, problem_rest
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: S
     n, task = config.n, _drawing(policy, config)
 
     def key(asked: Run) -> str:
-        plain = (asked.prefix.key, asked.prefix.problem.answer)
+        rest = problem_rest(asked.prefix.problem)
+        plain = (asked.prefix.key, asked.prefix.problem.answer, *([rest] if rest else []))
         return content_key(*plain, *(() if asked.n == n else (asked.first,)))
 
     def asked(stage: str, runs: Sequence[Run], chunk: int, per_item: int) -> Sequence[Trajectory]:

@@ -56,7 +56,7 @@ from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of, unused_by
 from footfall.search.votes import Aggregation
 from footfall.store import Run, Task
-from footfall.types import Judge, Problem, SearchResult, content_key
+from footfall.types import Judge, Problem, SearchResult, content_key, image_name, problem_rest
 
 _CACHE_TOKENS = 1 << 16
 """What a judge that can keeps of traces that grow, so that one more step costs one step; --set cache_tokens=0 for none."""
@@ -390,4 +390,5 @@ def _with_helper(asked: Mapping[str, Any], helpers: Mapping[str, Policy]) -> tup
 
 
 def _problem_key(problem: Problem) -> str:
-    return content_key(problem.id, problem.text, problem.answer)
+    more = [list(map(image_name, problem.images)), problem_rest(problem)]
+    return content_key(problem.id, problem.text, problem.answer, *(more if any(more) else []))

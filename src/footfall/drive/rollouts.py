@@ -25,7 +25,7 @@ from footfall.drive.budget import Account, Budget
 from footfall.drive.driver import Driver
 from footfall.drive.requests import Request, Task, Unit, Write
 from footfall.policy.protocol import Completion, Policy, SamplingParams
-from footfall.types import Cost, Judge, Judgement, Problem, Reason, Trajectory, Unjudged
+from footfall.types import Cost, Judge, Judgement, Problem, Reason, Trajectory, Unjudged, content_key, problem_rest
 
 R = TypeVar("R")
 Course: TypeAlias = Generator[Request, Any, R]
@@ -196,7 +196,7 @@ class _PlanTask(CourseTask[R]):
         self._step(self.replies)
 
     def _take(self, request: Sequence[Probe]) -> None:
-        cache, self.keys = self.cache, [probe.prefix.key for probe in request]
+        cache, self.keys = self.cache, [_outcomes_key(probe.prefix) for probe in request]
         for key, probe in zip(self.keys, request, strict=True):
             cache.known.setdefault(key, Estimate(probe.prefix))
             task, rollouts = cache.wanted.get(key, (self, 0))
@@ -221,6 +221,11 @@ class _PlanTask(CourseTask[R]):
 
     def receive(self, unit: Unit, completion: Completion, author: str) -> None:
         self.cache.known[unit.key].add(completion, author)
+
+
+def _outcomes_key(prefix: Trajectory) -> str:
+    """Names the rollouts of a prefix and what came of them: problems with one id and text may have other answers or tests."""
+    return content_key(prefix.key, prefix.problem.answer, problem_rest(prefix.problem))
 
 
 def run_plans(plans: Sequence[Plan[R]], cache: RolloutCache) -> list[Done[R]]:

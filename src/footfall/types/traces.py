@@ -74,6 +74,14 @@ class Problem:
         return "\n\n".join(message.content for message in self.prompt)
 
 
+def problem_rest(problem: Problem) -> str:
+    """What `Trajectory.key` leaves out of a problem, for who names what comes of it: empty if there is nothing but the text."""
+    prompt = None if isinstance(problem.prompt, str) else [[m.role, m.content] for m in problem.prompt]
+    domain = None if problem.domain == "math" else problem.domain
+    rest = [prompt, domain, problem.tools, problem.tables, problem.documents, problem.meta]
+    return repr(rest) if any(rest) else ""
+
+
 Author: TypeAlias = Literal["policy", "environment", "agent", "person"]
 """Who wrote a part of a trace: the policy that is judged and trained, its environment or a tool, another agent, a person."""
 
