@@ -133,13 +133,10 @@ def test_halves_of_a_few_problems_both_have_errors_and_right_solutions() -> None
 
 
 def test_the_few_rows_of_a_smoke_test_have_two_labels_where_there_are_two() -> None:
-    first = load_measure(find("edu-prm")).__globals__["_first"]
     labels = (1.0, 1.0, None, 1.0, 0.5, 0.0)
     rows = [
         Judged(trace, Judgement(trace.id, (label,) * len(trace.steps), "x"))
         for trace, label in zip(solutions(6, each=1), labels, strict=True)
     ]
-    assert first(rows, 2) == [rows[0], rows[4]], "the first with another label takes the place of the last"
-    assert first(rows, 5) == rows[:5] and first(rows[:4], 2) == rows[:2], (
-        "what can be told apart stays, and what cannot"
-    )
+    assert prms.first_rows(rows, 2) == [rows[0], rows[4]], "the first with another label takes the place of the last"
+    assert prms.first_rows(rows, 5) == rows[:5] and prms.first_rows(rows[:4], 2) == rows[:2], "others stay as they are"

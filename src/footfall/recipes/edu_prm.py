@@ -16,8 +16,6 @@ all arms, so that only the exploration differs. Ordinary sampling has the paper'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
@@ -100,7 +98,7 @@ def _on_data(trial: Trial, policy: TorchPolicy) -> tuple[dict[str, list[float]],
     problems = ArithmeticWorld().problems(trial.size(2000, 12), trial.seed)
     for each in (tree for at in range(0, len(problems), 200) for tree in trees.grow(problems[at : at + 200])):
         written += each.cost
-        if written.generated_tokens > budget.generated_tokens:
+        if written.generated_tokens > budget.generated_tokens and prms.differ(rows):
             break
         rows += [by_lines(row, trees.writer.in_lines(row.trajectory)) for row in each.rows(trees.name)]
     order = np.random.default_rng(trial.seed).permutation(len(rows))
@@ -108,20 +106,8 @@ def _on_data(trial: Trial, policy: TorchPolicy) -> tuple[dict[str, list[float]],
     pool = prms.arm_pool(trial)
     trained = {
         "PRM on Monte Carlo": prms.arm(trial, list(map(Judged, traces, labels))),
-        "PRM on entropy trees": prms.arm(trial, _first(shuffled, trial.size(2400, 8))),
+        "PRM on entropy trees": prms.arm(trial, prms.first_rows(shuffled, trial.size(2400, 8))),
     }
     arms = {name: best_of_n(pool, arm.said, "last") for name, arm in trained.items()}
     arms["first solution"] = [float(bool(trace.correct)) for trace in pool[:: prms.POOL]]
     return arms, budget + written + Cost.total([*(t.cost for t in pool), *(arm.cost for arm in trained.values())])
-
-
-def _first(rows: Sequence[Judged], n: int) -> list[Judged]:
-    """So many rows. Where they have one label only, as the few of a smoke test may, the last makes way for one with another."""
-    first = list(rows[:n])
-    known = {label for row in first for label in _labels(row)}
-    other = next((row for row in rows[n:] if not known.issuperset(_labels(row))), None)
-    return first if len(known) > 1 or other is None else [*first[:-1], other]
-
-
-def _labels(row: Judged) -> set[float]:
-    return {label for label in (row.judgement.values if row.judgement else ()) if label is not None}

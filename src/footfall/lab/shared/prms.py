@@ -258,6 +258,22 @@ def reweighted_arm(
     return Arm(said, Cost.total([cost, *(each.cost for each in said)])), found.weights
 
 
+def differ(rows: Sequence[Judged]) -> bool:
+    """Whether there are two labels among them, without which nothing can be learned: a smoke test's few may have one."""
+    return len({label for row in rows for label in _labels_of(row)}) > 1
+
+
+def first_rows(rows: Sequence[Judged], n: int) -> list[Judged]:
+    """So many rows. Where these have one label only, the last makes way for one that has another."""
+    first = list(rows[:n])
+    other = next((row for row in rows[n:] if differ([*first, row])), None)
+    return first if differ(first) or other is None else [*first[:-1], other]
+
+
+def _labels_of(row: Judged) -> set[float]:
+    return {label for label in (row.judgement.values if row.judgement else ()) if label is not None}
+
+
 def arm_rows(trial: Trial) -> list[Judged]:
     """The traces of the arms with their Monte Carlo labels."""
     return list(map(Judged, arm_traces(trial), rolled_out(trial)))
