@@ -67,6 +67,12 @@ def give_memory_back() -> None:
         torch.cuda.empty_cache()
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes of a CUDA device that this process could take now: those that nobody holds, and those that it holds unused."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + unused
+
+
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Sums in one order: another number of threads rounds otherwise, and side by side they would wait for each other."""

@@ -1,10 +1,10 @@
-"""What the sides of a comparison are given: no outcome, the same rewards, halves in which a threshold can be chosen."""
+"""What the sides of a comparison are given: the meta set too, other samples, a threshold from elsewhere, no outcome."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from footfall.lab.shared.cases import _halves, first_error_f1
 from footfall.lab.shared.flaws import flawed_cases, right_traces
 from footfall.lab.shared.strategies import Followed
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judged, Judgement, Trajectory
+from footfall.types import Cost, Judged, Judgement, Problem, SearchResult, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
@@ -40,6 +40,104 @@ def graded(traces: Sequence[Trajectory]) -> list[Trajectory]:
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     return Trial(0, True, tmp_path)
+
+
+def test_with_the_meta_set_an_unweighted_prm_sees_its_outcomes_in_as_many_updates(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = graded(solutions(3, each=4))
+    asked: list[dict[str, Any]] = []
+
+    def trained(
+        model: object, rows: Sequence[Judged], domains: Sequence[Any], meta: Sequence[Judged], **named: Any
+    ) -> Any:
+        asked.append({"rows": list(rows), "domains": list(domains), "meta": [m.trajectory.id for m in meta], **named})
+        return SimpleNamespace(tokens=0, weights={})
+
+    monkeypatch.setattr("footfall.train.reweight.train_reweighted", trained)
+    monkeypatch.setattr(prms, "training_traces", lambda trial: traces)
+    monkeypatch.setattr(prms, "arm_pool", lambda trial: traces[:1])
+    rows = list(map(Judged, traces[:8], TruthJudge().judge(traces[:8])))
+    for with_meta in (False, True):
+        prms.reweighted_arm(trial, rows, list("abcdabcd"), "domain", 0.0, with_meta=with_meta)
+    without, fair = asked
+    assert without["rows"] == rows == fair["rows"][:8] and without["domains"] == fair["domains"][:8]
+    added = fair["rows"][8:]
+    assert [row.trajectory.id for row in added] == fair["meta"] == without["meta"] == [t.id for t in traces[8:]]
+    assert [set(row.judgement.values) for row in added] == [{float(bool(t.correct))} for t in traces[8:]]
+    assert set(fair["domains"][8:]) == {"meta set"}
+    assert {key: fair[key] for key in ("updates", "batch_size", "seed")} == {
+        key: without[key] for key in ("updates", "batch_size", "seed")
+    }
+
+
+def test_the_main_claim_about_weights_is_against_an_arm_that_sees_the_meta_set_too() -> None:
+    fair, papers = find("dreamprm-1.5").recipe.claims[:2]
+    assert "meta set" in fair.baseline and "meta set" not in papers.baseline
+    assert fair.method == papers.method and fair.metric == papers.metric
+
+
+def test_hard_problems_are_told_by_solutions_that_are_not_checked() -> None:
+    hard: Callable[[Sequence[SearchResult]], list[bool]] = load_measure(find("self-prm")).__globals__["_hard"]
+    checked: int = load_measure(find("self-prm")).__globals__["K"]
+
+    def result(first: bool, others: bool) -> SearchResult:
+        problem = Problem("p", "?", "1")
+        rights = [first] * checked + [others] * 12
+        traces = [Trajectory(str(i), problem, (Step("x"),), correct=right) for i, right in enumerate(rights)]
+        return SearchResult(problem, "drawn", traces[0], tuple(Judged(t, None) for t in traces))
+
+    assert hard([result(True, False), result(False, True)]) == [True, False]
+
+
+def test_harder_problems_have_more_operations_than_any_that_is_trained_on(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Problem] = []
+    monkeypatch.setattr(prms, "_kept", lambda trial, name, kind, make: make())
+
+    def sampled(trial: Trial, problems: Sequence[Problem], n: int) -> list[Trajectory]:
+        given.extend(problems)
+        return []
+
+    monkeypatch.setattr(prms, "_sampled", sampled)
+    for each in (trial, trial._replace(quick=False, large=True)):
+        given.clear()
+        prms.training_traces(each)
+        longest = max(len(problem.meta["ops"]) for problem in given)  # type: ignore[arg-type]
+        given.clear()
+        prms.harder_pool(each)
+        assert len(given) == (4 if each.quick else 500)
+        assert min(len(problem.meta["ops"]) for problem in given) > longest  # type: ignore[arg-type]
+
+
+def test_one_threshold_from_problems_as_in_training_is_kept_for_harder_ones(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge that is exact, but half as sure of everything on harder problems, loses there whatever suits them best."""
+    plain = graded(solutions(12))
+    harder = [replace(t, id=f"harder {t.id}") for t in graded(solutions(8, ArithmeticWorld.at("hard")))]
+
+    def halved(label: str) -> Any:
+        def judge(traces: Sequence[Trajectory]) -> list[Judgement]:
+            said = TruthJudge().judge(traces)
+            scale = 0.4 if label == "monte-carlo" else 1.0
+            return [replace(j, values=tuple(scale * (v or 0.0) for v in j.values)) for j in said]
+
+        return SimpleNamespace(judge=judge)
+
+    measure = load_measure(find("processbench"))
+    for name, made in {
+        "pool": lambda trial: plain,
+        "harder_pool": lambda trial: harder,
+        "judged_pool": lambda trial, labels: TruthJudge().judge(plain),
+        "judge": lambda trial, labels: halved(labels),
+        "spent": lambda trial, *labels: Cost(),
+    }.items():
+        monkeypatch.setitem(measure.__globals__, name, made)
+    found: Outcome = measure(trial)
+    assert found.arms["Monte Carlo labels"] == found.arms["step truth"] == found.arms["step truth, harder"] == 1.0
+    assert found.arms["Monte Carlo labels, harder"] == 0.0
 
 
 class Arithmetic:

@@ -178,6 +178,58 @@ def test_out_of_memory_costs_rows_but_changes_nothing(monkeypatch: pytest.Monkey
     )
 
 
+@pytest.mark.parametrize("others_leave", [True, False])
+def test_what_others_held_when_memory_ran_short_is_taken_once_it_is_free(
+    others_leave: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A memory of 64 sequences, of which others hold all but a few at first: the engine decodes in so few rows only until they
+    have gone. What it holds itself is no reason to begin anew."""
+    wanted = requests(random_prompts([5, 60]), 8)
+    longest = max(len(each.ids) + each.max_tokens for each in wanted)
+    row = Slots.row_bytes(tiny_model("llama"), Engine(tiny_model("llama"), [])._capacity(longest))
+    others = 50 * row
+
+    def left() -> int:
+        held = 0 if engine is None or engine._slots is None else engine._slots.data.nbytes
+        return 64 * row - others - held
+
+    engine: Engine | None = None
+    engine = Engine(tiny_model("llama"), [], rows=16, cache_bytes=1 << 20, memory=left)
+    engine.generate(wanted, GREEDY)
+    assert engine._slots is not None and engine._slots.rows == 7
+    with_memory_for(3, monkeypatch)
+    with pytest.warns(RuntimeWarning, match="going on with 3 rows"):
+        short = engine.generate(wanted, GREEDY)
+    monkeypatch.undo()
+    before = engine._slots
+    if others_leave:
+        others = 0
+    found = engine.generate(wanted, GREEDY)
+    assert engine._slots is not None and engine._slots.rows == (16 if others_leave else 3)
+    assert engine.generate(wanted, GREEDY) and (engine._slots is before) is not others_leave
+    assert [each.tokens for each in found] == [each.tokens for each in short]
+
+
+def test_memory_that_becomes_free_in_the_middle_of_a_call_serves_its_other_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free, groups = 1 << 20, []
+    run = Engine._run
+
+    def others_leave_after_the_first(self: Engine, group: Any, *rest: Any) -> None:
+        nonlocal free
+        groups.append(len(group))
+        run(self, group, *rest)
+        free = 1 << 40
+
+    monkeypatch.setattr(Engine, "_run", others_leave_after_the_first)
+    monkeypatch.setattr("footfall.policy.engine._CACHE_BYTES", 100 * Slots.row_bytes(tiny_model("llama"), 1))
+    engine = Engine(tiny_model("llama"), [], rows=4, memory=lambda: free)
+    monkeypatch.setattr(Engine, "_room", lambda self, keep: 60 if self.cache.budget < 1 << 30 else 10**6)
+    assert len(engine.generate(requests(random_prompts([30] * 5), n=2), GREEDY)) == 10
+    assert groups == [4, 6]
+
+
 @pytest.mark.long
 def test_a_cache_that_holds_one_prefix_still_does_after_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with_memory_for(2, monkeypatch)

@@ -6,7 +6,8 @@ the sequence ends, meets its stop rule or its limit. Then the row goes to the ne
 
 All prefixes of a call are read before the first token is drawn, many in one pass. What the prefix cache cannot hold at once
 is read and decoded in groups, one after another: otherwise prefixes would be dropped before their turn and read again, one
-by one. If memory does not suffice after all (others use the GPU too), the group is begun again with half of all.
+by one. If memory does not suffice after all (others use the GPU too), the group is begun again with half of all. Where twice
+the memory is there later, since others have gone, the next group takes its share of that.
 
 The model stays its owner's: between two calls anybody may run it, train it or save it. A call that finds other weights than the
 last one drops the keys and values computed with those, so that a policy in training always writes with its present weights.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -186,6 +187,7 @@ _SHARED_ENOUGH = 8
 _WORTH_COMPILING = 16_000_000
 """Tokens that a call may write; a quarter of them usually is."""
 _PREFILL_TOKENS = 16384
+_CACHE_BYTES = 1 << 30
 
 
 class Limits(NamedTuple):
@@ -194,6 +196,11 @@ class Limits(NamedTuple):
     slot_bytes: int
     cache_bytes: int
     prefill_tokens: int
+
+    @classmethod
+    def of(cls, memory: int, cache_bytes: int | None) -> Limits:
+        """Half of the memory for rows, an eighth for prefixes, and the rest for passes."""
+        return cls(memory // 2, cache_bytes or max(_CACHE_BYTES, memory // 8), _PREFILL_TOKENS)
 
     def halved(self, slots: int, row: int, length: int) -> Limits:
         """Half of all, where `slots` bytes were in use; but one row of `row` bytes, four prefixes as long as that in the
@@ -219,17 +226,25 @@ class Engine:
         eos_ids: Iterable[int],
         rows: int = 512,
         slot_bytes: int = 2 << 30,
-        cache_bytes: int = 1 << 30,
+        cache_bytes: int | None = None,
         compile: bool | None = None,
+        memory: Callable[[], int] | None = None,
     ) -> None:
-        """`compile` compiles the decoding step; None does so on CUDA once a call is large enough to pay it back."""
+        """`compile` compiles the decoding step; None does so on CUDA once a call is large enough to pay it back.
+
+        `memory` says how many bytes of the device could be taken now: rows and prefixes get shares of them in place of
+        `slot_bytes` and, unless `cache_bytes` is given, of 1 GiB.
+        """
         check_attention(model)
         self.model = model
         self.eos = frozenset(eos_ids)
         self.rows = rows
         self.compile = compile
-        self._given = self._limits = Limits(slot_bytes, cache_bytes, _PREFILL_TOKENS)
-        self.cache = PrefixCache(cache_bytes)
+        self._memory, self._cache_bytes = memory, cache_bytes
+        self._seen_memory = 0 if memory is None else memory()
+        fixed = Limits(slot_bytes, cache_bytes or _CACHE_BYTES, _PREFILL_TOKENS)
+        self._given = self._limits = fixed if memory is None else Limits.of(self._seen_memory, cache_bytes)
+        self.cache = PrefixCache(self._limits.cache_bytes)
         self.usage = Usage()
         self.weights = WeightsWatch(model)
         self._seen = self.weights.changes, self.weights.moves
@@ -288,6 +303,7 @@ class Engine:
             if self.compile is None and self.model.device.type == "cuda" and worth_compiling(requests):
                 self.compile, self._slots, self._decoder = True, None, None
             while left := [i for i in range(len(requests)) if i not in found]:
+                self._widen()
                 for group in _groups([requests[i].ids[:-1] for i in left], self._room(keep)):
                     own = [left[i] for i in group]
                     written = self._attempt([requests[i] for i in own], length, params, ends, keep)
@@ -295,6 +311,8 @@ class Engine:
                         self._shrink(length)
                         break
                     found.update(zip(own, written, strict=True))
+                    if len(found) < len(requests) and self._widen():
+                        break
         return [found[i] for i in range(len(requests))]
 
     @torch.inference_mode()
@@ -337,10 +355,24 @@ class Engine:
     def _shrink(self, length: int) -> None:
         """Go on with half of what there was; nothing of the failed attempt is held any more."""
         self._begin_anew(self._smaller(length))
+        if self._memory is not None:
+            self._seen_memory = self._memory()
         warnings.warn(
             f"out of memory: going on with {self._rows(self._capacity(length))} rows and half the prefix cache",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
+
+    def _widen(self) -> bool:
+        """Take a share of what is free now, where that is twice of what was there when the limits were set."""
+        if self._memory is None:
+            return False
+        held = self.cache.used + (0 if self._slots is None else self._slots.data.nbytes)
+        there = self._memory() + held
+        if there < 2 * self._seen_memory:
+            return False
+        self._seen_memory, self._given = there, Limits.of(there, self._cache_bytes)
+        self._begin_anew(self._given)
+        return True
 
     def _begin_anew(self, limits: Limits) -> None:
         """Give back what rows and cache hold; they are made again within these limits."""

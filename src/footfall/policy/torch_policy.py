@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.hashing import vocabulary_fingerprint, weights_fingerprint
-from footfall.loading import load_model
+from footfall.loading import free_memory, load_model
 from footfall.policy.decoding import Generated, Request
 from footfall.policy.engine import Engine
 from footfall.policy.protocol import Completion, Finish, Run, RunWriter, SamplingParams, sample_seed
@@ -58,14 +59,13 @@ class TorchPolicy(RunWriter):
         self.vocabulary = vocabulary_fingerprint(tokenizer)
         self._label, self._format = label, _template_name(self.template)
         cuda = model.device.type == "cuda"
-        memory = torch.cuda.mem_get_info()[0] if cuda else 0
         self.engine = Engine(
             model,
             _end_ids(model, tokenizer),
             rows=rows or (1024 if cuda else 512),
-            slot_bytes=memory // 2 if cuda else 2 << 30,
-            cache_bytes=cache_bytes or max(1 << 30, memory // 8),
+            cache_bytes=cache_bytes,
             compile=compile,
+            memory=partial(free_memory, model.device) if cuda else None,
         )
         self._flops_a_token = 2.0 * model.num_parameters(exclude_embeddings=True)
         self._fingerprint = self.engine.weights.changes, weights_fingerprint(model)

@@ -44,7 +44,8 @@ RECIPE = Recipe(
     year=2025,
     stage="train",
     world="arithmetic",
-    scale="PRMs of 1.1M parameters on the truth of 240 traces; a seed has 800 solutions of 100 held-out problems.",
+    scale="PRMs of the lab's model (9.5M parameters) on the truth of 600 traces; a seed has 4,000 solutions of 500 held-out "
+    "problems.",
     claims=(
         Claim(
             "A PRM that types errors before it values a step finds first errors better than one that values it at once.",
@@ -88,8 +89,8 @@ class Typed:
 
 def measure(trial: Trial) -> Outcome:
     """First-error F1 and best-of-8 with typed errors and without."""
-    problems = trial.size(100, 2)
-    traces, pool = prms.arm_traces(trial)[: trial.size(240, 4)], prms.arm_pool(trial)[: problems * prms.POOL]
+    trial, problems = prms.large(trial), trial.size(500, 2)
+    traces, pool = prms.arm_traces(trial)[: trial.size(600, 4)], prms.arm_pool(trial)[: problems * prms.POOL]
     rows = list(map(Judged, traces, ErrorTypes(Typed(), (Typed(),)).judge(traces)))
     trained = {"step head": prms.arm(trial, rows, "bce", threshold=0.5)}
     config = TrainConfig(lr=3e-4, epochs=trial.size(2, 1), eval_share=0, seed=trial.seed, device=trial.device)

@@ -8,12 +8,14 @@ What differs: the policy is scripted and cannot be prompted. It checks a solutio
 it; a step that comes out otherwise is an error. So its checks err where it errs itself, as the paper's do. The dedicated PRM is
 the lab's, of ten million parameters, on Monte Carlo labels. k = 8, v = 4. The paper compares at equal k;
 what the checks cost as further votes of the majority is a claim of its own. "Hard" problems are those that the policy gets
-wrong more often than right.
+wrong more often than right, by other samples than those that are checked. As fewer solutions of them are right, whoever finds
+everything flawless is less precise there too; so the share of wrong solutions that are let through has a claim of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms, searches
@@ -21,7 +23,7 @@ from footfall.lab.shared.cases import first_error_f1
 from footfall.policy.protocol import SamplingParams
 from footfall.search import SelfCheck, aggregate, choose, majority
 from footfall.search.self_prm import flawless, passing_vote
-from footfall.types import Cost, Trajectory
+from footfall.types import Cost, SearchResult
 from footfall.worlds import ArithmeticPolicy
 
 RECIPE = Recipe(
@@ -60,6 +62,13 @@ RECIPE = Recipe(
             "Its checks are less precise on hard problems.",
             metric="share of right solutions among those found flawless", direction="lower",
             baseline="precision, easy problems", method="precision, hard problems",
+            beside=("right, easy problems", "right, hard problems"),
+        ),
+        Claim(
+            "Of the wrong solutions of hard problems they let more through.",
+            metric="share of wrong solutions found flawless", direction="higher",
+            baseline="let through, easy problems", method="let through, hard problems",
+            stand_in="The paper has the precision alone, which falls with the share of right solutions whoever judges.",
         ),
     ),
 )  # fmt: skip
@@ -92,19 +101,27 @@ def measure(trial: Trial) -> Outcome:
             "Self-PRM": passing_vote(votes[:K], [flawless(j) for j in own]).winner,
         }.items():
             arms[name].append(0.0 if winner is None else correct[winner])
-    single = searches.single(samples)
-    passed = [(t, single[i // K] < 0.5) for i, (t, j) in enumerate(zip(flat, checks, strict=True)) if flawless(j)]
+    single, pairs = searches.single(samples), list(zip(flat, checks, strict=True))
     cost = Cost.total(r.cost for r in samples) + Cost.total(j.cost for j in (*checks, *said))
-    figures = {
-        "F1, policy": first_error_f1(flat, checks),
-        "F1, PRM": first_error_f1(flat, said),
-        "precision, easy problems": _precision([t for t, hard in passed if not hard]),
-        "precision, hard problems": _precision([t for t, hard in passed if hard]),
-    }
+    figures = {"F1, policy": first_error_f1(flat, checks), "F1, PRM": first_error_f1(flat, said)}
+    hard = _hard(samples)
+    for name, side in (("easy", False), ("hard", True)):
+        found = [(bool(t.correct), bool(flawless(j))) for i, (t, j) in enumerate(pairs) if hard[i // K] is side]
+        figures |= {
+            f"precision, {name} problems": _share(right for right, passed in found if passed),
+            f"right, {name} problems": _share(right for right, _ in found),
+            f"let through, {name} problems": _share(passed for right, passed in found if not right),
+        }
     oracle = [float(any(t.correct for t in row)) for row in traces]
     used = prms.spent(trial, "monte-carlo", used_pool="no")
     return Outcome({**arms, **figures, "single sample": single, "oracle": oracle}, cost + used)
 
 
-def _precision(passed: Sequence[Trajectory]) -> float:
-    return sum(bool(t.correct) for t in passed) / max(1, len(passed))
+def _hard(samples: Sequence[SearchResult]) -> list[bool]:
+    """Whether less than half of the solutions are right, of those that are not checked."""
+    return [fmean(bool(t.correct) for t, _ in r.candidates[K:]) < 0.5 for r in samples]
+
+
+def _share(flags: Iterable[bool]) -> float:
+    given = list(flags)
+    return sum(given) / max(1, len(given))

@@ -5,6 +5,7 @@
     truth          a PRM on the true class of each step (built on an error counts as wrong)
     outcome        an ORM: only the last step is labelled, with whether the answer is right
     pool           8 solutions of each test problem by the embedded policy
+    harder pool    as many of problems with more operations and larger numbers than any training problem
     arms           PRMs that differ in their labels or loss alone, after as many updates, for recipes that compare them
 
 Of a `large` trial policy and backbone are the lab's model of 9.5M parameters instead of the embedded one of 1.1M, with 2,400
@@ -86,6 +87,17 @@ def pool(trial: Trial, problems: int = PROBLEMS) -> list[Trajectory]:
     """8 graded solutions of each of so many test problems (large: 1,000, quick: 4), problem by problem."""
     given = _world(trial).problems(_size(trial, problems, LARGE, 4), trial.seed, split="test")
     return _kept(trial, _sized("pool", problems), "trajectory", lambda: _sampled(trial, given, POOL))
+
+
+def harder_pool(trial: Trial) -> list[Trajectory]:
+    """8 graded solutions of each of so many test problems of the world's hard tier (large: 500, others: 50, quick: 4).
+
+    No training trace is of one of these: they have more operations, on larger numbers. Quick: one operation more, so that the
+    small model is right now and then.
+    """
+    world = ArithmeticWorld(min_ops=4, max_ops=4) if trial.quick else ArithmeticWorld.at("hard")
+    given = world.problems(_size(trial, 50, 500, 4), trial.seed, split="test")
+    return _kept(trial, "harder-pool", "trajectory", lambda: _sampled(trial, given, POOL))
 
 
 def _sized(name: str, problems: int) -> str:
@@ -240,17 +252,28 @@ def arm_judge(trial: Trial, result: TrainResult) -> Judge:
 
 
 def reweighted_arm(
-    trial: Trial, rows: Sequence[Judged], domains: Sequence[Any], by: Literal["domain", "table", "net"], meta_lr: float
+    trial: Trial,
+    rows: Sequence[Judged],
+    domains: Sequence[Any],
+    by: Literal["domain", "table", "net"],
+    meta_lr: float,
+    with_meta: bool = False,
 ) -> tuple[Arm, Mapping[Any, float]]:
-    """A PRM on rows of these domains, weighted by a meta set (training traces that no arm is trained on), and the weights."""
+    """A PRM on rows of these domains, weighted by a meta set (training traces that no arm is trained on), and the weights.
+
+    `with_meta` puts the meta set among the rows, each step labelled by how its solution ended, as the meta loss reads it: so
+    sees it who learns no weights (`meta_lr` 0), in as many updates.
+    """
     from footfall.reward.judge import PRMJudge
     from footfall.reward.prm import PRM
     from footfall.train.reweight import train_reweighted
 
     model = PRM.from_backbone(backbone(trial), seed=trial.seed).to(trial.device)
-    meta = [Judged(t, outcome_label(t)) for t in training_traces(trial)[len(rows) :]]
+    meta = [Judged(t, _ended(t)) for t in training_traces(trial)[len(rows) :]]
+    seen = [*rows, *meta] if with_meta else rows
+    names = [*domains, *["meta set"] * (len(seen) - len(rows))]
     found = train_reweighted(
-        model, rows, domains, meta, by=by, updates=trial.size(300, 2), unroll=trial.size(3, 1), meta_lr=meta_lr,
+        model, seen, names, meta, by=by, updates=trial.size(300, 2), unroll=trial.size(3, 1), meta_lr=meta_lr,
         batch_size=trial.size(16, 4), seed=trial.seed,
     )  # fmt: skip
     said = PRMJudge(model).judge(arm_pool(trial))
@@ -272,6 +295,11 @@ def first_rows(rows: Sequence[Judged], n: int) -> list[Judged]:
 
 def _labels_of(row: Judged) -> set[float]:
     return {label for label in (row.judgement.values if row.judgement else ()) if label is not None}
+
+
+def _ended(trace: Trajectory) -> Judgement:
+    """Whether the answer is right, said of every step."""
+    return Judgement(trace.id, (float(bool(trace.correct)),) * len(trace.steps), "outcome")
 
 
 def arm_rows(trial: Trial) -> list[Judged]:
