@@ -37,6 +37,8 @@ GRACE = 15.0
 """Seconds that a stage has to end after it was asked to."""
 PATIENCE = 5.0
 """Seconds that processes which were killed have to be gone."""
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+"""Passes of many lengths leave gaps in memory that torch keeps, and that those who share the GPU lack."""
 _LOOK = 0.1
 _TAIL = 12
 """Lines of a failed stage's log that are shown."""
@@ -145,7 +147,7 @@ class Runner:
         self.asked_to_stop = False
         # Who runs this by the path of its interpreter has other programs of the same place in the stages.
         own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        self.environment = {**os.environ, "PATH": own}
+        self.environment = {_ALLOCATOR: "expandable_segments:True", **os.environ, "PATH": own}
 
     @property
     def left(self) -> float:
