@@ -75,6 +75,12 @@ class Progress:
         self._batch = ""
         self._show()
 
+    def grow(self, n: int) -> None:
+        """So many more items are to be done than were known."""
+        self.total += n
+        if self._bar is not None:
+            self._bar.update(self._task, total=self.total)
+
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Inside, what is `told` of the batch at hand is shown too."""

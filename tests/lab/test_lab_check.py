@@ -645,6 +645,21 @@ def test_seeds_are_added_until_every_claim_is_decided_or_the_budget_is_spent(
     assert command.calls.count("first 3") == 1, "what an earlier run measured is read"
 
 
+@pytest.mark.long
+def test_further_seeds_of_one_recipe_do_not_wait_for_another(command: Lab) -> None:
+    """The last seed of `second` waits for the tenth of `first`, which needs a second look."""
+    command.recipe(NOISY, name="first")
+    waits = """if trial.seed == 4 and not trial.quick:
+        import time
+        until = time.monotonic() + 120
+        while "first 9" not in (trial.folder.parents[2] / "calls").read_text():
+            assert time.monotonic() < until, "first was not looked at again"
+            time.sleep(0.1)
+    less"""
+    command.recipe(("less = [0.1", f"{waits} = [0.1"), name="second")
+    assert main(["lab", "run", "all", "--budget", "10", "--workers", "2"]) == 0
+
+
 def test_the_ledger_shows_main_claims_and_unfolds_a_system_with_its_notes(
     command: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

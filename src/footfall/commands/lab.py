@@ -7,6 +7,7 @@ import math
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -203,26 +204,15 @@ def _measure_all(
 ) -> int:
     """Every recipe up to the look, of so many seeds, that decides all its claims, or to the last.
 
-    A recipe is shown and recorded with its last seed, or with what it has at the end.
+    Who is not decided by a look has the seeds of the next one put to those that wait, so that nobody waits for other recipes. A
+    recipe is shown and recorded with its last seed, or with what it has at the end.
     """
     found: dict[str, dict[int, Outcome]] = {entry.recipe.name: {} for entry in entries}
     failed: set[str] = set()
     rows: list[Row] = []
-    begun, by_name = time.monotonic(), {entry.recipe.name: entry for entry in entries}
-    for before, count in zip((0, *counts), counts, strict=False):
-        todo = [entry for entry in entries if len(found.get(entry.recipe.name, ())) == before]
-        left = None if config.minutes is None else config.minutes - (time.monotonic() - begun) / 60
-        seeds = range(config.seed + before, config.seed + count)
-        waiting = _units(config, ledger is not None and not before, todo, runs, seeds) if todo else []
-        for name in _measured(config, waiting, left, runs, found, failed, cluster):
-            if len(found[name]) < count:
-                continue
-            now = rows_of(by_name[name], [found[name][seed] for seed in sorted(found[name])])
-            open_ = [
-                row for row in now if row["verdict"] == "undecided" and row["tier"] == "lab"
-            ]  # seeds decide no other
-            if count == counts[-1] or not open_:
-                rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
+    by_name = {entry.recipe.name: entry for entry in entries}
+    for name in _decided(config, ledger is not None, by_name, runs, counts, found, failed, cluster):
+        rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
     for name, part in found.items():
         if part and ledger is not None and name not in failed:
             told = record_run(ledger, by_name[name], part, runs[name].folder.parent, counts[0], config.device)
@@ -238,42 +228,65 @@ def _measure_all(
     return 1 if failed else 0
 
 
-def _measured(
+def _decided(
     config: RunConfig,
-    waiting: Sequence[Unit],
-    minutes: float | None,
+    recorded: bool,
+    entries: Mapping[str, Entry],
     runs: Mapping[str, Run],
+    counts: Sequence[int],
     found: dict[str, dict[int, Outcome]],
     failed: set[str],
     cluster: RayWorkers | None,
 ) -> Iterator[str]:
-    """Put what each unit gives into `found` and say whose it is; recipes that break go into `failed`."""
-    stored = {unit.path for unit in waiting if unit.path.exists()}
+    """Put what each unit gives into `found`, and name recipes as they are decided; those that break go into `failed`."""
 
     def log(event: str, recipe: str | None = None, **said: Any) -> None:
         for run in runs.values() if recipe is None else [runs[recipe]]:
             run.log(event, **said)
 
-    done = spread(waiting, config.workers, minutes) if cluster is None else spread_on(cluster, waiting, log, minutes)
+    first = range(config.seed, config.seed + counts[0])
+    waiting = deque(_units(config, recorded, list(entries.values()), runs, first))
+    stored = {unit.path for unit in waiting if unit.path.exists()}
+    begun, left = time.monotonic(), config.minutes
     with Progress("seeds", len(waiting)) as progress:
-        for unit, outcome in done:
-            name = unit.entry.recipe.name
-            try:
-                measured = outcome()
-            except Exception:
-                if len(runs) == 1:
-                    raise
-                # One broken recipe must not cost the rest of a long run.
-                traceback.print_exc()
-                failed.add(name)
-                continue
-            progress.advance(1)
-            if unit.trial.quick != config.quick:
-                continue
-            if unit.path not in stored:
-                log_seed(runs[name], unit.trial.seed, measured)
-            found[name][unit.trial.seed] = measured
-            yield name
+        while waiting and (left is None or left > 0):
+            done = spread(waiting, config.workers, left) if cluster is None else spread_on(cluster, waiting, log, left)
+            for unit, outcome in done:
+                name = unit.entry.recipe.name
+                try:
+                    measured = outcome()
+                except Exception:
+                    if len(runs) == 1:
+                        raise
+                    # One broken recipe must not cost the rest of a long run.
+                    traceback.print_exc()
+                    failed.add(name)
+                    continue
+                progress.advance(1)
+                if unit.trial.quick != config.quick:
+                    continue
+                if unit.path not in stored:
+                    log_seed(runs[name], unit.trial.seed, measured)
+                found[name][unit.trial.seed] = measured
+                if (count := len(found[name])) not in counts:
+                    continue
+                if count == counts[-1] or _all_decided(entries[name], found[name]):
+                    yield name
+                    continue
+                seeds = range(config.seed + count, config.seed + counts[counts.index(count) + 1])
+                more = units_of(entries[name], seeds, runs[name].folder, config.quick, device=config.device)
+                stored |= {unit.path for unit in more if unit.path.exists()}
+                waiting.extend(more)
+                progress.grow(len(more))
+            if cluster is None:
+                return  # what was put there meanwhile is done as well, or the time is over
+            left = None if config.minutes is None else config.minutes - (time.monotonic() - begun) / 60
+
+
+def _all_decided(entry: Entry, outcomes: Mapping[int, Outcome]) -> bool:
+    """Whether no claim that seeds can decide is open."""
+    now = rows_of(entry, [outcomes[seed] for seed in sorted(outcomes)])
+    return not any(row["verdict"] == "undecided" and row["tier"] == "lab" for row in now)
 
 
 def _units(
@@ -371,7 +384,7 @@ def _checked(config: LedgerConfig, ledger: Path, wanted: set[str]) -> dict[str, 
     entries = [entry for entry in catalogue() if not wanted or entry.recipe.name in wanted]
     rows, outcomes = read_ledger(ledger), read_outcomes(ledger)
     todo = [e for e in entries if at_sight(e, rows, outcomes.get(e.recipe.name)).status == "unchecked"]
-    units = [unit for e in todo for unit in units_of(e, [QUICK_SEED], quick_folder(e, RUNS), quick=True)]
+    units = deque(unit for e in todo for unit in units_of(e, [QUICK_SEED], quick_folder(e, RUNS), quick=True))
     for _, outcome in spread(units, config.workers):
         outcome()
     for entry in entries:

@@ -172,16 +172,16 @@ def single_figures(entry: Entry, outcomes: Sequence[Outcome]) -> list[Claim]:
 
 
 def spread(
-    units: Sequence[Unit], workers: int = 1, minutes: float | None = None
+    waiting: deque[Unit], workers: int = 1, minutes: float | None = None
 ) -> Iterator[tuple[Unit, Callable[[], Outcome]]]:
     """Each unit and what gives its outcome, or raises what went wrong, as they are done by so many processes.
 
-    After `minutes` nothing new is begun. One worker is this process: the unit is done when its outcome is asked for.
+    Units are taken from the queue when they are begun, and whoever is told of one may put others there. After `minutes` nothing
+    new is begun. One worker is this process: the unit is done when its outcome is asked for.
     """
     if workers < 1:
         raise ValueError(f"workers={workers}: one at least has to work")
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    waiting = deque(units)
     if workers == 1:
         while waiting and time.monotonic() < until:
             unit = waiting.popleft()
@@ -211,12 +211,15 @@ def seed_outcome(item: tuple[Unit, float]) -> Outcome | None:
 
 
 def spread_on(
-    cluster: RayWorkers, units: Sequence[Unit], log: Callable[..., None], minutes: float | None = None
+    cluster: RayWorkers, waiting: deque[Unit], log: Callable[..., None], minutes: float | None = None
 ) -> Iterator[tuple[Unit, Callable[[], Outcome]]]:
     """As `spread`, by workers of a cluster, which were made for calls of `seed_outcome` and see the runs' folders.
 
-    `log` takes what happens to workers, and who measured which seed of a `recipe`.
+    All that waits is handed out at once; what is put into the queue meanwhile stays there. `log` takes what happens to workers,
+    and who measured which seed of a `recipe`.
     """
+    units = list(waiting)
+    waiting.clear()
     until = math.inf if minutes is None else time.time() + 60 * minutes
     for done in cluster.calls("seeds", ((unit, until) for unit in units), log, errors_told=True):
         unit = units[done.chunk.index]
