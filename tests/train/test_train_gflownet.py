@@ -46,6 +46,11 @@ def test_a_decay_weighs_long_stretches_less() -> None:
     assert float(balance_loss(rewards, steps, ends, decay=0.5)) == pytest.approx(by_hand, abs=1e-5)
 
 
+def test_the_loss_stays_on_the_device_of_its_numbers() -> None:
+    steps, ends = torch.zeros(3, device="meta"), torch.zeros(4, device="meta")
+    assert balance_loss(steps, steps, ends).device.type == "meta"
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.5, 1.5])
 def test_card_checks_2_and_3_the_balanced_sampler_of_a_toy(scale: float) -> None:
     a, b = 0.6 * scale, 0.2 * scale

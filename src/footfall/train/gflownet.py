@@ -54,7 +54,7 @@ def balance_loss(
 ) -> Tensor:
     """The loss of one solution, 0 at the target."""
     gaps = balance_gaps(rewards_n, steps_n, ends_n1, floor)
-    i, j = torch.triu_indices(len(gaps), len(gaps), offset=1)
+    i, j = torch.triu_indices(len(gaps), len(gaps), offset=1, device=gaps.device)
     weights = torch.pow(torch.tensor(decay).to(gaps), j - i)
     loss: Tensor = (weights * gaps[i, j] ** 2).sum() / weights.sum()
     return loss
