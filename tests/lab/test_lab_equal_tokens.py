@@ -11,12 +11,9 @@ import pytest
 
 from footfall.lab.recipe import Outcome, Trial, find, load_measure
 from footfall.lab.shared import searches
-from footfall.lab.shared.grown import bought_paths
 from footfall.lab.shared.searches import AGGREGATION, JUDGES, READINGS, WIDTHS, Compared, compared
-from footfall.label.omegaprm import OmegaPRM
 from footfall.search import DVTS, BeamSearch
 from footfall.types import Cost, Judged, Judgement, Problem, SearchResult, Step, Trajectory
-from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 
 TRIAL = Trial(1, True, Path())
 PROBLEM = Problem("p", "two and two", "4")
@@ -56,17 +53,6 @@ def test_too_few_samples_are_an_error_that_says_so() -> None:
         ValueError, match="5 samples take 100 tokens with their judging, 101 are to be spent; draw more"
     ):
         searches.affordable(five_samples(), Fixed(10), 101)
-
-
-def test_paths_of_trees_cost_no_more_tokens_than_they_are_given() -> None:
-    trees = OmegaPRM(ArithmeticPolicy(), budget=40)
-    problems = ArithmeticWorld().problems(12)
-    each = [grown.cost.generated_tokens for grown in trees.grow(problems, "\n")]
-    paths, spent = bought_paths(trees, problems, Cost(generated_tokens=sum(each[:5]) + each[5] // 2), 0)
-    assert spent.generated_tokens == sum(each[:5])
-    assert {path.trajectory.problem.id for path in paths} <= {problem.id for problem in problems[:5]}
-    with pytest.raises(ValueError, match="trees of all 12 problems cost"):
-        bought_paths(trees, problems, Cost(generated_tokens=2 * sum(each)), 0)
 
 
 @pytest.fixture(scope="module")

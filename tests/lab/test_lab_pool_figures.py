@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,10 @@ import torch
 
 from footfall.lab.recipe import Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced, voted, with_first_error
+from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced, with_first_error
 from footfall.label.freeprm import OutcomeLabels
 from footfall.policy.protocol import SamplingParams, draw_traces
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory
+from footfall.types import Judged, Judgement, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld, TruthJudge
 
 WORLD = ArithmeticWorld()
@@ -31,15 +30,6 @@ def test_the_truth_is_a_perfect_finder_and_chooser(pool: list[Trajectory]) -> No
     assert first_error_f1(pool, truth) == first_error_f1(pool, truth, 0.5) == 1.0
     solvable = [any(t.correct for t in pool[i : i + 4]) for i in range(0, len(pool), 4)]
     assert sum(best_of_n(pool, truth)) >= 0.9 * sum(solvable)
-
-
-def test_a_vote_is_for_the_answer_with_the_most_weight_or_the_most_votes() -> None:
-    problem = Problem("p", "?", "3")
-    answers = {"a": "3", "b": "5", "c": "5"}
-    traces = [Trajectory(i, problem, (Step("."), Step(".")), answer=a, correct=a == "3") for i, a in answers.items()]
-    said = [Judgement(i, (0.9, v), "PRM") for i, v in zip(answers, (0.9, 0.4, 0.4), strict=True)]
-    assert voted(traces) == [0.0] and voted(traces, said) == [1.0], "0.81 against 0.72, two votes against one"
-    assert voted(traces, [replace(j, values=(0.9, 0.5)) for j in said]) == [0.0]
 
 
 def test_a_tuned_threshold_makes_up_for_a_shifted_scale(pool: list[Trajectory]) -> None:

@@ -6,15 +6,16 @@ Draw N solutions y_i with answers a_i, fold the step values of the PRM into a sc
     best-of-N       a_i of argmax_i S_i
     weighted vote   argmax_a Σ_{i: a_i = a} S_i
 
-What differs: policy and PRM backbone are the lab's model instead of two LLMs. The PRM's labels are soft Monte Carlo estimates
-whose completer is the world's scripted policy, which the model was trained to imitate: nearly as good as its own rollouts,
-and nearly free. N = 16, temperature 1. All rules choose among the same samples.
+What differs: policy and PRM backbone are the same model of a million parameters instead of two LLMs. The PRM's labels are soft
+Monte Carlo estimates whose completer is the world's scripted policy, which the model was trained to imitate: nearly as
+good as its own rollouts, and nearly free. N = 16, temperature 1. All rules choose among the same samples.
 """
 
 from __future__ import annotations
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
+from footfall.policy.embedded import embedded
 from footfall.search import BestOfN, curve
 from footfall.types import Cost
 from footfall.worlds import ArithmeticWorld
@@ -26,8 +27,8 @@ RECIPE = Recipe(
     year=2024,
     stage="search",
     world="arithmetic",
-    scale="The lab's model (9.5M parameters) as policy and as PRM backbone; the PRM is trained on 2,400 traces with 8 rollouts "
-    "a step; a seed has 16 solutions of each of 1,000 held-out problems.",
+    scale="Embedded Llama of 1.1M parameters as policy and as PRM backbone; a seed has 600 training traces and 150 "
+    "held-out problems; N = 16.",
     claims=(
         Claim(
             "A PRM-weighted vote beats the majority vote.",
@@ -66,10 +67,9 @@ N = 16
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy of one sample, votes and best-of-N on the same N samples."""
-    trial = prms.large(trial)
     prm = prms.judge(trial, "monte-carlo")
-    search = BestOfN(prms.policy(trial), prm, N, "weighted", "min", prms.params(trial), "\n")
-    results = search.solve(ArithmeticWorld().problems(trial.size(1000, 1), trial.seed, split="test"))
+    search = BestOfN(embedded(), prm, N, "weighted", "min", prms.params(trial), "\n")
+    results = search.solve(ArithmeticWorld().problems(trial.size(150, 1), trial.seed, split="test"))
     names = {"single": "single sample", "majority": "majority vote", "best": "best-of-N", "weighted": "weighted vote"}
     arms = {names.get(rule, rule): right[0].tolist() for rule, right in curve(results, [N]).correct.items()}
     return Outcome(arms, prms.spent(trial, "monte-carlo", used_pool="no") + Cost.total(r.cost for r in results))

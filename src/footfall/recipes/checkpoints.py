@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import Said, first_error_f1
-from footfall.lab.shared.prms import judged_pool, large, pool, prm, spent
+from footfall.lab.shared.prms import judged_pool, pool, prm, spent
 from footfall.render import Reading
 from footfall.reward.judge import PRMJudge
 from footfall.reward.prm import PRM
@@ -32,8 +32,7 @@ RECIPE = Recipe(
     year=2025,
     stage="model",
     world="arithmetic",
-    scale="A PRM of the lab's model (9.5M parameters) on the step truth of 2,400 traces; a seed has 4,000 solutions of 1,000 "
-    "held-out problems.",
+    scale="A PRM of 1.1M parameters on the step truth of 600 traces; a seed has 400 solutions of 100 held-out problems.",
     claims=(
         Claim(
             "A PRM that is read one token too early finds fewer first errors.",
@@ -79,14 +78,13 @@ class AnySeparator(PRM):
 
 def measure(trial: Trial) -> Outcome:
     """First-error F1 of one PRM, read rightly and in three wrong ways."""
-    trial = large(trial)
     traces, folder = pool(trial)[::2], prm(trial, "truth").folder
     right = Said.of("PRM", judged_pool(trial, "truth")).judge(traces)
     said: dict[str, list[Judgement]] = {
         "right reading": right,
-        "one token too early": PRMJudge(TooEarly.load(folder, device=trial.device, check=False)).judge(traces),
+        "one token too early": PRMJudge(TooEarly.load(folder, device="cpu", check=False)).judge(traces),
         "classes swapped": [replace(j, values=tuple(None if v is None else 1 - v for v in j.values)) for j in right],
-        "blank lines between steps": PRMJudge(AnySeparator.load(folder, device=trial.device)).judge(
+        "blank lines between steps": PRMJudge(AnySeparator.load(folder, device="cpu")).judge(
             [Trajectory(t.id, t.problem, tuple(Step(s.text) for s in t.steps), separator="\n\n") for t in traces]
         ),
     }

@@ -9,9 +9,8 @@ distance from the neutral one,
 which knows nothing of the reward. How far the implied reward agrees with the one that was trained for shows what was learned.
 
 What differs: the model is tuned as a PRM on the truth of steps, not by PPO on a sentiment lexicon, and compared with its own
-values; the truth of steps was a second target of the policy's own training, so some of it can be read before tuning. Good steps
-are right ones of the policy, bad ones have another result, neutral ones leave the mathematics out. No language model describes
-the features.
+values. Good steps are right ones of the policy, bad ones have another result, neutral ones leave the mathematics out. No
+language model describes the features.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ RECIPE = Recipe(
     year=2023,
     stage="eval",
     world="arithmetic",
-    scale="A PRM of 9.5M parameters, tuned from the policy on the truth of 2,400 traces; a seed has one contrast of each of up "
-    "to 1,000 held-out problems, half of them for the probe.",
+    scale="A PRM of 1.1M parameters, tuned from the policy on the truth of 600 traces; a seed has up to 120 contrasts.",
     claims=(
         Claim(
             "The reward that is implied by what tuning changed follows the trained one better than a random probe.",
@@ -59,12 +57,10 @@ RESULT = re.compile(r"= ([0-9]+)")
 
 def measure(trial: Trial) -> Outcome:
     """Correlations of implied rewards with the PRM's values, on contrasts that the probe was not fitted to."""
-    trial = prms.large(trial)
     tuned = PRM.load(prms.prm(trial, "truth").folder, device=trial.device)
     base = PRM.from_backbone(prms.backbone(trial), seed=trial.seed).to(trial.device)
-    first = prms.arm_pool(trial)[:: trial.size(prms.POOL, 1)]
-    found = [made for trace in first if (made := _contrast(trace)) is not None]
-    contrasts, updates = found[: trial.size(len(found), 8)], trial.size(200, 10)
+    found = [made for trace in prms.arm_pool(trial) if (made := _contrast(trace)) is not None]
+    contrasts, updates = found[: trial.size(120, 8)], trial.size(200, 10)
     after = read_out(base, tuned, contrasts, updates=updates, seed=trial.seed)
     before = read_out(base, tuned, contrasts, updates=updates, of=base, seed=trial.seed)
     said = PRMJudge(tuned).judge(after.points)

@@ -9,57 +9,27 @@ always final, as MC = 0 assumes (k = 8, the paper's). In arithmetic (up to 8 ste
 twenty at each step, so a second rule is measured beside it: lost at MC ≤ 0.3, with k = 32. Long traces are arithmetic
 of 13 to 17 steps, by a policy that errs and repairs less. The outcome is known, so no method rolls out the last step. Trees
 are the paper's, without right rollouts as further leaves, which the public re-implementation keeps; those stand beside.
-
-PRMs learn from trees with right leaves, for others label no right last step: from their paths, whose probed prefixes have
-their MC, by cross-entropy, the paper's best loss. The scripted policy writes and completes for both sides, at temperature 1.
-Problems whose first rollouts are all right or all wrong are paid for and left out, as the paper leaves them out. Monte Carlo
-has 600 traces, 4 a problem: the trees of as many tokens have some 3,700 paths, and the 2,400 that are seen are as many as four
-passes over those traces.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 from footfall.drive.trees import tree_of
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared import prms
-from footfall.lab.shared.cases import first_error_f1, voted
-from footfall.lab.shared.grown import bought_paths
-from footfall.lab.shared.known import WORLDS, hits, known, spent
+from footfall.lab.shared.known import hits, known, spent
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.omegaprm import BinarySearch, OmegaPRM
 from footfall.policy.protocol import SamplingParams, draw_traces
-from footfall.types import Cost, Judged
+from footfall.types import Cost
 
 RECIPE = Recipe(
     name="omegaprm",
     paper="Improve Mathematical Reasoning in Language Models by Automated Process Supervision",
     arxiv="2406.06592", year=2024, stage="data", world="arithmetic, code",
-    scale="PRMs of the lab's model (9.5M parameters), on 600 traces with 8 rollouts a step instead of 2,400 or on trees of 100 "
-    "rollouts for as many tokens, after 2,400 traces or paths; a seed has 8,000 solutions of 1,000 held-out problems. "
-    "Searches: the wrong ones of 80 arithmetic, 40 long arithmetic and 40 code traces by scripted policies, which are also the "
-    "completers, and trees of 40 problems.",
+    scale="The wrong ones of 80 arithmetic, 40 long arithmetic and 40 code traces a seed by scripted policies, which are "
+    "also the completers; trees of 40 arithmetic problems with 100 rollouts each.",
     claims=(
-        Claim("At equal tokens a PRM on trees gives a better weighted vote than one on Monte Carlo labels.",
-            metric="accuracy of the weighted vote of 8, product", direction="higher",
-            baseline="PRM on Monte Carlo, vote of 8", method="PRM on trees, vote of 8", beside=("majority vote of 8",),
-        ),
-        Claim("At equal tokens a PRM on trees gives a better weighted vote than one on hard Monte Carlo labels.",
-            metric="accuracy of the weighted vote of 8, product", direction="higher",
-            baseline="PRM on hard Monte Carlo, vote of 8", method="PRM on trees, vote of 8",
-        ),
-        Claim("At equal tokens a PRM on trees gives better best-of-N than one on Monte Carlo labels.",
-            metric="accuracy of best-of-8, product", direction="higher",
-            baseline="PRM on Monte Carlo, best of 8", method="PRM on trees, best of 8",
-            beside=("PRM on hard Monte Carlo, best of 8",),
-        ),
-        Claim("At equal tokens a PRM on trees finds first errors better than one on Monte Carlo labels.",
-            metric="F1 of the first error", direction="higher",
-            baseline="PRM on Monte Carlo", method="PRM on trees", threshold="other data",
-            beside=("PRM on hard Monte Carlo", "PRM on Monte Carlo at 0.5", "PRM on trees at 0.5"),
-        ),
         Claim("A tree that searches its own wrong rollouts labels more steps than Monte Carlo for the same rollouts.",
             metric="labelled steps for 100 rollouts, 8 a prefix", direction="higher",
             baseline="Monte Carlo of fresh traces", method="tree", beside=("tree with right leaves",),
@@ -114,7 +84,7 @@ def measure(trial: Trial) -> Outcome:
         arms[f"{world}, until the error"] = [min(j.cost.calls, 32 * (1 + (j.first_below(0.3) or 0))) for j in every[32]]
         cost += spent(*found.values(), *every.values())
     arms["two thirds of every step"] = [2 / 3 * rollouts for rollouts in arms["rollouts of every step"]]
-    return Outcome(arms, cost + _grow(trial, drawn, arms) + _learned(prms.large(trial), arms))
+    return Outcome(arms, cost + _grow(trial, drawn, arms))
 
 
 def _grow(trial: Trial, drawn: SamplingParams, arms: dict[str, list[float]]) -> Cost:
@@ -132,23 +102,3 @@ def _grow(trial: Trial, drawn: SamplingParams, arms: dict[str, list[float]]) -> 
     arms["tree with right leaves"] = [100 * leafy[i].labelled / leafy[i].rollouts for i in searched]
     arms["Monte Carlo of fresh traces"] = [100 * len(tree_of(rows[i]).nodes) / costs[i].calls for i in searched]
     return Cost.total((*costs, *(tree.cost for tree in grown)))
-
-
-def _learned(trial: Trial, arms: dict[str, Any]) -> Cost:
-    """PRMs on trees and on Monte Carlo labels of as many generated tokens, as choosers and as finders of first errors."""
-    (world, policy, _), pool, params = WORLDS["arithmetic"], prms.arm_pool(trial), prms.params(trial)
-    problems = world.problems(trial.size(600, 40), trial.seed)
-    tops = list(map(world.prefix, problems[: trial.size(150, 2)]))
-    traces = [trace for row in draw_traces(policy, tops, 4, params) for trace in row]
-    judged = list(map(Judged, traces, MonteCarlo(policy, 8, params=params).judge(traces)))
-    budget = Cost.total(each.cost for row in judged for each in row if each is not None)
-    paths, grown = bought_paths(OmegaPRM(policy, budget=100, params=params), problems, budget, trial.seed)
-    trained = {
-        "PRM on Monte Carlo": prms.arm(trial, judged, "soft-bce"),
-        "PRM on hard Monte Carlo": prms.arm(trial, judged, "bce", threshold=0.0),
-        "PRM on trees": prms.arm(trial, prms.first_rows(paths, trial.size(2400, 8)), "soft-bce"),
-    }
-    arms |= prms.figures(trial, trained, "prod") | {"majority vote of 8": voted(pool)}
-    for name, arm in trained.items():
-        arms |= {f"{name}, vote of 8": voted(pool, arm.said), f"{name} at 0.5": first_error_f1(pool, arm.said, 0.5)}
-    return Cost.total([budget, grown, *(t.cost for t in pool), *(arm.cost for arm in trained.values())])

@@ -16,7 +16,7 @@ from footfall.benchmarks.prmbench import CATEGORIES
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, judged_once, step_cases
 from footfall.lab.shared.flaws import flawed_cases, right_traces
-from footfall.lab.shared.prms import judge, large, pool, spent
+from footfall.lab.shared.prms import judge, pool, spent
 
 RECIPE = Recipe(
     name="prmbench",
@@ -25,8 +25,8 @@ RECIPE = Recipe(
     year=2025,
     stage="eval",
     world="arithmetic",
-    scale="A PRM of the lab's model (9.5M parameters) on the step truth of 2,400 traces; a seed rewrites one right solution of "
-    "each of 1,000 held-out problems that has one among 8, in seven ways.",
+    scale="A PRM of 1.1M parameters trained on the step truth of 600 traces; a seed rewrites one right solution of each of 100 "
+    "held-out problems in seven ways.",
     claims=(
         Claim(
             "PRMs lean to calling steps correct: they see right steps better than wrong ones.",
@@ -54,10 +54,8 @@ SPLITS = {
 
 def measure(trial: Trial) -> Outcome:
     """PRMScore by kind of flaw of one PRM."""
-    trial = large(trial)
     right = right_traces(pool(trial))
-    taken = {trace.id for trace in right}
-    others = [trace for trace in right_traces(pool(trial), per_problem=2) if trace.id not in taken]
+    others = [trace for trace in right_traces(pool(trial), per_problem=2) if trace not in right]
     cases = flawed_cases(right, SPLITS, trial.seed) + step_cases(others, lambda trace: "MS")
     said, cost = judged_once(judge(trial, "truth"), cases)
     rows = figures(CATEGORIES.measure, cases, said)

@@ -36,7 +36,7 @@ RECIPE = Recipe(
     year=2025,
     stage="train",
     world="arithmetic",
-    scale="PRMs of 9.5M parameters on 2,400 traces with thoughts; a seed has 8,000 solutions of 1,000 held-out problems.",
+    scale="PRMs of 1.1M parameters on 240 traces with thoughts; a seed has 800 solutions of 100 held-out problems.",
     claims=(
         Claim(
             "A PRM on fused signals of trajectories chooses better among solutions with thoughts than one on responses.",
@@ -66,7 +66,6 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Best-of-8 among solutions with thoughts, by PRMs trained on responses, on quality and on fused signals."""
-    trial = prms.large(trial)
     plain, pool = prms.arm_traces(trial), [thought(t) for t in prms.arm_pool(trial)]
     traces = [thought(t) for t in plain]
     judge = Noisy(TruthJudge(), 0.2, 0.2, seed=trial.seed)

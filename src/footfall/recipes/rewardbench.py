@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import credits, response_cases
 from footfall.lab.shared.flaws import flawed_cases, right_traces
-from footfall.lab.shared.prms import judge, large, pool, right_and_wrong, spent
+from footfall.lab.shared.prms import judge, pool, right_and_wrong, spent
 from footfall.metrics.cases import RandomJudge
 from footfall.metrics.preferences import strict_credit
 from footfall.types import Cost, Judgement, Trajectory
@@ -31,8 +31,8 @@ RECIPE = Recipe(
     year=2024,
     stage="eval",
     world="arithmetic",
-    scale="A PRM of the lab's model (9.5M parameters) on Monte Carlo labels of 2,400 traces; a seed has a pair of each kind of "
-    "each of 1,000 held-out problems that has a right and a wrong one among 8 solutions.",
+    scale="A PRM of 1.1M parameters on Monte Carlo labels of 600 traces; a seed has a pair of each kind of each of 100 "
+    "held-out problems that has a right and a wrong one among 8 solutions.",
     claims=(
         Claim(
             "A reward model tells a right solution from one of a neighbouring problem less often than from a wrong one.",
@@ -54,7 +54,6 @@ RECIPE = Recipe(
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy on plain pairs and on neighbours, of a PRM by aggregation, of length and of chance."""
-    trial = large(trial)
     given = pool(trial)
     wrong = {right[0].problem.id: others[0] for right, others in right_and_wrong(given)}
     chosen = [trace for trace in right_traces(given) if trace.problem.id in wrong]

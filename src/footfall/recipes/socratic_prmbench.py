@@ -17,7 +17,7 @@ from footfall.benchmarks.prmbench import PATTERNS, Categories
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import figures, judged_once
 from footfall.lab.shared.flaws import flawed_cases, right_traces
-from footfall.lab.shared.prms import judge, large, pool, spent
+from footfall.lab.shared.prms import judge, pool, spent
 
 RECIPE = Recipe(
     name="socratic-prmbench",
@@ -26,8 +26,8 @@ RECIPE = Recipe(
     year=2025,
     stage="eval",
     world="arithmetic",
-    scale="A PRM of the lab's model (9.5M parameters) on the step truth of 2,400 traces; a seed rewrites one right solution of "
-    "each of 1,000 held-out problems that has one among 8, in eleven ways.",
+    scale="A PRM of 1.1M parameters trained on the step truth of 600 traces; a seed rewrites one right solution of each of 50 "
+    "held-out problems in eleven ways.",
     claims=(
         Claim(
             "Open PRMs lean to calling steps correct: they see right steps better than wrong ones.",
@@ -56,8 +56,7 @@ SPLITS = {
 
 def measure(trial: Trial) -> Outcome:
     """PRMScore by reasoning pattern of one PRM."""
-    trial = large(trial)
-    cases = flawed_cases(right_traces(pool(trial))[:: trial.size(1, 2)], SPLITS, trial.seed)
+    cases = flawed_cases(right_traces(pool(trial))[::2], SPLITS, trial.seed)
     said, cost = judged_once(judge(trial, "truth"), cases)
     made = {pattern: [flaw for flaw in flaws if flaw in SPLITS] for pattern, flaws in PATTERNS.dimensions.items()}
     rows = figures(Categories(made).measure, cases, said)

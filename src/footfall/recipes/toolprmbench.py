@@ -18,7 +18,7 @@ import numpy as np
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared.cases import NoisyTruth, credits, figures, response_cases
 from footfall.lab.shared.flaws import offline_pairs, online_pairs
-from footfall.lab.shared.prms import POOL, Labels, judge, judged_pool, large, pool, spent
+from footfall.lab.shared.prms import POOL, Labels, judge, judged_pool, pool, spent
 from footfall.metrics.preferences import last_step_score, measure_by
 from footfall.types import Judge
 
@@ -29,8 +29,7 @@ RECIPE = Recipe(
     year=2026,
     stage="eval",
     world="arithmetic",
-    scale="PRMs of the lab's model (9.5M parameters) on 2,400 traces; a seed has 8,000 solutions of 1,000 held-out problems by "
-    "the same model, and the pairs of a right solution of every second problem and of a failed one of each.",
+    scale="A seed has 800 solutions of 100 held-out problems by the embedded model of 1.1M parameters, and some 150 pairs.",
     claims=(
         Claim(
             "Accuracy on the pairs predicts the gain of best-of-8.",
@@ -58,7 +57,6 @@ LABELS: tuple[Labels, ...] = ("monte-carlo", "truth", "outcome")
 
 def measure(trial: Trial) -> Outcome:
     """How accuracy on pairs goes with best-of-8 over judges of many qualities."""
-    trial = large(trial)
     solutions, pairs = response_cases(pool(trial)), offline_pairs(trial) + online_pairs(trial)
     judges: dict[str, Judge] = {
         f"judge right on {100 - wrong}%": NoisyTruth(wrong / 100, trial.seed) for wrong in (20, 35, 50, 65, 80)

@@ -9,7 +9,7 @@ training position:
 
     L = mean over roll-outs of  1/|mask| Σ_t mask_t CE(f(x_≤t), correct | incorrect | incomplete),   mask 0 on the roll-in
 
-What differs: the lab's model writes, completes and is the backbone of the value model, with one linear layer as head.
+What differs: the embedded model writes, completes and is the backbone of the value model, with one linear layer as head.
 Solutions have 80 tokens instead of 16,000 and blocks 24. A trace of each problem is cut at a random line (or before the
 first) as roll-in, and 4 roll-outs go on from there; problems without a right one are left out. Writing and reading a token
 cost the same here, so the majority vote, which needs no judge, has 2 N samples. A step PRM as the guide, the paper's other
@@ -25,6 +25,7 @@ import numpy as np
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.searches import right
+from footfall.policy.embedded import embedded
 from footfall.policy.protocol import draw_traces
 from footfall.policy.torch_policy import AnyCut, TorchPolicy
 from footfall.reward.judge import step_head
@@ -40,8 +41,8 @@ RECIPE = Recipe(
     name="vgs",
     paper="Value-Guided Search for Efficient Chain-of-Thought Reasoning",
     arxiv="2505.17373", year=2025, stage="search", world="arithmetic",
-    scale="The lab's model (9.5M parameters) as policy and as backbone of the value model, which has up to 2,400 roll-outs of "
-    "600 problems; blocks of 24 tokens, N = 16; 200 held-out problems a seed.",
+    scale="Embedded Llama of 1.1M parameters as policy and as backbone of the value model, which has 600 roll-outs of 150 "
+    "problems; blocks of 24 tokens, N = 16; 60 held-out problems a seed.",
     claims=(
         Claim("Value-guided search beats a majority vote of as many tokens.",
             metric="accuracy", direction="higher", baseline="majority of 2 N", method="vgs", beside=("single sample",),
@@ -64,13 +65,12 @@ ROLLED_IN = Unjudged(Reason.NOT_ASKED, "of the roll-in")
 
 def measure(trial: Trial) -> Outcome:
     """Accuracy of block-wise search by a trained value model against votes and best-of-N."""
-    trial = prms.large(trial)
-    policy, world = prms.policy(trial), ArithmeticWorld()
+    policy, world = embedded(), ArithmeticWorld()
     rows, written = _rollouts(trial, policy)
-    config = TrainConfig("token-value", lr=3e-4, epochs=1, eval_share=0.0, seed=trial.seed, device=trial.device)
+    config = TrainConfig("token-value", lr=3e-4, epochs=trial.size(2, 1), eval_share=0.0, seed=trial.seed, device="cpu")
     trained = prms.train(trial, "vgs", rows, config)
-    judge = step_head(trained.folder, device=trial.device)
-    problems = world.problems(trial.size(200, 2), trial.seed, split="test")
+    judge = step_head(trained.folder, device="cpu")
+    problems = world.problems(trial.size(60, 2), trial.seed, split="test")
 
     def solve(method: Method) -> list[SearchResult]:
         writer, params = AnyCut(policy), prms.params(trial)

@@ -1,6 +1,6 @@
 """Benchmark cases from world traces, figures of a benchmark's own `measure`, and what a PRM or labels are worth on a pool.
 
-On a pool of solutions a PRM is a chooser (`best_of_n`, `voted`) and a finder of first errors (`first_error_f1`).
+On a pool of solutions a PRM is a chooser (`best_of_n`) and a finder of first errors (`first_error_f1`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from footfall.benchmarks.runner import Benchmark, Figures, Tuned, content_revisi
 from footfall.label.scan import label_noise
 from footfall.metrics.cases import Case, Measure
 from footfall.metrics.preferences import Credit, compare, response_score, tie_credit
-from footfall.search import aggregate, choose
 from footfall.types import Cost, Judge, Judged, Judgement, Trajectory, content_key
 from footfall.worlds import ArithmeticWorld, TruthJudge
 
@@ -108,19 +107,6 @@ def credits(
 def best_of_n(pool: Sequence[Trajectory], said: Sequence[Judgement], how: str = "min") -> list[float]:
     """For each problem whether the solution valued highest is right; among equals, the share of right ones."""
     return credits(response_cases(pool), said, how)
-
-
-def voted(pool: Sequence[Trajectory], said: Sequence[Judgement] | None = None, how: str = "prod") -> list[float]:
-    """For each problem whether the answer with the largest sum of scores is right; of nothing said, the most frequent one."""
-    rows = [None] * len(pool) if said is None else said
-    groups: dict[str, list[Judged]] = {}
-    for trace, judgement in zip(pool, rows, strict=True):
-        groups.setdefault(trace.problem.id, []).append(Judged(trace, judgement))
-    chosen = []
-    for group in groups.values():
-        scores = [None if judgement is None else aggregate(judgement.values, how) for _, judgement in group]
-        chosen.append(choose([trace for trace, _ in group], scores, "majority" if said is None else "weighted"))
-    return [float(bool(trace and trace.correct)) for trace in chosen]
 
 
 def first_error_f1(pool: Sequence[Trajectory], said: Sequence[Judgement], threshold: float | None = None) -> float:

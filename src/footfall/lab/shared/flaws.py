@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from footfall.drive.rollouts import write
 from footfall.lab.recipe import Trial
-from footfall.lab.shared.prms import params, policy, pool
+from footfall.lab.shared.prms import params, pool
 from footfall.metrics.cases import Case
 from footfall.policy.protocol import SamplingParams
 from footfall.types import Judgement, Step, Trajectory, content_key
@@ -204,9 +204,11 @@ def _case(trace: Trajectory, split: str, flaw: Flaw, k: int, written: Sequence[s
 
 def offline_pairs(trial: Trial) -> list[Case]:
     """A right solution of every second problem, cut at each step; of two steps drawn there, the first that is wrong."""
+    from footfall.policy.embedded import embedded
+
     places = [(golden, k) for golden in right_traces(pool(trial))[::2] for k in range(len(golden.steps))]
     histories = [golden.prefix(k) for golden, k in places]
-    drawn = write(policy(trial), histories, 2, replace(params(trial), until="step"))
+    drawn = write(embedded(), histories, 2, replace(params(trial), until="step"))
     pairs: list[Case] = []
     for (golden, k), history, completions in zip(places, histories, drawn, strict=True):
         wrong = next((c.steps for c in completions if _is_wrong(history, c.steps)), None)
