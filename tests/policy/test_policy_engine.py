@@ -213,8 +213,9 @@ def test_what_others_held_when_memory_ran_short_is_taken_once_it_is_free(
 def test_memory_that_becomes_free_in_the_middle_of_a_call_serves_its_other_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    free, groups = 1 << 20, []
-    run = Engine._run
+    """An eighth of the memory holds the keys and values of 100 tokens, and a group's prefixes fill half of that at most."""
+    room = 100 * Slots.row_bytes(tiny_model("llama"), 1)
+    free, groups, run = 8 * room, [], Engine._run
 
     def others_leave_after_the_first(self: Engine, group: Any, *rest: Any) -> None:
         nonlocal free
@@ -223,11 +224,10 @@ def test_memory_that_becomes_free_in_the_middle_of_a_call_serves_its_other_group
         free = 1 << 40
 
     monkeypatch.setattr(Engine, "_run", others_leave_after_the_first)
-    monkeypatch.setattr("footfall.policy.engine._CACHE_BYTES", 100 * Slots.row_bytes(tiny_model("llama"), 1))
+    monkeypatch.setattr("footfall.policy.engine._CACHE_BYTES", room)  # else 1 GiB at least
     engine = Engine(tiny_model("llama"), [], rows=4, memory=lambda: free)
-    monkeypatch.setattr(Engine, "_room", lambda self, keep: 60 if self.cache.budget < 1 << 30 else 10**6)
     assert len(engine.generate(requests(random_prompts([30] * 5), n=2), GREEDY)) == 10
-    assert groups == [4, 6]
+    assert groups == [2, 8], "one prefix, then all the others at once"
 
 
 @pytest.mark.long

@@ -160,6 +160,19 @@ def test_what_was_begun_with_other_settings_is_not_gone_on_with(
     assert run(file, out, "--model", "one/m") == 0 and (out / "part").read_text() == "one/m\none/m\n"
 
 
+@pytest.mark.parametrize("own", [None, "backend:native"])
+def test_torchs_memory_grows_in_segments_unless_the_user_says_otherwise(
+    own: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "PYTORCH_CUDA_ALLOC_CONF"
+    monkeypatch.delenv(name, raising=False)
+    if own is not None:
+        monkeypatch.setenv(name, own)
+    file = write(tmp_path / "plan.toml", stage("a", f"sh -c 'echo ${name} > $0/a' {{out}}", "a"))
+    assert run(file, tmp_path / "out") == 0
+    assert (tmp_path / "out" / "a").read_text().strip() == (own or "expandable_segments:True")
+
+
 def test_a_stage_that_goes_on_is_begun_again_in_the_time_that_it_was_stopped_after(tmp_path: Path) -> None:
     out = tmp_path / "out"
     entries = [stage("on", "sleep 30", "x", keeps="part", seconds=0.5), stage("anew", "sleep 30", "y")]

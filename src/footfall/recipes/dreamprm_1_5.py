@@ -53,8 +53,7 @@ RECIPE = Recipe(
         ),
         Claim(
             "Weights by a small network give better best-of-N than no selection.",
-            metric="accuracy, best of 8", direction="higher",
-            baseline="no selection, best of 8", method="net, best of 8",
+            metric="accuracy, best of 8", direction="higher", baseline="no selection, best of 8", method="net, best of 8",
             stand_in="The paper's examples are multimodal; here four traces in ten have labels turned over.",
         ),
         Claim(
