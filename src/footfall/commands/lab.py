@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-import time
-import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,28 +20,16 @@ from tyro.conf import Positional
 from footfall.commands._options import RayOptions
 from footfall.commands._output import facts, note, spent
 from footfall.commands._running import ray_workers
+from footfall.lab.campaign import Campaign
 from footfall.lab.checking import QUICK_SEED, at_sight, check, merge, quick_folder, record_run, update
 from footfall.lab.fingerprint import read_kept, read_outcomes
 from footfall.lab.ledger import SHIPPED, Line, Row, Status, checkout_ledger, lines, read_ledger, visible_ledger
 from footfall.lab.pages import effect_text, out_of_date, remarks_on, scale_text, write_pages
 from footfall.lab.recipe import Entry, Outcome, catalogue, find
-from footfall.lab.runner import (
-    Finding,
-    Unit,
-    finish,
-    log_seed,
-    opened,
-    rows_of,
-    seed_outcome,
-    single_figures,
-    spread,
-    spread_on,
-    units_of,
-)
+from footfall.lab.runner import Finding, finish, opened, seed_outcome, single_figures, spread, units_of
 from footfall.lab.verdicts import BUDGET, looks
-from footfall.scale import Call, RayWorkers
+from footfall.scale import Call
 from footfall.store import Run
-from footfall.terminal import Progress
 
 RUNS = Path("runs") / "lab"
 _STYLES = {"holds": "green", "no difference": "cyan", "undecided": "yellow", "does not hold": "red", "not run": "dim"}
@@ -157,8 +142,19 @@ def _run(config: RunConfig) -> int:
             entry.recipe.name: held.enter_context(opened(entry, _folder(config, entry, len(entries)), config.quick))
             for entry in entries
         }
-        counts = looks(config.budget) if seeds is None else [seeds]
-        return _measure_all(config, ledger, entries, runs, counts, cluster)
+        campaign = Campaign(
+            {entry.recipe.name: entry for entry in entries},
+            runs,
+            looks(config.budget) if seeds is None else [seeds],
+            seed=config.seed,
+            quick=config.quick,
+            recorded=ledger is not None,
+            workers=config.workers,
+            device=config.device,
+            minutes=config.minutes,
+            cluster=cluster,
+        )
+        return _measure_all(config, ledger, campaign)
 
 
 def _asked_for(config: RunConfig) -> list[Entry]:
@@ -194,28 +190,16 @@ def _folder(config: RunConfig, entry: Entry, recipes: int) -> Path:
     return RUNS / (entry.recipe.name + ("-quick" if config.quick else ""))
 
 
-def _measure_all(
-    config: RunConfig,
-    ledger: Path | None,
-    entries: Sequence[Entry],
-    runs: Mapping[str, Run],
-    counts: Sequence[int],
-    cluster: RayWorkers | None,
-) -> int:
-    """Every recipe up to the look, of so many seeds, that decides all its claims, or to the last.
-
-    Who is not decided by a look has the seeds of the next one put to those that wait, so that nobody waits for other recipes. A
-    recipe is shown and recorded with its last seed, or with what it has at the end.
-    """
-    found: dict[str, dict[int, Outcome]] = {entry.recipe.name: {} for entry in entries}
-    failed: set[str] = set()
+def _measure_all(config: RunConfig, ledger: Path | None, campaign: Campaign) -> int:
+    """A recipe is shown and recorded with its last seed, or with what it has at the end."""
     rows: list[Row] = []
-    by_name = {entry.recipe.name: entry for entry in entries}
-    for name in _decided(config, ledger is not None, by_name, runs, counts, found, failed, cluster):
-        rows += _finish(config, ledger, by_name[name], runs[name], found.pop(name)).rows
+    entries, runs, found, failed = campaign.entries, campaign.runs, campaign.found, campaign.failed
+    for name in campaign.decided():
+        rows += _finish(config, ledger, entries[name], runs[name], found.pop(name)).rows
     for name, part in found.items():
         if part and ledger is not None and name not in failed:
-            told = record_run(ledger, by_name[name], part, runs[name].folder.parent, counts[0], config.device)
+            folder, counts = runs[name].folder.parent, campaign.counts
+            told = record_run(ledger, entries[name], part, folder, counts[0], config.device)
             note(f"{name}: {len(part)} of {counts[-1]} seeds; {told}")
     if ledger is not None:
         write_pages(ledger, lines(catalogue(), read_ledger(ledger), read_outcomes(ledger)))
@@ -226,92 +210,6 @@ def _measure_all(
     if len(found) > len(failed):
         note(f"{len(found)} of {len(entries)} recipes are not done; the same command goes on")
     return 1 if failed else 0
-
-
-def _decided(
-    config: RunConfig,
-    recorded: bool,
-    entries: Mapping[str, Entry],
-    runs: Mapping[str, Run],
-    counts: Sequence[int],
-    found: dict[str, dict[int, Outcome]],
-    failed: set[str],
-    cluster: RayWorkers | None,
-) -> Iterator[str]:
-    """Put what each unit gives into `found`, and name recipes as they are decided; those that break go into `failed`."""
-
-    def log(event: str, recipe: str | None = None, **said: Any) -> None:
-        for run in runs.values() if recipe is None else [runs[recipe]]:
-            run.log(event, **said)
-
-    first = range(config.seed, config.seed + counts[0])
-    waiting = deque(_units(config, recorded, list(entries.values()), runs, first))
-    stored = {unit.path for unit in waiting if unit.path.exists()}
-    begun, left = time.monotonic(), config.minutes
-    with Progress("seeds", len(waiting)) as progress:
-        while waiting and (left is None or left > 0):
-            done = spread(waiting, config.workers, left) if cluster is None else spread_on(cluster, waiting, log, left)
-            for unit, outcome in done:
-                name = unit.entry.recipe.name
-                try:
-                    measured = outcome()
-                except Exception:
-                    if len(runs) == 1:
-                        raise
-                    # One broken recipe must not cost the rest of a long run.
-                    traceback.print_exc()
-                    failed.add(name)
-                    continue
-                progress.advance(1)
-                if unit.trial.quick != config.quick:
-                    continue
-                if unit.path not in stored:
-                    log_seed(runs[name], unit.trial.seed, measured)
-                found[name][unit.trial.seed] = measured
-                if (count := len(found[name])) not in counts:
-                    continue
-                if count == counts[-1] or _all_decided(entries[name], found[name]):
-                    yield name
-                    continue
-                seeds = range(config.seed + count, config.seed + counts[counts.index(count) + 1])
-                more = units_of(entries[name], seeds, runs[name].folder, config.quick, device=config.device)
-                stored |= {unit.path for unit in more if unit.path.exists()}
-                waiting.extend(more)
-                progress.grow(len(more))
-            if cluster is None:
-                return  # what was put there meanwhile is done as well, or the time is over
-            left = None if config.minutes is None else config.minutes - (time.monotonic() - begun) / 60
-
-
-def _all_decided(entry: Entry, outcomes: Mapping[int, Outcome]) -> bool:
-    """Whether no claim that seeds can decide is open."""
-    now = rows_of(entry, [outcomes[seed] for seed in sorted(outcomes)])
-    return not any(row["verdict"] == "undecided" and row["tier"] == "lab" for row in now)
-
-
-def _units(
-    config: RunConfig, recorded: bool, entries: Sequence[Entry], runs: Mapping[str, Run], seeds: Sequence[int]
-) -> list[Unit]:
-    """In the order they are begun: the quick outcomes that a record needs, then recipe by recipe, the cheapest first."""
-    rows = read_ledger(checkout) if (checkout := visible_ledger()) else []
-    seconds = {row["name"]: row["cost"]["seconds"] / row["seeds"] for row in rows}
-    ordered = sorted(entries, key=lambda entry: seconds.get(entry.recipe.name, math.inf))
-    full = [
-        unit
-        for entry in ordered
-        for unit in units_of(entry, seeds, runs[entry.recipe.name].folder, config.quick, device=config.device)
-    ]
-    if config.minutes is not None:
-        full.sort(key=lambda unit: unit.trial.seed != seeds[0])
-    if not recorded:
-        return full
-    folders = [(entry, quick_folder(entry, runs[entry.recipe.name].folder.parent)) for entry in ordered]
-    quick = [
-        unit
-        for entry, folder in folders
-        for unit in units_of(entry, [QUICK_SEED], folder, quick=True, device=config.device)
-    ]
-    return quick + full
 
 
 def _finish(config: RunConfig, ledger: Path | None, entry: Entry, run: Run, outcomes: dict[int, Outcome]) -> Finding:
