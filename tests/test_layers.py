@@ -44,6 +44,7 @@ HEAVY = (
     "footfall.rl.loop",
     "footfall.rl.online",
     "footfall.rl.parts",
+    "footfall.rl.rollouts",
     "footfall.rl.shared_prompts",
     "footfall.rl.shown",
     "footfall.rl.whole_weights",
