@@ -197,6 +197,31 @@ def test_who_leaves_before_the_answer_is_there_is_no_error_of_the_server(capfd: 
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+def test_who_leaves_while_others_are_read_is_not_read(reset: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    judge = Waiting()
+    body = b'{"traces": [{"problem": "p", "steps": ["a"]}]}'
+    head = f"POST /v1/judge HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with serving(judge) as url:
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with socket.create_connection(place) as first, socket.create_connection(place) as patient:
+            first.sendall(head.encode() + body)
+            assert judge.asked.wait(10)
+            leaving = [socket.create_connection(place) for _ in range(3)]
+            for gone in leaving:
+                gone.sendall(head.encode() + body)
+            patient.sendall(head.encode() + body)
+            time.sleep(0.3)  # all of them have been read and wait
+            for gone in leaving:
+                if reset:
+                    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.close()
+            judge.go_on.set()
+            assert b"200 OK" in first.recv(65536) and b"200 OK" in patient.recv(65536)
+        assert request(url, body)[0] == 200
+    assert judge.calls == 3 and capfd.readouterr().err == ""
+
+
 def test_the_body_of_a_question_that_has_none_is_not_the_next_request() -> None:
     with serving(Lengths()) as url, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as asking:
         asking.sendall(b"GET /v1/judge HTTP/1.1\r\nContent-Length: 4\r\n\r\nhelpGET /v1/judge HTTP/1.1\r\n\r\n")
@@ -264,7 +289,7 @@ def test_values_of_two_judges_are_never_mixed_under_one_name() -> None:
 )
 def test_an_answer_that_is_no_judgement_of_the_trace_is_none(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Lengths()) as url:
-        monkeypatch.setattr(JudgeServer, "answer", lambda self, body: answer)
+        monkeypatch.setattr(JudgeServer, "answer", lambda self, *given: answer)
         (said,) = create("reward", "served", url=url, retries=0).judge(traces(1))
     why = said.failure(0)
     assert said.values == (None,) and why is not None and why.reason is Reason.FAILED_CALL

@@ -1,9 +1,9 @@
 """The server of `footfall serve`: one judge behind HTTP, as `footfall.reward.served` asks it.
 
-One judge reads at a time, whoever asks; others wait. Requests are hostile: a body has a stated length of at most `max_bytes`,
-a request comes within `patience` seconds from its first byte to its last, holds JSON and says so (a page in a browser cannot
-send that unasked), has at most `max_traces` traces and no images, since their references may name files of this machine. With
-a key, who has not got it is told nothing.
+One judge reads at a time, whoever asks; others wait, and a request whose sender is gone when its turn comes is dropped.
+Requests are hostile: a body has a stated length of at most `max_bytes`, a request comes within `patience` seconds from its
+first byte to its last, holds JSON and says so (a page in a browser cannot send that unasked), has at most `max_traces` traces
+and no images, since their references may name files of this machine. With a key, who has not got it is told nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class RefusedError(Exception):
         self.status = status
 
 
+class SenderGoneError(Exception):
+    """Nobody is there to be answered."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a request may be."""
@@ -70,8 +74,8 @@ class JudgeServer(ThreadingHTTPServer):
         )  # fmt: skip
         return {**about._asdict(), "separators": list(about.separators)}
 
-    def answer(self, body: object) -> dict[str, Json]:
-        """The judgements of a request's traces."""
+    def answer(self, body: object, gone: Callable[[], bool] = lambda: False) -> dict[str, Json]:
+        """The judgements of a request's traces. `gone` is asked when its turn comes: whether its sender gave up."""
         traces = traces_of(body, "request")
         if len(traces) > self.limits.max_traces:
             raise RefusedError(413, f"{len(traces)} traces in one request; at most {self.limits.max_traces}")
@@ -79,6 +83,8 @@ class JudgeServer(ThreadingHTTPServer):
             raise RefusedError(400, "a trace has images; a served judge gets text")
         unfinished = isinstance(body, dict) and body.get("partial") is True
         with self.reading:
+            if gone():
+                raise SenderGoneError
             said = read_partial(self.judge, traces) if unfinished else self.judge.judge(traces)
         return answer_of(
             [judgement.check(trace) for judgement, trace in zip(said, traces, strict=True)], self.judge.name
@@ -130,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(lambda: self.server.about())
 
     def do_POST(self) -> None:
-        self._answer(lambda: self.server.answer(self._body()))
+        self._answer(lambda: self.server.answer(self._body(), self._sender_gone))
 
     def _answer(self, work: Callable[[], dict[str, Json]]) -> None:
         try:
@@ -140,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, told = refused.status, _error(str(refused))
         except (ValueError, RecursionError) as error:
             status, told = 400, _error(str(error))
-        except TimeoutError:
+        except (TimeoutError, SenderGoneError):
             self.close_connection = True
             return
         except Exception as error:  # whatever a judge does, the next request is answered
@@ -179,6 +185,16 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < int(length):
             raise RefusedError(400, "the body is shorter than its Content-Length")
         return parse_json(body.decode("utf-8"))
+
+    def _sender_gone(self) -> bool:
+        """Whether the connection was closed; one that was closed for sending alone looks the same, and counts as that."""
+        self.connection.setblocking(False)
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: who asks sees what it was told."""
