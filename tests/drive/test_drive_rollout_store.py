@@ -215,6 +215,27 @@ def test_a_damaged_shard_is_named_set_aside_and_sampled_again(tmp_path: Path) ->
         StoredPolicy(ArithmeticPolicy(), tmp_path).sample([PREFIXES[0]], 1)
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["damaged", "set aside by another process"])
+def test_a_shard_that_was_damaged_after_it_was_found_is_sampled_again(
+    tmp_path: Path, gone: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    first = written(StoredPolicy(ArithmeticPolicy(), tmp_path, chunk=2).sample(PREFIXES[:4], 2))
+    watched = Watched()
+    stored = StoredPolicy(watched, tmp_path)
+    stored.sample([PREFIXES[3]], 2)
+    lost = min(tmp_path.glob("*/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    kept = bytearray(lost.read_bytes())
+    kept[len(kept) // 2] ^= 1
+    if gone:
+        lost.unlink()
+    else:
+        lost.write_bytes(kept)
+    assert written(stored.sample(PREFIXES[:4], 2)) == first
+    assert written(StoredPolicy(watched, tmp_path).sample(PREFIXES[:4], 2)) == first
+    assert [index for _, _, index in watched.asked] == [0, 1], "two of eight, and they are kept"
+    assert [lost.name in str(each.message) for each in recwarn] == ([] if gone else [True])
+
+
 def test_a_stored_policy_can_choose_if_the_inner_one_can(tmp_path: Path) -> None:
     class Choosing(Scripted):
         def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:

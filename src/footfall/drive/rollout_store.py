@@ -11,8 +11,9 @@ Replies that were asked for anew are an edition, which the shard's name ends in 
 edition finds nothing else, and who asks for none finds the last one first.
 
 `StoredPolicy` samples only what is not there. It keeps what it samples chunk by chunk, so a process killed in the middle
-loses at most the chunk it was sampling. Two processes that miss the same rollout at the same moment both sample it; they get
-the same one. A failed call is not kept: the next request tries it again.
+loses at most the chunk it was sampling. A damaged shard is set aside, whenever that is noticed, and what it held is sampled
+again. Two processes that miss the same rollout at the same moment both sample it; they get the same one. A failed call is not
+kept: the next request tries it again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from footfall.formats import DamagedError, read_ids, read_parquet, set_aside, write_parquet
+from footfall.formats import DamagedError, FormatError, read_ids, read_parquet, set_aside, write_parquet
 from footfall.policy.protocol import Completion, Finish, Policy, Run, SamplingParams, kind_by_kind, runs_of, sample_runs
 from footfall.policy.resuming import Resumable
 from footfall.types import Cost, Problem, Trajectory, content_key, image_name
@@ -87,8 +88,16 @@ class RolloutStore:
 
     def get(self, book: str, address: str, indices: Iterable[int]) -> dict[int, Completion]:
         """Those of the samples that are here, as they were written, with the cost they had then."""
+        wanted = list(indices)
         places = self._book(book).places.get(address, {})
-        return {i: self._rows(book, places[i].shard)[places[i].row] for i in indices if i in places}
+        try:
+            return {i: self._rows(book, places[i].shard)[places[i].row] for i in wanted if i in places}
+        except FormatError as error:
+            gone = not Path(error.path).exists()  # another process may have set it aside
+            if not gone and not isinstance(error, DamagedError):
+                raise
+            del self._books[book]  # it is read anew, and the shard set aside or not found
+            return self.get(book, address, wanted)
 
     def put(self, book: str, written: Sequence[tuple[str, Completion]]) -> None:
         """Keep completions, each with the address of its prefix, as one shard. Failed ones are left out."""
