@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from footfall import formats
-from footfall.formats import FormatError
+from footfall.formats import FormatError, atomic_write
 from footfall.types import Judged, Problem, Step, Trajectory
 
 ROWS = [Judged(Trajectory("t", Problem("p", "1 + 2?"), (Step("1 + 2 = 3"),)), None)]
@@ -35,3 +35,21 @@ def test_a_link_stays_one_and_what_it_leads_to_is_written(tmp_path: Path) -> Non
         formats.write(link, ROWS, "jsonl")
         assert link.is_symlink() and formats.read(real) == ROWS
     assert [path.name for path in real.parent.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_that_is_written_again_stays_as_private_as_it_was(tmp_path: Path, mode: int) -> None:
+    target = tmp_path / "rows.jsonl"
+    formats.write(target, ROWS, "jsonl")
+    before = os.umask(0o022)
+    try:
+        target.chmod(mode)
+        with atomic_write(target) as stream:
+            (temporary,) = set(tmp_path.iterdir()) - {target}
+            assert stat.S_IMODE(temporary.stat().st_mode) == mode
+            stream.write(b"again")
+        formats.write(tmp_path / "new.jsonl", ROWS, "jsonl")
+    finally:
+        os.umask(before)
+    assert target.read_bytes() == b"again" and stat.S_IMODE(target.stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "new.jsonl").stat().st_mode) == 0o644

@@ -11,8 +11,10 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -28,7 +30,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that becomes `path` when the block ends well; on any error nothing is left behind.
 
     What killed processes left in that folder is swept before this process writes there first. A link stays one: what it leads
-    to is written. A pipe or device is refused, for it would be gone and a file in its place.
+    to is written. A pipe or device is refused, for it would be gone and a file in its place. Who may read and write a file
+    stays as it was.
     """
     target = Path(path)
     if target.exists() and not target.is_file() and not target.is_dir():
@@ -78,11 +81,17 @@ def remove_folder(folder: Path) -> None:
 
 
 def _temporary(target: Path) -> tuple[Path, IO[bytes]]:
-    """A new file beside the target, locked for as long as it is open: `sweep` must not take it for a stray one."""
+    """A new file beside the target, locked for as long as it is open: `sweep` must not take it for a stray one.
+
+    It has the target's mode from the start, so that what is private is at no moment open to others.
+    """
+    mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
     while True:
         path = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-        stream = path.open("xb")
+        stream = open(path, "xb", opener=None if mode is None else partial(os.open, mode=mode))  # noqa: SIM115
         if _locked(stream) and os.fstat(stream.fileno()).st_nlink:
+            if mode is not None and stat.S_IMODE(path.stat().st_mode) != mode:
+                path.chmod(mode)  # of which the umask had left something out
             return path, stream
         stream.close()  # swept before it was locked
 
