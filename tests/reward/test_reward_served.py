@@ -257,15 +257,57 @@ def test_traces_that_are_compared_are_asked_about_in_one_request() -> None:
         assert traits(judge).compares
 
 
-@pytest.mark.parametrize("sizes", [(3, 3, 3), (2, 4, 1)], ids=["as many of each", "not as many"])
-@pytest.mark.parametrize("together", [True, False])
-def test_traces_that_are_compared_are_in_one_chunk(tmp_path: Path, sizes: tuple[int, ...], together: bool) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "together", "chunks"),
+    [
+        ((3, 3, 3), True, [3, 3, 3]),
+        ((2, 4, 1), True, [2, 4, 1]),
+        ((1, 1, 1, 5, 1), True, [2, 6, 1]),
+        ((3, 3, 3), False, [9]),
+        ((2, 4, 1), False, [7]),
+    ],
+)
+def test_chunks_hold_whole_problems_where_traces_are_compared(
+    tmp_path: Path, sizes: tuple[int, ...], together: bool, chunks: list[int]
+) -> None:
     given = sorted(rivals(*sizes), key=lambda t: t.id) if together else rivals(*sizes)
     with Run(tmp_path / "run", "score", {}) as run:
         said = JudgeInRun(run, Rival(), chunk=2).judge(given)
-        chunks = len(list((tmp_path / "run" / "judgements").glob("*.parquet")))
+        assert [event["items"] for event in run.logged("chunk")] == chunks
     assert [each.values for each in said] == [each.values for each in Rival().judge(given)]
-    assert chunks == (3 if together and sizes == (3, 3, 3) else 1)
+
+
+def test_a_chunk_goes_on_to_where_no_problem_does(tmp_path: Path) -> None:
+    """Here two of four problems take turns."""
+    given = [
+        Trajectory(f"{k}", Problem(name, f"question {name}"), (Step("x" * (k + 1)),))
+        for k, name in enumerate("aabcbcd")
+    ]
+    with Run(tmp_path / "run", "score", {}) as run:
+        said = JudgeInRun(run, Rival(), chunk=1).judge(given)
+        assert [event["items"] for event in run.logged("chunk")] == [2, 4, 1]
+    assert [each.values for each in said] == [each.values for each in Rival().judge(given)]
+
+
+def test_a_comparison_of_unequal_numbers_that_was_killed_goes_on(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    class Dying(Rival):
+        def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+            asked.append(len(trajectories))
+            if len(asked) == 2:
+                raise KeyboardInterrupt
+            return super().judge(trajectories)
+
+    def start() -> list[Judgement]:
+        with Run(tmp_path / "run", "score", {}) as run:
+            return JudgeInRun(run, Dying(), chunk=2).judge(given)
+
+    given = sorted(rivals(2, 4, 1), key=lambda t: t.id)
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert [each.values for each in start()] == [each.values for each in Rival().judge(given)]
+    assert asked == [2, 4, 4, 1]
 
 
 def test_values_of_two_judges_are_never_mixed_under_one_name() -> None:

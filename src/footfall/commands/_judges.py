@@ -16,7 +16,6 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,16 +292,21 @@ class JudgeInRun:
             shared=(lambda t: t.prefix(0).key) if self.stored else None,
         )  # fmt: skip
 
-    def _chunk(self, trajectories: Sequence[Trajectory]) -> int:
-        """Traces a chunk. Where a judge compares those of a problem, no chunk may end among them: a multiple of as many as each
-        problem has, or all at once where they have not the same number or do not lie together."""
-        if self.chunk < 1 or not trajectories or not compares(self.inner):
+    def _chunk(self, trajectories: Sequence[Trajectory]) -> int | list[int]:
+        """Traces a chunk. Where a judge compares those of a problem, no chunk may end among them: each goes on from as many as
+        are wanted to where no problem does."""
+        if self.chunk < 1 or not compares(self.inner):
             return self.chunk
-        runs = [(text, len(list(own))) for text, own in groupby(t.problem.text for t in trajectories)]
-        sizes = {size for _, size in runs}
-        if len(sizes) > 1 or len({text for text, _ in runs}) < len(runs):
-            return len(trajectories)
-        return -(-self.chunk // min(sizes)) * min(sizes)
+        numbers: dict[str, int] = {}
+        problems = [numbers.setdefault(t.problem.text, len(numbers)) for t in trajectories]
+        last = {problem: place for place, problem in enumerate(problems)}
+        sizes, begun, within = [], 0, 0
+        for end, problem in enumerate(problems, 1):
+            within = max(within, last[problem] + 1)
+            if end == len(problems) or (end == within and end - begun >= self.chunk):
+                sizes.append(end - begun)
+                begun = end
+        return sizes
 
 
 def without_seconds(judgement: Judgement) -> Judgement:

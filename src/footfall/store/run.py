@@ -188,28 +188,29 @@ class Run:
         task: Task,
         *,
         key: Callable[[A], str],
-        chunk: int,
+        chunk: int | Sequence[int],
         per_item: int | None = 1,
         made_by: str = "",
         shared: Callable[[A], str] | None = None,
         shards: spool.Shards | None = None,
     ) -> Iterator[list[Any]]:
         """The results of each chunk, in order, as `map` gives them all at once: neither all items nor all results need be in
-        memory. `total` is how many items there are; the files of the chunks are added to `shards`. `per_item` is `None` where
-        a chunk has one result for all its items."""
-        if chunk < 1:
+        memory. `total` is how many items there are; `chunk` is how many a chunk has, or how many each of them has; the files of
+        the chunks are added to `shards`. `per_item` is `None` where a chunk has one result for all its items."""
+        if isinstance(chunk, int) and chunk < 1:
             raise ValueError(f"a chunk of {chunk} items: at least 1 is needed")
+        sizes = [chunk] * -(-total // chunk) if isinstance(chunk, int) else chunk
 
         def expected(own: Chunk) -> int:
             return 1 if per_item is None else len(own.items) * per_item
 
-        self.log("plan", stage=stage, items=total, chunks=-(-total // chunk))
+        self.log("plan", stage=stage, items=total, chunks=len(sizes))
         (self.folder / stage).mkdir(exist_ok=True)
 
         def cut() -> Iterator[Chunk]:
             rest = iter(items)
-            for index in range(-(-total // chunk)):
-                part = list(islice(rest, chunk))
+            for index, size in enumerate(sizes):
+                part = list(islice(rest, size))
                 name = content_key(stage, made_by, [key(item) for item in part])[:16]
                 made = Chunk(stage, index, name, part, frozenset(map(shared, part)) if shared else frozenset())
                 if shards is not None:
