@@ -70,6 +70,8 @@ def test_rows_stand_by_kind_place_and_name_and_know_their_method(toys: list[str]
     assert [row.name for row in found.chosen(("plain",), "search", always="own")] == ["own", "plain"]
     with pytest.raises(ValueError, match="no search method is called 'check' here; there are own, second"):
         found.chosen(("check",), "search")
+    with pytest.raises(ValueError, match="'left' is not measured here: nobody can say"):
+        found.chosen(("plain", "left"), "search")
 
 
 def test_two_rows_of_one_name_are_an_error_that_names_both(toys: list[str]) -> None:

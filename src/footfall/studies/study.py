@@ -39,9 +39,11 @@ class Rows(NamedTuple):
 
     def chosen(self, names: Sequence[str] | None, what: str, always: str = "") -> list[StudyRow]:
         """The rows of these names, and of `always`, in their order; all without any. An unknown name is an error."""
-        unknown = [name for name in names or () if name not in self.known]
-        if unknown:
-            raise ValueError(f"no {what} method is called {unknown[0]!r} here; there are {', '.join(self.known)}")
+        unknown = next((name for name in names or () if name not in self.known), None)
+        if unknown in self.unmeasured:
+            raise ValueError(f"{unknown!r} is not measured here: {self.unmeasured[unknown]}")
+        if unknown is not None:
+            raise ValueError(f"no {what} method is called {unknown!r} here; there are {', '.join(self.known)}")
         return [row for name, row in self.known.items() if names is None or name in names or name == always]
 
 

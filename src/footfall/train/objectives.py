@@ -237,7 +237,13 @@ def ce(values: Mapping[str, float] | None = None, good: tuple[str, ...] | list[s
     )
 
 
-@register("objective", "error-types", Declared(unmeasured="it trains the families that mark what is wrong with a step"))
+@register(
+    "objective",
+    "error-types",
+    Declared(
+        unmeasured="it trains families that mark what is wrong with a step; `footfall lab run pathfinder-prm` measures it"
+    ),
+)
 def error_types() -> Objective:
     """PathFinder-PRM: cross-entropy of both marks of a step, and of its value given the marks; trains families with marks.
 
