@@ -20,7 +20,6 @@ from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.render import prompt_ids, template_for
 from footfall.reward.confidence_probe import STATES
-from footfall.rl import trainer as trainer_module
 from footfall.rl.beside import SOLVED, Beside
 from footfall.rl.confidence import ConfidenceProbe, Forcing, cuts_of, forced_right, forced_shares, states_at
 from footfall.rl.groups import Rollout
@@ -168,7 +167,7 @@ def test_rlcm_brings_its_own_probe_and_is_told_what_forces_an_answer(
         told.append(given[6])
         return forced_shares(*given)
 
-    monkeypatch.setattr(trainer_module, "forced_shares", forced)
+    monkeypatch.setattr("footfall.rl.rollouts.forced_shares", forced)
     sizes = ("--updates", "1", "--measured", "2", "--max-tokens", "80")
     how = (*sizes, "--credit", "rlcm", "--forced", "The answer is now")
     assert cli.main(words(Path("embedded"), tmp_path / "run", *how)) == 0
