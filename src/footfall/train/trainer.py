@@ -161,7 +161,7 @@ class StepTrainer(Trainer):
     def _run_epoch(self, *given: Any, **named: Any) -> None:
         """None where the run goes on from a checkpoint at which its patience had run out."""
         if not self.control.should_training_stop:
-            super()._run_epoch(*given, **named)
+            super()._run_epoch(*given, **named)  # type: ignore[no-untyped-call]
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """This process's shares of the batches; it knows them all, so nothing is handed out and none is read twice."""
