@@ -176,6 +176,59 @@ def test_fresh_throws_away_the_old_run_and_nothing_else(tmp_path: Path) -> None:
     assert [path.read_text() for path in kept] == ["mine"] * 3
 
 
+def test_a_removal_that_is_killed_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Run(tmp_path, "label", CONFIG) as run:
+        label(run, recording([]))
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "notes.txt").write_text("mine")
+    removed: list[str] = []
+    unlink = Path.unlink
+
+    def killed_at_the_third(path: Path, missing_ok: bool = False) -> None:
+        removed.append(path.name)
+        if len(removed) == 3:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        Run(tmp_path, "label", CONFIG, fresh=True, beside=("checkpoints",))
+    monkeypatch.undo()
+    assert len(shards(tmp_path)) == 1
+    calls: list[list[str]] = []
+    with Run(tmp_path, "label", CONFIG, beside=("checkpoints",)) as run:
+        assert run.fresh and not (tmp_path / "checkpoints").exists()
+        label(run, recording(calls))
+    assert len(calls) == 3 and (tmp_path / "notes.txt").read_text() == "mine"
+    with Run(tmp_path, "label", CONFIG, beside=("checkpoints",)) as run:
+        assert not run.fresh
+
+
+@pytest.mark.parametrize("damage", ["{ torn", None])
+def test_fresh_throws_away_a_run_whose_config_was_damaged(tmp_path: Path, damage: str | None) -> None:
+    with Run(tmp_path, "label", CONFIG) as run:
+        label(run, recording([]))
+    if damage is None:
+        (tmp_path / "config.json").unlink()
+    else:
+        (tmp_path / "config.json").write_text(damage)
+        with pytest.raises(RunError, match="or it is damaged: pass --fresh"):
+            Run(tmp_path, "label", CONFIG)
+    with Run(tmp_path, "label", {"rollouts": 16}, fresh=True):
+        assert shards(tmp_path) == []
+
+
+def test_fresh_throws_away_the_runs_that_lie_within(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "arm"):
+        with Run(folder, "label", CONFIG) as run:
+            label(run, recording([]))
+    (tmp_path / "mine").mkdir()
+    with Run(tmp_path, "label", CONFIG, fresh=True, inner=("arm", "mine")):
+        assert shards(tmp_path / "arm") == [] and (tmp_path / "mine").is_dir()
+
+
 def test_fresh_in_a_folder_that_is_no_run_touches_nothing(tmp_path: Path) -> None:
     model = tmp_path / "config.json"
     model.write_text('{"model_type": "llama"}')

@@ -102,6 +102,24 @@ def test_fresh_leaves_nothing_to_go_on_from_in_the_copy(bucket: str) -> None:
     assert train(bucket, seed=1, updates=2, fresh=True) == [1, 2]
 
 
+def test_a_removal_that_was_killed_is_finished_by_another_machine(
+    bucket: str, machines: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines("a")
+    assert train(bucket, seed=1, updates=3) == [1, 2, 3]
+
+    def killed(place: Remote) -> None:
+        raise Killed
+
+    monkeypatch.setattr(Remote, "_forget", killed)
+    with pytest.raises(Killed):
+        train(bucket, seed=1, updates=1, fresh=True)
+    monkeypatch.undo()
+    machines("b")
+    assert train(bucket, seed=1, updates=2) == [1, 2], "not from the checkpoint that was being thrown away"
+    assert train(bucket, seed=1, updates=1) == [1, 2, 3]
+
+
 def test_a_checkpoint_that_was_sealed_and_not_put_keeps_its_lines_of_the_log(bucket: str) -> None:
     with pytest.raises(Killed):
         train(bucket, seed=1, updates=3, killed=True)

@@ -13,7 +13,7 @@ from footfall import terminal
 from footfall.registry import StudyRow
 from footfall.store import Chunk, Done, Run
 from footfall.studies import study
-from footfall.studies.study import Figures, Place, Site, Unit, filled, measure_all
+from footfall.studies.study import KEPT, Figures, Place, Site, Unit, filled, kept, measure_all
 from footfall.terminal import Progress
 from tests.test_terminal_progress import Clock
 
@@ -75,3 +75,27 @@ def test_the_first_unit_which_pays_for_what_all_share_guesses_no_time_left(monke
             clock.now += 10.0
             study._advance(shown, units)
     assert stream.getvalue() == "credit: 1/663, 0.0/s, ? left\ncredit: 103/663, 10.2/s, 0:55 left\n"
+
+
+class Counted(Site):
+    """One unit, whose figure is how often it was measured."""
+
+    def units(self) -> list[Unit]:
+        return [Unit(StudyRow("toy"), 1.0)]
+
+    def measured(self) -> Iterator[tuple[Place, Figures]]:
+        times = self.folder / "times"
+
+        def measure() -> dict[str, int]:
+            times.write_text(times.read_text() + "|" if times.exists() else "|")
+            return {"figure": len(times.read_text())}
+
+        yield ((self.world,), 0), kept(self.folder / "units" / "toy.json", measure)
+
+
+def test_a_study_begun_anew_measures_anew(tmp_path: Path) -> None:
+    found = []
+    for fresh in (False, False, True):
+        with Run(tmp_path, "bench-toy", {}, fresh=fresh, beside=KEPT) as run:
+            found.append(measure_all("toy", [Counted(None, run.folder, "flat", 1)]).figures[("flat",), 0])
+    assert found == [[{"figure": 1}], [{"figure": 1}], [{"figure": 2}]]

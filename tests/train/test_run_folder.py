@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from footfall.reward.config import CONFIG_FILE
-from footfall.train.run import MODEL, RESULT, open_run, remove_run
+from footfall.train.run import CHECKPOINTS, MODEL, RESULT, open_run, remove_run
 
 PLAN: dict[str, Any] = {"config": {"seed": 0}}
 
@@ -36,3 +36,21 @@ def test_a_run_that_was_removed_in_part_is_no_finished_one(
             remove(tmp_path)
     assert (tmp_path / MODEL / CONFIG_FILE).exists()
     assert open_run(tmp_path, PLAN, resume=True) is None
+
+
+def test_checkpoints_that_a_killed_removal_left_are_not_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert open_run(tmp_path, PLAN, resume=True) is None
+    (tmp_path / CHECKPOINTS / "checkpoint-5").mkdir(parents=True)
+
+    def killed(folder: Path, **given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut_short:
+        cut_short.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_run(tmp_path, PLAN, resume=False)
+    assert (tmp_path / CHECKPOINTS).exists()
+    assert open_run(tmp_path, PLAN, resume=True) is None
+    assert not (tmp_path / CHECKPOINTS).exists()

@@ -21,7 +21,7 @@ import torch
 from footfall import cli
 from footfall.formats import write_parquet
 from footfall.train import checkpoints, train_prm
-from footfall.train.checkpoints import CHECKSUMS, Saves, last_checkpoint, seal
+from footfall.train.checkpoints import CHECKSUMS, Saves, last_checkpoint, seal, without_lower
 from tests.reward.tiny_models import backbone_folder
 from tests.train.test_train_prm import QUICK, difference, toy_rows
 
@@ -53,6 +53,46 @@ def test_ctrl_c_keeps_the_update_it_falls_into_and_the_run_ends_the_same_to_the_
     seen: list[int] = []
     resumed = train_prm(toy_rows(), base, CLOCK, tmp_path / "stopped", progress=lambda done, total: seen.append(done))
     assert seen[0] == 5 and difference(whole, resumed) == 0
+
+
+def test_losses_after_the_lowest_are_what_patience_counts() -> None:
+    assert [without_lower(losses) for losses in ([], [0.5], [0.5, 0.3], [0.5, 0.3, 0.4, 0.3])] == [0, 0, 0, 2]
+
+
+@pytest.mark.parametrize("stopped", ["killed", "Ctrl-C", "after its last update"])
+def test_a_resumed_run_measures_and_loses_patience_where_the_undisturbed_one_does(
+    stopped: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(QUICK, lr=0.5, epochs=12, patience=2, max_grad_norm=1e9, save_steps=1)
+    whole = train_prm(toy_rows(), base, config, tmp_path / "whole")
+    an_epoch, epochs = whole.held_out_curve[0][0], len(whole.held_out_curve)
+    assert whole.updates == an_epoch * epochs and epochs < 12, "it was stopped early"
+    broken = tmp_path / "broken"
+    if stopped == "after its last update":
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("footfall.train.prm.close_run", killed)
+            train_prm(toy_rows(), base, config, broken)
+    else:
+        for at in range(3, whole.updates, 4):
+
+            def progress(done: int, total: int, at: int = at) -> None:
+                if done == at and stopped == "killed":
+                    raise KeyboardInterrupt
+                if done == at:
+                    signal.raise_signal(signal.SIGINT)
+
+            with pytest.raises(KeyboardInterrupt):
+                train_prm(toy_rows(), base, config, broken, progress=progress)
+        broken = broken.rename(tmp_path / "moved")
+    measured: list[float] = []
+    resumed = train_prm(toy_rows(), base, config, broken, measured=lambda facts: measured.append(facts["update"]))
+    assert resumed.held_out_curve == whole.held_out_curve and resumed.updates == whole.updates
+    assert all(update % an_epoch == 0 for update in measured)
+    assert difference(whole, resumed) == 0
 
 
 def test_checkpoints_of_a_run_that_was_killed_after_its_end_are_removed(base: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from footfall.studies.kind_report import KINDS, KindStudy
 from footfall.studies.label_report import LABELS
 from footfall.studies.report import Study
 from footfall.studies.search_report import SEARCH
-from footfall.studies.study import filled
+from footfall.studies.study import KEPT, filled
 
 AnyStudy: TypeAlias = "Study[Any] | CreditStudy | KindStudy"
 _STUDIES: dict[str, AnyStudy] = {study.name: study for study in (LABELS, SEARCH, CREDIT, KINDS)}
@@ -54,7 +54,11 @@ def run_study(config: StudyConfig) -> int:
     with (
         ray_workers(config.ray.patient(), _sites) as cluster,
         open_run(
-            f"bench-{study.name}", replace(config, option=kept), for_show=("runs", "chunk"), workers=cluster
+            f"bench-{study.name}",
+            replace(config, option=kept),
+            for_show=("runs", "chunk"),
+            workers=cluster,
+            beside=KEPT,
         ) as run,
     ):
         costs = study.run(plan, run, workers=workers)

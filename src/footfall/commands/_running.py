@@ -23,7 +23,7 @@ from footfall.commands._options import WHERE, RayOptions, RunOptions, without_pl
 from footfall.formats import Mapped, atomic_write
 from footfall.registry import named_files
 from footfall.scale import Call, RayWorkers, Remote, Resources, is_address
-from footfall.store import Run, Task
+from footfall.store import Run, Task, is_half_removed
 from footfall.types import content_key
 
 T = TypeVar("T")
@@ -103,15 +103,18 @@ def open_run(
     more: Mapping[str, Any] | None = None,
     for_show: Sequence[str] = (),
     workers: RayWorkers | None = None,
+    beside: Sequence[str] = (),
+    inner: Sequence[str] = (),
 ) -> Run:
-    """The run directory of this configuration. `more` are facts that must agree too, but do not name the folder."""
+    """The run directory of this configuration. `more` are facts that must agree too, but do not name the folder; what --fresh
+    throws away with the run is named by `beside` and `inner`, as in `Run`."""
     settings = run_settings(config, for_show)
     folder = run_folder(command, config, for_show)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file; a run needs a folder")
     place = Remote(config.run.out) if is_address(config.run.out) else None
     try:
-        return Run(folder, command, {**settings, **(more or {})}, config.run.fresh, workers, place)
+        return Run(folder, command, {**settings, **(more or {})}, config.run.fresh, workers, place, beside, inner)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
@@ -141,7 +144,7 @@ def _last(places: Sequence[int], again: Sequence[T], place: int, before: T) -> T
 
 def edition_of(folder: Path, again: bool, fresh: bool) -> str:
     """The edition that the run in the folder has begun; if none, a new one to ask anew for, or "" for what is there."""
-    mark = folder / _MARK
+    mark, fresh = folder / _MARK, fresh or is_half_removed(folder)
     if mark.is_file() and not fresh:
         return mark.read_text(encoding="ascii")
     return f"{time.time_ns():020d}" if again or fresh else ""  # the last is found first, so names grow

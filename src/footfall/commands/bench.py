@@ -300,7 +300,7 @@ def run_all(config: BenchConfig) -> int:
     failed: dict[str, str] = {}
     with (
         ray_workers(config.ray, partial(_task, config)) as workers,
-        open_run("bench-all", config, for_show=("runs",)) as run,
+        open_run("bench-all", config, for_show=("runs",), inner=tuple(found)) as run,
     ):
         done = []
         for name, data in found.items():

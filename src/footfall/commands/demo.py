@@ -37,7 +37,7 @@ def main(config: DemoConfig) -> int:
     from footfall.reports.demo_page import write_report
     from footfall.store import write_json
 
-    with open_run("demo", config, for_show=("picture",)) as run:
+    with open_run("demo", config, for_show=("picture",), beside=("prm",)) as run:
         findings = Demo(config.settings, config.run.seed, run, note).findings()
         accuracy = curves(findings)
         numbers = report_numbers(findings, accuracy)

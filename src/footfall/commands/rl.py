@@ -25,7 +25,7 @@ from footfall.reports.rl_page import Arm, accuracy, rl_page
 from footfall.rl.settings import QUICK_ARMS, QUICK_HELD_OUT, QUICK_PROBLEMS, RlSettings
 from footfall.scale import is_address
 from footfall.scale.processes import agreed, count, is_main, joined
-from footfall.store import Run, worker_processes
+from footfall.store import Run, empty_inner, is_half_removed, removing, worker_processes
 from footfall.terminal import Progress
 from footfall.train.scalars import log_module
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from footfall.rl.loop import Trained
 
 _FOR_SHOW = ("log", "estimate", "quick")
+_OWN = ("checkpoints", "model", "model.partial", "probe")
+"""What a run has beside its log."""
 _TRIED = 3
 """Updates that an estimate makes."""
 
@@ -105,6 +107,9 @@ def _quick(config: RlConfig) -> int:
         name: replace(_QUICK, **given, run=replace(config.run, out=folder / name, config=None, json=False))
         for name, given in _ARMS.items()
     }
+    if folder.is_dir() and (config.run.fresh or is_half_removed(folder)):
+        with removing(folder):
+            empty_inner(folder, tuple(arms), _OWN)
     threads = max(1, (os.cpu_count() or 2) // len(arms))
     with worker_processes(len(arms)) as pool:
         futures = {name: pool.submit(_arm, arm, name, threads) for name, arm in arms.items()}
@@ -137,14 +142,12 @@ def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
 
     with (
         ray_workers(config.ray, partial(worker_task, config)) as workers,
-        open_run("rl", config, for_show=_FOR_SHOW) as run,
+        open_run("rl", config, for_show=_FOR_SHOW, beside=_OWN) as run,
         ExitStack() as stack,
     ):
         log = run.folder / "log.jsonl"
         finished = run.logged("finished")
         if agreed(None if finished and (run.folder / "model").is_dir() else run.folder):
-            if config.run.fresh:
-                _throw_away(run.folder)
             with naming(log):
                 known = [point_of(facts) for facts in run.logged("checkpoint")]
             shown = _Shown(stack, run, name, config.settings.updates)
@@ -190,13 +193,6 @@ def _facts(trained: Trained) -> dict[str, Any]:
 def _accuracy(checkpoint: Mapping[str, Any]) -> dict[str, Any] | None:
     found = accuracy(checkpoint)
     return None if found is None else dict(found.to_dict())
-
-
-def _throw_away(folder: Path) -> None:
-    import shutil
-
-    for name in ("checkpoints", "model", "model.partial", "probe"):
-        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _estimate(config: RlConfig) -> dict[str, Any]:

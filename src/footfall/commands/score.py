@@ -148,7 +148,7 @@ def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory
         return
     claim = {"file": str(config.to.absolute()), "traces": content_key_of([t.id, t.key] for t in trajectories)}
     ours = any(claim.items() <= event.items() for event in run.logged("to"))
-    if config.to.exists() and not ours and not config.run.fresh:
+    if config.to.exists() and not ours and not run.fresh:
         raise ValueError(_NOT_OURS.format(config.to))
     run.log("to", **claim)
 

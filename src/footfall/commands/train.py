@@ -133,7 +133,7 @@ def main(config: TrainConfig) -> int:
     from footfall.policy.embedded import EMBEDDED
     from footfall.train import train_prm
     from footfall.train.data import data_key
-    from footfall.train.run import HELD_OUT
+    from footfall.train.run import HELD_OUT, OWN
 
     if why := no_hub_id(config.backbone):
         raise ValueError(f"--backbone {why}")
@@ -164,14 +164,13 @@ def main(config: TrainConfig) -> int:
         return 0
     with joined(cpu), ExitStack() as stack:
         train = partial(train_prm, rows, backbone, _settings(config), meta=meta, against=against)
-        train = partial(train, resume=not config.run.fresh)
         if not is_main():
             train(agreed(Path()), measured=(lambda facts: None) if scalars else None)
             return 0
-        run = stack.enter_context(open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW))
+        run = stack.enter_context(open_run("train", config, {"data_key": data_key(rows)}, _FOR_SHOW, beside=OWN))
         shown = _Shown(stack, run, scalars)
         trained = train(
-            agreed(run.folder), progress=shown.update, logged=shown.logged, saved=run.keep,
+            agreed(run.folder), resume=not run.fresh, progress=shown.update, logged=shown.logged, saved=run.keep,
             measured=shown.measured if scalars else None,
         )  # fmt: skip
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)

@@ -34,7 +34,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from footfall.formats import atomic_write
-from footfall.store import OWN_FILES, SCRATCH, RunError, is_shard
+from footfall.store import OWN_FILES, REMOVING, SCRATCH, RunError, is_shard
 from footfall.terminal import one_line
 from footfall.types import content_key
 
@@ -199,10 +199,10 @@ class Remote:
         self._there = set(self._names())
         if not self._is_ahead():
             self._forget()
-        for name in {*OWN_FILES, *filter(_is_gone_on_from, self._there)} - {_LOG}:
+        for name in {*OWN_FILES, REMOVING, *filter(_is_gone_on_from, self._there)} - {_LOG}:
             (self.folder / name).unlink(missing_ok=True)
         for name in sorted(self._there):
-            if name in (*OWN_FILES, _RUN_ID) or _is_gone_on_from(name):
+            if name in (*OWN_FILES, REMOVING, _RUN_ID) or _is_gone_on_from(name):
                 self.fetch_file(self.folder / name)
 
     def _is_ahead(self) -> bool:
@@ -285,12 +285,15 @@ class Remote:
         return name in OWN_FILES, path.name == _SEAL, name
 
     def empty(self) -> None:
-        """Remove what a run wrote there, and nothing that it did not; first its name, last what tells that it is a run."""
+        """Remove what a run wrote there, and nothing that it did not; first its name, last what tells that it is a run. It is
+        marked as the copy is (`store.removing`), for whoever goes on elsewhere if this is killed."""
+        self.put(self.folder / REMOVING)
         self._remove(_RUN_ID)
         self._forget()
         for name in sorted(self._there, key=lambda name: (name == "config.json", name)):
             if name in OWN_FILES or is_shard(name) or _is_gone_on_from(name):
                 self._remove(name)
+        self._remove(REMOVING)
 
     def _names(self) -> list[str]:
         """Of all that the store has of the run."""

@@ -6,7 +6,8 @@
     result.json   what the command reports, written last
 
 Work is cut into fixed chunks. A chunk whose shard exists is read, not redone; one that does not is done whole. So a run
-that was killed twenty times gives the same bytes as one that was not, and repeats nothing that was finished.
+that was killed twenty times gives the same bytes as one that was not, and repeats nothing that was finished. While a run is
+thrown away (`--fresh`) its folder has the file `.removing`: a start that finds it throws the rest away first.
 
 Chunks are done in this process, one after another, or by `Workers` elsewhere (`footfall.scale`), many at a time. Either way a
 `Task` does them, and this process alone writes: workers send back the bytes of shards.
@@ -15,17 +16,21 @@ Chunks are done in this process, one after another, or by `Workers` elsewhere (`
 from footfall.store.chunks import Chunk, Done, Task, Workers, worker_processes
 from footfall.store.folder import (
     OWN_FILES,
+    REMOVING,
     SCRATCH,
     RunError,
+    empty_inner,
+    is_half_removed,
     is_shard,
     keep_json,
     kept_json,
     log_events,
+    removing,
     write_json,
 )
 from footfall.store.run import Place, Run
 
 __all__ = [
-    "OWN_FILES", "SCRATCH", "Chunk", "Done", "Place", "Run", "RunError", "Task", "Workers", "is_shard", "keep_json",
-    "kept_json", "log_events", "worker_processes", "write_json",
+    "OWN_FILES", "REMOVING", "SCRATCH", "Chunk", "Done", "Place", "Run", "RunError", "Task", "Workers", "empty_inner",
+    "is_half_removed", "is_shard", "keep_json", "kept_json", "log_events", "removing", "worker_processes", "write_json",
 ]  # fmt: skip

@@ -7,8 +7,8 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +16,7 @@ from typing import IO, Any
 from footfall import __version__
 from footfall.damaged import json_of
 from footfall.formats import DamagedError, atomic_write, set_aside
-from footfall.formats.atomic import naming_file
+from footfall.formats.atomic import naming_file, remove_folder
 from footfall.terminal import json_parts
 from footfall.types import content_key
 
@@ -25,6 +25,8 @@ OWN_FILES = ("log.jsonl", "result.json", "config.json")
 """What every run has beside its shards."""
 SCRATCH = "work"
 """The folder of a run for what is not finished."""
+REMOVING = ".removing"
+"""The file that a folder has while what a run left in it is thrown away."""
 _VERSIONS_OF = ("torch", "transformers", "numpy", "pyarrow", "math-verify")
 
 
@@ -56,7 +58,8 @@ def claim(folder: Path, identity: dict[str, Any]) -> None:
         return
     before = identity_of(folder)
     if before is None:
-        raise RunError(f"{path} is not a run's; choose another --out")
+        damaged = "; or it is damaged: pass --fresh to throw the run away" if _is_run(folder) else ""
+        raise RunError(f"{path} is not a run's; choose another --out{damaged}")
     changed = _differences({k: before[k] for k in identity}, identity)
     if changed:
         raise RunError(
@@ -129,15 +132,60 @@ def identity_of(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and {"command", "config", "versions"} <= found.keys() else None
 
 
-def empty(folder: Path) -> None:
-    """Remove what a run wrote here, and nothing that it did not."""
-    if identity_of(folder) is None:
+def is_half_removed(folder: Path) -> bool:
+    """Whether the removal of a run was begun here and did not come to its end."""
+    return (folder / REMOVING).exists()
+
+
+@contextmanager
+def removing(folder: Path) -> Iterator[None]:
+    """The folder is marked until all is removed: a removal that is killed is finished before anything there is read."""
+    with naming_file(folder / REMOVING):
+        (folder / REMOVING).touch()
+    yield
+    (folder / REMOVING).unlink()
+
+
+def empty(
+    folder: Path, beside: Sequence[str] = (), inner: Sequence[str] = (), elsewhere: Callable[[], None] | None = None
+) -> None:
+    """Remove what a run wrote here, and nothing that it did not: its shards, the files and folders that it keeps `beside` them,
+    what the runs wrote that lie in the folders `inner`, and before these what it has `elsewhere`."""
+    if not _is_run(folder) and not is_half_removed(folder):
         return
-    for shard in folder.glob("*/*.parquet"):
-        if is_shard(shard.name):
-            shard.unlink()
-    for name in OWN_FILES:
-        (folder / name).unlink(missing_ok=True)
+    with removing(folder):
+        if elsewhere is not None:
+            elsewhere()
+        empty_inner(folder, inner)
+        for shard in folder.glob("*/*.parquet"):
+            if is_shard(shard.name):
+                shard.unlink()
+        for path in (folder / name for name in beside):
+            if path.is_dir() and not path.is_symlink():
+                remove_folder(path)
+            else:
+                path.unlink(missing_ok=True)
+        for name in OWN_FILES:
+            (folder / name).unlink(missing_ok=True)
+
+
+def empty_inner(folder: Path, names: Sequence[str], beside: Sequence[str] = ()) -> None:
+    """`empty` of each run that lies in this folder under one of these names."""
+    for path in (folder / name for name in names):
+        if path.is_dir() and (_is_run(path) or is_half_removed(path)):
+            with closing(take_lock(path)):
+                empty(path, beside)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a run wrote here: its config.json says so, or, where that is lost or no JSON any more, its log."""
+    if identity_of(folder) is not None:
+        return True
+    with suppress(FileNotFoundError, ValueError, RecursionError):
+        json_of(folder / "config.json")
+        return False
+    log = folder / "log.jsonl"
+    return log.is_file() and any(event.get("event") == "start" and "versions" in event for event in log_events(log))
 
 
 def _torn_line_end(stream: IO[bytes]) -> bytes:

@@ -19,7 +19,7 @@ from footfall.store.folder import (
     append_event,
     claim,
     empty,
-    identity_of,
+    is_half_removed,
     log_events,
     take_lock,
     versions,
@@ -74,8 +74,14 @@ class Run:
         fresh: bool = False,
         workers: Workers | None = None,
         place: Place | None = None,
+        beside: Sequence[str] = (),
+        inner: Sequence[str] = (),
     ) -> None:
-        self.folder, self.fresh, self.workers, self.place = folder, fresh, workers, place
+        """`fresh` throws away what an earlier run left, with the files and folders of the command's own that are named by
+        `beside`, and with the runs that lie in the folders `inner`."""
+        self.folder, self.workers, self.place = folder, workers, place
+        self.fresh = fresh
+        """Whether the run was begun anew, also because an earlier start was killed while it threw the old one away."""
         self.worked = 0
         """Chunks that were done, not found."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +93,7 @@ class Run:
             if place is not None:
                 place.take()
             try:
-                self._open(command, config)
+                self._open(command, config, beside, inner)
             except BaseException:
                 if place is not None:
                     place.release()
@@ -101,14 +107,15 @@ class Run:
         self._started = time.monotonic()
         self.log("start", versions=versions())
 
-    def _open(self, command: str, config: Mapping[str, Any]) -> None:
+    def _open(
+        self, command: str, config: Mapping[str, Any], beside: Sequence[str] = (), inner: Sequence[str] = ()
+    ) -> None:
         """Begin the run here, or find the one that is."""
         if self.place is not None:
             self.place.fetch()
-            if self.fresh and identity_of(self.folder) is not None:
-                self.place.empty()
+        self.fresh |= is_half_removed(self.folder)
         if self.fresh:
-            empty(self.folder)
+            empty(self.folder, beside, inner, None if self.place is None else self.place.empty)
         claim(self.folder, {"command": command, "config": json.loads(json.dumps(config, default=str))})
         if self.place is not None:
             self.place.begin()

@@ -27,6 +27,8 @@ from footfall.studies.frontier import DIGITS
 from footfall.terminal import Progress
 
 _LOOK_EVERY_SECONDS = 0.5
+KEPT = ("units", "prms", "models", "rollouts")
+"""Folders of a run in which studies keep figures and what these are made of, to go on from."""
 R = TypeVar("R")
 _ORDER = {kind: place for place, kind in enumerate(get_args(Kind))}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import re
 import shutil
 import signal
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,11 @@ class Saves(TrainerCallback):
             self._asked = time.monotonic()
             control.should_save = True
 
+    def begin(self) -> None:
+        """What takes time from now on is the checkpoint that was asked for."""
+        if self._asked is not None:
+            self._asked = time.monotonic()
+
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         if state.is_world_process_zero:
             seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
@@ -66,6 +72,59 @@ class Saves(TrainerCallback):
         if self.steps is not None:
             return update % self.steps == 0
         return time.monotonic() - self._saved >= max(SECONDS, SHARE * self._took)
+
+
+class EpochEnds(TrainerCallback):
+    """Has the held-out loss measured where an epoch ends and nowhere else, also where the user stops, and before the checkpoint
+    that is written there: a run that goes on from any checkpoint has measured as often as an undisturbed one. After `Saves`."""
+
+    def __init__(self, saves: Saves) -> None:
+        self.saves, self._due = saves, False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if ends_epoch(args, state):
+            self._due, control.should_save = control.should_save, False
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        at_end = ends_epoch(args, state)
+        control.should_evaluate &= at_end
+        control.should_save = at_end and (control.should_save or self._due)
+        self._due = False
+        self.saves.begin()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.saves.begin()
+
+
+class Patience(TrainerCallback):
+    """Stops after so many epochs without a lower held-out loss. They are counted in the log that every checkpoint has, so a run
+    that goes on stops after the same update; and the best checkpoint is the one in this folder, wherever that lies now."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
+        if state.best_global_step and best.is_dir():
+            state.best_model_checkpoint = str(best)
+        self.on_evaluate(args, state, control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+        control.should_training_stop |= without_lower(losses) >= self.epochs
+
+
+def without_lower(losses: Sequence[float]) -> int:
+    """How many losses there are after the lowest, the first of equal ones: 0.5, 0.3, 0.4, 0.3 has two."""
+    lowest, waited = math.inf, 0
+    for loss in losses:
+        lowest, waited = (loss, 0) if loss < lowest else (lowest, waited + 1)
+    return waited
+
+
+def ends_epoch(args: Any, state: Any) -> bool:
+    """Whether the last update was the last of an epoch."""
+    return bool(state.global_step % (state.max_steps // int(args.num_train_epochs)) == 0)
 
 
 class Kept(TrainerCallback):

@@ -31,6 +31,7 @@ from footfall.reward.publish import publish
 from footfall.scale.processes import agreed, count, is_main, join
 from footfall.train.begin import as_published, fresh_model
 from footfall.train.checkpoints import (
+    EpochEnds,
     Kept,
     Saves,
     full_disk_told,
@@ -435,7 +436,7 @@ def _fit(
             stack.enter_context(packing(model.backbone, IMPLEMENTATION if half or not cuda else IN_FULL))
         if half and model.prm_config.lora:
             stack.enter_context(half_precision_adapters(model.backbone))
-        every = [*callbacks, saves, Kept(saved)]
+        every = [*callbacks, saves, EpochEnds(saves), Kept(saved)]
         own = config.head_lr, config.anchor, packed, config.batch_size
         kind: Callable[..., StepTrainer] = StepTrainer
         if objective.weighing is not None:

@@ -38,6 +38,18 @@ PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkp
 HELD_OUT, REFERENCE, ROW_WEIGHTS = "held_out.parquet", "reference.json", "row_weights.json"
 PUBLISHED = "published"
 """The model in the format of `as_family`."""
+OWN = (
+    PLAN,
+    MODEL,
+    f"{MODEL}.partial",
+    PUBLISHED,
+    f"{PUBLISHED}.partial",
+    CHECKPOINTS,
+    HELD_OUT,
+    REFERENCE,
+    ROW_WEIGHTS,
+)
+"""What a training writes beside its result; without its plan, which is removed first, nothing there is gone on from."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +126,15 @@ def make_plan(
 
 def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
     """The stored result of a finished run with this plan, or None with `out` ready for work."""
-    if out.exists() and not resume:
-        (out / RESULT).unlink(missing_ok=True)  # first, as in `remove_run`
-        for name in (MODEL, CHECKPOINTS, PUBLISHED, f"{MODEL}.partial", f"{PUBLISHED}.partial"):
-            shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, HELD_OUT, REFERENCE, ROW_WEIGHTS):
-            (out / name).unlink(missing_ok=True)
     stored = out / PLAN
+    if out.exists() and not (resume and stored.is_file()):
+        if not resume:
+            (out / RESULT).unlink(missing_ok=True)  # first, as in `remove_run`
+        for name in OWN if not resume else (CHECKPOINTS, REFERENCE, ROW_WEIGHTS):
+            if (out / name).is_dir():
+                shutil.rmtree(out / name, ignore_errors=True)
+            else:
+                (out / name).unlink(missing_ok=True)
     if stored.is_file():
         with naming(stored):
             known = json_of(stored)

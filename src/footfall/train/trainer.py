@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
@@ -30,6 +30,7 @@ from footfall.metrics.steps import auc
 from footfall.reward.heads import Heads
 from footfall.reward.prm import PRM
 from footfall.scale.processes import agreed, count
+from footfall.train.checkpoints import Patience, ends_epoch
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, collate, members
 from footfall.train.objectives import Objective
@@ -156,6 +157,11 @@ class StepTrainer(Trainer):
                 optimizer.add_param_group({**group, "params": own, "lr": lr})
             group["lr"] *= head.gradient
         return optimizer
+
+    def _run_epoch(self, *given: Any, **named: Any) -> None:
+        """None where the run goes on from a checkpoint at which its patience had run out."""
+        if not self.control.should_training_stop:
+            super()._run_epoch(*given, **named)  # type: ignore[no-untyped-call]
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """This process's shares of the batches; it knows them all, so nothing is handed out and none is read twice."""
@@ -353,14 +359,15 @@ class Measurer(TrainerCallback):
         self.measure, self.measured = measure, measured
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        self.measured({"update": state.global_step, **self.measure()})
+        if ends_epoch(args, state):  # and not where the user stopped
+            self.measured({"update": state.global_step, **self.measure()})
 
 
 def callbacks_for(config: TrainConfig, progress: Progress | None, logged: Logged | None) -> list[TrainerCallback]:
     """Early stopping, progress and a log, where asked for."""
     callbacks: list[TrainerCallback] = []
     if config.patience is not None:
-        callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
+        callbacks.append(Patience(config.patience))
     if progress is not None:
         callbacks.append(Reporter(progress))
     if logged is not None:
