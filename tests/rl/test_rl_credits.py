@@ -439,11 +439,14 @@ def test_one_step_has_its_own_score_by_every_aggregate_of_scores_but_the_logarit
     assert math.exp(AGGREGATIONS["log-prod"]([score])) == close(score)
 
 
-def test_a_step_without_a_chance_has_no_logarithm_as_its_reward() -> None:
+def test_a_step_without_a_chance_is_paid_the_logarithm_of_a_ten_billionth() -> None:
+    (end,) = given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", baseline="none")
+    (shared,) = given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", placement="steps", baseline="none")
+    assert end == close([math.log(0.9) - 23.02585] * 2) and shared == close([end[0], -23.02585])
     placements: tuple[Any, ...] = ("end", "steps")
     for placement in placements:
-        with pytest.raises(ValueError, match="step 2 has the value 0, which has no logarithm: use prod or min"):
-            given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", placement=placement)
+        with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a product needs values in \[0, 1\]"):
+            given_out("reinforce-step", steps(0.9, -0.5), how="log-prod", placement=placement)
         with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a class is taken from probabilities"):
             given_out("reinforce-step", steps(0.9, -0.5), how="class", placement=placement)
 

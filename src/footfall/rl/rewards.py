@@ -33,7 +33,7 @@ from footfall.rl.groups import (
     rollout,
     values_of,
 )
-from footfall.search.votes import aggregate
+from footfall.search.votes import reward_of
 from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, failures_of
 
 Row: TypeAlias = npt.NDArray[np.float32]
@@ -109,13 +109,13 @@ class Reward:
         """R."""
         if self.outcome == "answer":
             return None if trace.correct is None else float(trace.correct)
-        return aggregate(values_of(said, self.after_error), self.outcome)
+        return reward_of(values_of(said, self.after_error), self.outcome)
 
     def proxy(self, rolled: Rollout) -> float | None:
         """What the run says it is paid for the whole completion."""
         if not self.by_steps:
             return rolled.outcome
-        return None if rolled.rewards is None else aggregate(rolled.rewards.tolist(), self.aggregate)
+        return None if rolled.rewards is None else reward_of(rolled.rewards.tolist(), self.aggregate)
 
     def score(self, traces: Sequence[Trajectory]) -> list[float | None]:
         """The proxy of any traces: what probes for exploits are paid."""
