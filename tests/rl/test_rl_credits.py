@@ -608,6 +608,22 @@ def test_what_a_tool_answers_behind_a_step_changes_nothing_for_its_tokens(name: 
     assert np.array(answered)[own] == close(np.array(alone)) and not np.array(answered)[~own].any()
 
 
+@pytest.mark.parametrize("R", [-1.0, 1.5])
+@pytest.mark.parametrize("name", ["capo", "tp-grpo", "psgpo"])
+def test_credits_by_right_and_wrong_take_no_other_outcomes(name: str, R: float) -> None:
+    with pytest.raises(ValueError, match=rf"an outcome is {R:g}, .* wants outcomes in \[0, 1\]"):
+        given_out(name, steps(0.9, 0.1, outcome=R), steps(0.9, 0.1, outcome=1.0))
+    for other in ("grpo", "rloo", "clip-delta", "pav"):
+        given_out(other, steps(0.9, 0.1, outcome=R, start=0.5), steps(0.9, 0.1, outcome=1.0, start=0.5))
+
+
+def test_votes_of_critiques_are_shares() -> None:
+    with pytest.raises(
+        ValueError, match="a judge's value is -2, which is no probability; a step's value is the share of"
+    ):
+        given_out("capo", steps(0.9, -2.0, outcome=1.0), steps(0.9, 0.1, outcome=0.0))
+
+
 def test_right_is_an_outcome_above_a_half_in_every_rule_that_asks_for_it() -> None:
     """A well-formed wrong answer on PRS's ladder is worth 0.2, and no right answer."""
     formed = ladder(True, True, 0.0)
