@@ -14,11 +14,13 @@ from footfall.judging import (
     all_parts,
     as_trained,
     bound_of,
+    chunks_of,
     forget,
     parts_of,
     read_partial,
     traits,
 )
+from footfall.rl.parts import JudgeInParts, Parts
 from footfall.types import Judgement, Problem, Step, Trajectory
 
 SOME = Bound(8, 1)
@@ -105,3 +107,33 @@ def test_traces_are_read_with_the_only_separator_that_a_judge_knows() -> None:
     )
     assert as_trained(["\n", "\n\n"], [sampled]) == as_trained([], [sampled]) == [sampled]
     assert as_trained([""], [sampled]) == [sampled], "steps with ends of their own say nothing of other traces"
+
+
+@dataclass
+class Tournament:
+    """Says of each trace how many of its problem were put to it in the same call."""
+
+    compares: bool
+    name: str = "tournament"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(compares=self.compares)
+
+    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
+        return [
+            Judgement(t.id, (float(sum(o.problem == t.problem for o in trajectories)),), self.name)
+            for t in trajectories
+        ]
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(1, [3, 1, 2]), (3, [3, 3]), (4, [4, 2]), (9, [6])])
+def test_a_batch_in_parts_never_parts_what_is_compared(size: int, sizes: list[int]) -> None:
+    """Problems of 3, 1 and 2 completions, as `rl --chunk` puts them to a judge."""
+    batch = [
+        Trajectory(f"{p}{k}", Problem(p, p), (Step("a"),)) for p, n in (("x", 3), ("y", 1), ("z", 2)) for k in range(n)
+    ]
+    met = [3.0, 3.0, 3.0, 1.0, 2.0, 2.0]
+    assert chunks_of(Tournament(True), batch, size) == sizes
+    assert [each.values[0] for each in JudgeInParts(Tournament(True), Parts(size)).judge(batch)] == met
+    assert chunks_of(Tournament(False), batch, size) == size

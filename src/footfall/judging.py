@@ -104,6 +104,26 @@ def compares(judge: object) -> bool:
     return any(traits(each).compares for each in all_parts(judge))
 
 
+def chunks_of(judge: object, trajectories: Sequence[Trajectory], size: int) -> int | list[int]:
+    """Traces a chunk of those that are put to the judge one chunk at a time, or how many each has.
+
+    Where it compares those of a problem, no chunk ends among them: each goes on from as many as are wanted to where no problem
+    does.
+    """
+    if size < 1 or not compares(judge):
+        return size
+    numbers: dict[str, int] = {}
+    problems = [numbers.setdefault(t.problem.text, len(numbers)) for t in trajectories]
+    last = {problem: place for place, problem in enumerate(problems)}
+    sizes, begun, within = [], 0, 0
+    for end, problem in enumerate(problems, 1):
+        within = max(within, last[problem] + 1)
+        if end == len(problems) or (end == within and end - begun >= size):
+            sizes.append(end - begun)
+            begun = end
+    return sizes
+
+
 def bound_of(judge: object, steps: int | None) -> Bound | None:
     """What judging a trace of so many steps writes at most; `None` if the judge says nothing, `UNKNOWN` if there is no limit.
 

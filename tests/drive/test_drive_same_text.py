@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from footfall.commands._judges import _judged_key
-from footfall.commands.search import _problem_key
+from footfall.commands._sources import problem_key
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.policy.protocol import SamplingParams
 from footfall.registry import create
@@ -35,4 +35,4 @@ def test_a_finished_chunk_is_not_that_of_a_problem_with_other_tests_tables_or_im
     pictures = replace(plain, images=("a.png",))
     assert problem_rest(plain) == ""  # so that runs from before go on
     assert len({_judged_key(Trajectory("t", problem)) for problem in (plain, *others, pictures)}) == 5
-    assert len({_problem_key(problem) for problem in (plain, *others, pictures)}) == 5
+    assert len({problem_key(problem) for problem in (plain, *others, pictures)}) == 5

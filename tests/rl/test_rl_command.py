@@ -161,6 +161,24 @@ def test_a_text_that_is_held_out_of_a_file_is_not_trained_on(tmp_path: Path) -> 
     assert [each.answer for each in train] == [f"{n + 1}" for n in range(19) if n != 3]
 
 
+@pytest.mark.parametrize("changed", ["train", "held out"])
+def test_other_problems_under_the_same_name_are_another_run(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str
+) -> None:
+    def problems(name: str, answer: int) -> str:
+        rows = [{"id": f"{i}", "problem": f"{name}: {i} + 1?", "answer": f"{i + answer}"} for i in range(6)]
+        return in_file(tmp_path / f"{name}.jsonl", rows)
+
+    files = ("--problems", problems("train", 1), "--held-out", problems("held out", 1), "--updates", "1")
+    assert cli.main(words(model, tmp_path / "run", *files)) == 0
+    assert cli.main(words(model, tmp_path / "run", *files)) == 0
+    capsys.readouterr()
+    problems(changed, 2)
+    assert cli.main(words(model, tmp_path / "run", *files)) == 2
+    error = capsys.readouterr().err
+    assert f"{'problems' if changed == 'train' else 'held_out'}_key" in error and "--fresh" in error
+
+
 def test_problems_without_answers_are_told_at_the_start(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,7 +227,7 @@ def test_a_system_message_stands_before_every_problem(model: Path, tmp_path: Pat
     shutil.copytree(model, folder)
     (folder / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<a>")
     config = RlConfig("world:arithmetic:24", model=str(folder), system="Be brief.", device="cpu")
-    given = open_setting(config)
+    given = open_setting(config, open_problems(config))
     assert given.template is not None
     text = str(given.tokenizer.decode(prompt_ids(given.tokenizer, given.problems[0], given.template)))
     assert text.startswith("<system>Be brief.<user>") and text.endswith("<a>")

@@ -439,11 +439,14 @@ def test_one_step_has_its_own_score_by_every_aggregate_of_scores_but_the_logarit
     assert math.exp(AGGREGATIONS["log-prod"]([score])) == close(score)
 
 
-def test_a_step_without_a_chance_has_no_logarithm_as_its_reward() -> None:
+def test_a_step_without_a_chance_is_paid_the_logarithm_of_a_ten_billionth() -> None:
+    (end,) = given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", baseline="none")
+    (shared,) = given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", placement="steps", baseline="none")
+    assert end == close([math.log(0.9) - 23.02585] * 2) and shared == close([end[0], -23.02585])
     placements: tuple[Any, ...] = ("end", "steps")
     for placement in placements:
-        with pytest.raises(ValueError, match="step 2 has the value 0, which has no logarithm: use prod or min"):
-            given_out("reinforce-step", steps(0.9, 0.0), how="log-prod", placement=placement)
+        with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a product needs values in \[0, 1\]"):
+            given_out("reinforce-step", steps(0.9, -0.5), how="log-prod", placement=placement)
         with pytest.raises(ValueError, match=r"step 2 has the value -0.5: a class is taken from probabilities"):
             given_out("reinforce-step", steps(0.9, -0.5), how="class", placement=placement)
 
@@ -603,6 +606,22 @@ def test_what_a_tool_answers_behind_a_step_changes_nothing_for_its_tokens(name: 
     other = replace(plain, rewards=np.array([0.1, 0.6]), outcome=0.0)
     (alone, _), (answered, _) = given_out(name, plain, other, **options), given_out(name, asked, other, **options)
     assert np.array(answered)[own] == close(np.array(alone)) and not np.array(answered)[~own].any()
+
+
+@pytest.mark.parametrize("R", [-1.0, 1.5])
+@pytest.mark.parametrize("name", ["capo", "tp-grpo", "psgpo"])
+def test_credits_by_right_and_wrong_take_no_other_outcomes(name: str, R: float) -> None:
+    with pytest.raises(ValueError, match=rf"an outcome is {R:g}, .* wants outcomes in \[0, 1\]"):
+        given_out(name, steps(0.9, 0.1, outcome=R), steps(0.9, 0.1, outcome=1.0))
+    for other in ("grpo", "rloo", "clip-delta", "pav"):
+        given_out(other, steps(0.9, 0.1, outcome=R, start=0.5), steps(0.9, 0.1, outcome=1.0, start=0.5))
+
+
+def test_votes_of_critiques_are_shares() -> None:
+    with pytest.raises(
+        ValueError, match="a judge's value is -2, which is no probability; a step's value is the share of"
+    ):
+        given_out("capo", steps(0.9, -2.0, outcome=1.0), steps(0.9, 0.1, outcome=0.0))
 
 
 def test_right_is_an_outcome_above_a_half_in_every_rule_that_asks_for_it() -> None:

@@ -95,8 +95,16 @@ def test_vspo_refills_the_batch_from_groups_that_teach() -> None:
     )
     assert create("filter", "vspo")(groups[:2]) == []
     assert create("filter", "vspo")([Group(tuple(ends(*[0.3] * 7)))]) == [], "whose std is a rounding"
-    with pytest.raises(ValueError, match=r"mean outcome 1.5: vspo wants outcomes in \[0, 1\]"):
-        create("filter", "vspo")([Group(tuple(ends(1, 2)))])
+
+
+@pytest.mark.parametrize("outcomes", [(1.0, 2.0), (-1.0, 1.0), (-0.2, 0.4)])
+@pytest.mark.parametrize("name", ["prof", "band", "vspo"])
+def test_outcomes_that_are_no_shares_of_right_are_refused(name: str, outcomes: tuple[float, float]) -> None:
+    """A band of accuracies means nothing for logits, sums or ±1; the spread of outcomes does."""
+    group = Group(tuple(steps(0.2, 0.9, outcome=R) for R in outcomes))
+    with pytest.raises(ValueError, match=r"an outcome is .* wants outcomes in \[0, 1\]: pay by the answer"):
+        create("filter", name)([group])
+    assert len(create("filter", "spread")([group])) == 1
 
 
 def test_prof_keeps_right_ones_by_an_outcome_of_more_than_a_half() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -107,6 +108,14 @@ def test_an_outcome_by_a_judge_that_stops_at_the_first_error_is_no_lost_rollout(
         for how, wanted in (("min", least), ("mean", mean)):
             paid = Reward(create("credit", "spark"), Silent(), outcome=how, after_error=after_error)
             assert paid.rollout(trace, stopped).outcome == pytest.approx(wanted)
+
+
+def test_a_completion_with_a_worthless_step_is_paid_by_log_prod_too() -> None:
+    """Behind the first error of a judge that stops there every step is worth 0, which has no logarithm."""
+    trace = Trajectory("t", Problem("p", "?", "1"), (Step("a"), Step("b"), Step("c")))
+    said = Judgement("t", (0.5, 0.0, None), "silent", failures=(None, None, AFTER_ERROR))
+    paid = Reward(create("credit", "grpo"), create("labeller", "truth-arithmetic"), outcome="log-prod")
+    assert paid.outcome_of(trace, said) == pytest.approx(math.log(0.5) - 2 * 23.02585)
 
 
 def test_from_steps_to_tokens_and_back() -> None:

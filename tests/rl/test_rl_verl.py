@@ -123,6 +123,22 @@ def test_a_row_without_step_rewards_has_the_outcome_alone() -> None:
     assert found.tolist() == [[1, 1, 1], [-1, -1, 0]] and not left
 
 
+@pytest.mark.parametrize("R", [1.0, 0.0, -0.25, None])
+def test_a_response_of_one_token_leaves_its_group_and_says_why(R: float | None) -> None:
+    """Such as the end token alone. It was taken for a row of a reward function that knows no steps, and in a batch of such
+    alone the run ended."""
+    silent = Rollout(np.array([1]), R, failure=Unjudged(Reason.UNCHECKABLE, "the completion has no step"))
+    judged = Rollout(np.array([1]), R, np.array([0.5]))
+    for name in ("grpo-process", "pure", "capo", "pav"):
+        credit = create("credit", name)
+        rows = [row_of(each, credit.needs) for each in (silent, judged)]
+        assert [rollout_of(row, [1]).outcome for row in rows] == [R, R]
+        found, left = advantages_of(np.stack(rows), np.ones((2, 1)), ["a", "a"], credit)
+        assert not found.any() and {why.reason for why in left.values()} == {Reason.FAILED_CALL} and len(left) == 2
+    alone = row_of(judged, create("credit", "grpo").needs)
+    assert alone.sum() == pytest.approx(R or 0.0) and rollout_of(alone, [1]).outcome == R
+
+
 def test_what_rows_cannot_carry_is_said() -> None:
     with pytest.raises(ValueError, match="online and reference"):
         advantages_of([[1.0]], [[1]], ["a"], create("credit", "prime"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -372,6 +373,61 @@ def test_a_lock_that_a_stranger_wrote_is_told(tmp_path: Path, bucket: str) -> No
     (tmp_path / "bucket" / "run" / ".lock-000001").write_text('{"host": []')
     with pytest.raises(RunError, match=r"\.lock-000001 is no lock of a run .* remove it"):
         Remote(bucket).take()
+
+
+FAILING = """
+from pathlib import Path
+from footfall.types import Judgement, Reason, Unjudged, failures_of
+
+class Failing:
+    name = "failing"
+
+    def judge(self, traces):
+        Path(__file__).with_name("asked").open("a").write("".join(trace.id + " " for trace in traces))
+        if Path(__file__).with_name("mended").exists():
+            return [Judgement(trace.id, (0.5,), self.name) for trace in traces]
+        down = failures_of([Unjudged(Reason.FAILED_CALL, "the server was down")])
+        one = traces[0].id == "t0"
+        return [Judgement(t.id, (0.5,) if one else (None,), self.name, failures=() if one else down) for t in traces]
+"""
+
+
+@pytest.mark.parametrize("copy", ["kept", "lost", "damaged"])
+def test_chunks_without_a_label_are_judged_again_wherever_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], copy: str
+) -> None:
+    """The copy on this machine is lost where another machine asks for it; a damaged shard is one that is not there."""
+    monkeypatch.chdir(tmp_path)
+    write_parquet(tmp_path / "traces.parquet", TRACES[:3], "trajectory")
+    (tmp_path / "judge.py").write_text(FAILING)
+    address = f"file://{tmp_path}/bucket/run"
+    words = [
+        "label",
+        "--data",
+        "traces.parquet",
+        "--method",
+        "judge.py:Failing",
+        "--chunk",
+        "1",
+        "--json",
+        "--out",
+        address,
+    ]
+    assert main(words) == 0 and json.loads(capsys.readouterr().out)["labelled"] == 1
+    (tmp_path / "mended").touch()
+    if copy == "lost":
+        shutil.rmtree(Remote(address).folder)
+    if copy == "damaged":
+        for shard in (
+            *Remote(address).folder.glob("judgements/00000-*"),
+            *tmp_path.glob("bucket/run/judgements/00000-*"),
+        ):
+            shard.write_bytes(shard.read_bytes()[:-9])
+    assert main([*words, "--again"]) == 0 and json.loads(capsys.readouterr().out)["labelled"] == 3
+    again = ["t0", "t1", "t2"] if copy == "damaged" else ["t1", "t2"]
+    assert (tmp_path / "asked").read_text().split() == ["t0", "t1", "t2", *again]
+    shutil.rmtree(Remote(address).folder)
+    assert main(words) == 0 and json.loads(capsys.readouterr().out)["labelled"] == 3, "the store has the new ones"
 
 
 def test_without_the_package_one_line_says_what_to_install(

@@ -23,7 +23,7 @@ from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, Sam
 from footfall.commands._output import note
 from footfall.commands._parts import StandIns, check_drawing, make_part, placed, settings
 from footfall.damaged import json_of
-from footfall.judging import Traits, as_trained, compares, traits
+from footfall.judging import Traits, as_trained, chunks_of, traits
 from footfall.lab.recipe import catalogue
 from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, no_file_part, no_hub_id, parts, safety_switches, serving, stored, systems
@@ -288,25 +288,10 @@ class JudgeInRun:
             note(f"{other} traces are read with {known[0]!r} after each step, as the judge was trained")
         read = (as_trained(known, [trajectory])[0] for trajectory in trajectories)
         return self.run.kept(
-            "judgements", read, len(trajectories), task, key=_judged_key, chunk=self._chunk(trajectories), made_by=self.name,
+            "judgements", read, len(trajectories), task, key=_judged_key, chunk=chunks_of(self.inner, trajectories, self.chunk),
+            made_by=self.name,
             shared=(lambda t: t.prefix(0).key) if self.stored else None,
         )  # fmt: skip
-
-    def _chunk(self, trajectories: Sequence[Trajectory]) -> int | list[int]:
-        """Traces a chunk. Where a judge compares those of a problem, no chunk may end among them: each goes on from as many as
-        are wanted to where no problem does."""
-        if self.chunk < 1 or not compares(self.inner):
-            return self.chunk
-        numbers: dict[str, int] = {}
-        problems = [numbers.setdefault(t.problem.text, len(numbers)) for t in trajectories]
-        last = {problem: place for place, problem in enumerate(problems)}
-        sizes, begun, within = [], 0, 0
-        for end, problem in enumerate(problems, 1):
-            within = max(within, last[problem] + 1)
-            if end == len(problems) or (end == within and end - begun >= self.chunk):
-                sizes.append(end - begun)
-                begun = end
-        return sizes
 
 
 def without_seconds(judgement: Judgement) -> Judgement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from footfall.commands._judges import open_judge
 from footfall.commands._options import (
@@ -20,7 +20,7 @@ from footfall.commands._options import (
 )
 from footfall.commands._output import note
 from footfall.commands._parts import make_part, open_policy, separator_of, settings
-from footfall.commands._sources import read_source, world_source
+from footfall.commands._sources import problem_key, read_source, world_source
 from footfall.judging import all_parts, keep_nothing
 from footfall.registry import declared, no_hub_id, parts, serving, systems
 from footfall.render import template_for
@@ -30,7 +30,7 @@ from footfall.scale import Call
 from footfall.scale.processes import is_main
 from footfall.search.votes import Aggregation
 from footfall.train.scalars import Log
-from footfall.types import Judge, Problem
+from footfall.types import Judge, Problem, content_key
 
 if TYPE_CHECKING:
     from footfall.rl.loop import Setting
@@ -108,7 +108,7 @@ class RlConfig:
     run: RunOptions = field(default_factory=RunOptions)
 
 
-def open_setting(config: RlConfig, parts: Parts | None = None) -> Setting:
+def open_setting(config: RlConfig, problems: Problems, parts: Parts | None = None) -> Setting:
     """Everybody who takes part, loaded."""
     from footfall.rl.filters import refuse_empty
     from footfall.rl.loop import Setting
@@ -127,7 +127,7 @@ def open_setting(config: RlConfig, parts: Parts | None = None) -> Setting:
     if parts is not None and judge is not None:
         judge = JudgeInParts(judge, parts)
     reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
-    train, held_out = open_problems(config)
+    train, held_out = problems
     if (lacking := reward.unanswered(train)) and is_main():
         note(f"{config.problems}: {lacking:,} of {len(train):,} problems have no reference answer to learn from")
     model, tokenizer = _model(config)
@@ -247,7 +247,23 @@ def _opened(config: RlConfig, options: JudgeOptions, more: Mapping[str, Any] | N
     return judge
 
 
-def open_problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem]]:
+class Problems(NamedTuple):
+    """What is trained on and what is measured on."""
+
+    train: Sequence[Problem]
+    held_out: Sequence[Problem]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Their content: other problems under the same name make another run."""
+        return {"problems_key": _content(self.train), "held_out_key": _content(self.held_out)}
+
+
+def _content(problems: Sequence[Problem]) -> str:
+    return content_key([problem_key(each) for each in problems])
+
+
+def open_problems(config: RlConfig) -> Problems:
     """Those to train on and those to measure on; no problem is among both."""
     assert config.problems is not None
     train = list(read_source(config.problems, config.run.seed, "train", config.reading))
@@ -264,7 +280,7 @@ def open_problems(config: RlConfig) -> tuple[Sequence[Problem], Sequence[Problem
             f"{config.problems}: {len(train)} problems to train on and {len(held_out)} to measure on; an update takes "
             f"{config.settings.prompts}"
         )
-    return train, held_out
+    return Problems(train, held_out)
 
 
 def _truth(config: RlConfig) -> Judge | None:

@@ -16,7 +16,7 @@ from footfall.formats import FormatError, Solutions, iter_problems, iter_read, r
 from footfall.registry import create, load
 from footfall.scale import Remote, is_address
 from footfall.terminal import one_line
-from footfall.types import Judged, Problem, Trajectory
+from footfall.types import Judged, Problem, Trajectory, content_key, image_name, problem_rest
 
 T = TypeVar("T")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -181,6 +181,12 @@ def _problems(source: str, seed: int, default_split: str, options: ReadOptions) 
             yield problem
     if not some:
         raise ValueError(f"{source}: there is no problem in it")
+
+
+def problem_key(problem: Problem) -> str:
+    """Content address of all that a problem says, its reference answer included."""
+    more = [list(map(image_name, problem.images)), problem_rest(problem)]
+    return content_key(problem.id, problem.text, problem.answer, *(more if any(more) else []))
 
 
 def world_rows(source: WorldSource, policy: PolicyOptions, seed: int) -> list[Judged]:

@@ -44,7 +44,7 @@ from footfall.commands._running import (
 from footfall.commands._sources import read_many
 from footfall.commands._trees import Found, growing, harvested, tree_labeller, without_answer
 from footfall.drive.trees import ELSEWHERE, TreeLabeller
-from footfall.formats import Mapped, read_parquet, write_parquet
+from footfall.formats import Mapped, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
@@ -52,7 +52,7 @@ from footfall.registry import serving
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.store import Run, Task
-from footfall.types import Judge, Judged, Trajectory
+from footfall.types import Harvest, Judge, Judged, Trajectory
 
 _CUT = "{cut} of {of} rollouts were cut at max_tokens and count as no success; raise --max-tokens if that is many"
 _ONE_SIDED = (
@@ -147,7 +147,7 @@ def main(config: LabelConfig) -> int:
     ):
         begin_edition(run.folder, edition)
         if config.again:
-            _drop_unlabelled(run.folder)
+            _drop_unlabelled(run)
         found = _found(config, run, method, trajectories, bool(opener.opened))
         end_edition(run.folder)
         file = run.folder / "judged.parquet"
@@ -220,17 +220,16 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
     return make_judge(config.method, *made_with)
 
 
-def _drop_unlabelled(folder: Path) -> None:
+def _drop_unlabelled(run: Run) -> None:
     """Remove the finished chunks that hold a step without a label, or a problem without a tree. In a row of a tree's node
     all steps but its last are valued in other rows."""
-    for shard in sorted(folder.glob("judgements/*.parquet")):
-        if any(None in judgement.values for judgement in read_parquet(shard, "judgement")):
-            shard.unlink()
-    for shard in sorted(folder.glob("trees/*.parquet")):
-        (found,) = read_parquet(shard, "harvest")
-        silent = (said.failure(k) for _, said in found.rows if said for k, v in enumerate(said.values) if v is None)
-        if found.barren or any(reason != ELSEWHERE for reason in silent):
-            shard.unlink()
+    run.drop("judgements", "judgement", lambda rows: any(None in judgement.values for judgement in rows))
+    run.drop("trees", "harvest", lambda rows: any(_has_gaps(found) for found in rows))
+
+
+def _has_gaps(found: Harvest) -> bool:
+    silent = (said.failure(k) for _, said in found.rows if said for k, v in enumerate(said.values) if v is None)
+    return bool(found.barren) or any(reason != ELSEWHERE for reason in silent)
 
 
 def _summary(found: Found) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from footfall.commands._options import JudgeOptions, SamplingOptions, given
 from footfall.commands._output import emit, facts, figures, next_command
-from footfall.commands._rl_setting import RlConfig, open_setting, vllm_settings, worker_task
+from footfall.commands._rl_setting import RlConfig, open_problems, open_setting, vllm_settings, worker_task
 from footfall.commands._running import REPORT, open_run, ray_workers, run_settings
 from footfall.damaged import naming
 from footfall.reports.pages import write_page
@@ -140,9 +140,10 @@ def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
     from footfall.rl.loop import point_of, train_policy
     from footfall.rl.parts import Parts
 
+    problems = open_problems(config)
     with (
         ray_workers(config.ray, partial(worker_task, config)) as workers,
-        open_run("rl", config, for_show=_FOR_SHOW, beside=_OWN) as run,
+        open_run("rl", config, problems.keys, _FOR_SHOW, beside=_OWN) as run,
         ExitStack() as stack,
     ):
         log = run.folder / "log.jsonl"
@@ -153,7 +154,12 @@ def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
             shown = _Shown(stack, run, name, config.settings.updates)
             parts = None if config.chunk is None else Parts(config.chunk, workers, run.log)
             trained = train_policy(
-                open_setting(config, parts), config.settings, run.folder, told=shown.told, known=known, saved=run.keep
+                open_setting(config, problems, parts),
+                config.settings,
+                run.folder,
+                told=shown.told,
+                known=known,
+                saved=run.keep,
             )
             run.log("finished", **_facts(trained))
             finished = run.logged("finished")
@@ -180,7 +186,7 @@ def _take_part(config: RlConfig) -> dict[str, Any]:
     folder: Path | None = agreed(None)
     if folder is not None:
         parts = None if config.chunk is None else Parts(config.chunk)
-        train_policy(open_setting(config, parts), config.settings, folder)
+        train_policy(open_setting(config, open_problems(config), parts), config.settings, folder)
     return {}
 
 
@@ -199,7 +205,7 @@ def _estimate(config: RlConfig) -> dict[str, Any]:
     """By making a few updates and looking at the policy once: what these take, and how an update is shared."""
     from footfall.rl.loop import Watch, looks, make_trainer
 
-    given = open_setting(config)
+    given = open_setting(config, open_problems(config))
     whole = config.settings.iterations
     tried = replace(config.settings, updates=-(-_TRIED // whole) * whole)
     with TemporaryDirectory() as folder:

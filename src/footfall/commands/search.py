@@ -45,7 +45,7 @@ from footfall.commands._search_report import (
     summary,
     write_answers,
 )
-from footfall.commands._sources import read_many_problems
+from footfall.commands._sources import problem_key, read_many_problems
 from footfall.drive.budget import Budget
 from footfall.formats import Mapped
 from footfall.policy.protocol import Policy
@@ -56,7 +56,7 @@ from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of, unused_by
 from footfall.search.votes import Aggregation
 from footfall.store import Run, Task
-from footfall.types import Judge, Problem, SearchResult, content_key, image_name, problem_rest
+from footfall.types import Judge, Problem, SearchResult, content_key
 
 _CACHE_TOKENS = 1 << 16
 """What a judge that can keeps of traces that grow, so that one more step costs one step; --set cache_tokens=0 for none."""
@@ -264,7 +264,7 @@ def _solved(run: Run, searcher: Searcher, problems: Sequence[Problem], chunk: in
 
     def solved(stage: str, problems: Sequence[Problem]) -> Sequence[SearchResult]:
         return run.kept(
-            stage, problems, len(problems), task, listed=_LISTED, key=_problem_key, chunk=chunk, made_by=made_by
+            stage, problems, len(problems), task, listed=_LISTED, key=problem_key, chunk=chunk, made_by=made_by
         )
 
     def again(stage: str, places: Sequence[int]) -> Sequence[SearchResult]:
@@ -387,8 +387,3 @@ def _with_helper(asked: Mapping[str, Any], helpers: Mapping[str, Policy]) -> tup
             f"policy={name} of a judge is the name of a helper, and there is none such: pass --helper {name}=POLICY"
         )
     return {**asked, "policy": helpers[name]}, {name}
-
-
-def _problem_key(problem: Problem) -> str:
-    more = [list(map(image_name, problem.images)), problem_rest(problem)]
-    return content_key(problem.id, problem.text, problem.answer, *(more if any(more) else []))

@@ -4,7 +4,7 @@ Let's Reinforce Step by Step (arXiv 2311.05821): which aggregate is rewarded dec
 shared out to the steps so that the shares add up to it:
 
     sum r_k     mean r_k/S     product Π_{l≤k} r_l - Π_{l<k} r_l, and 1 at the last step     min PURE's strict transform
-    log-prod log r_k           class c_k/S, c_k = 1, 0 or -1: the likeliest class of the step
+    log-prod log max(r_k, 1e-10)   class c_k/S, c_k = 1, 0 or -1: the likeliest class of the step
 
 PSPO* (arXiv 2411.11681): g = (Π r_k)^(1/S) times a shape of the number of steps, at the end; 0 for a single step.
 
@@ -32,7 +32,7 @@ from footfall.registry import Declared, Paper, register
 from footfall.rl.differences import with_outcome
 from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group
 from footfall.rl.min_form import min_form, signed
-from footfall.search.votes import AGGREGATIONS, Aggregation, classes
+from footfall.search.votes import AGGREGATIONS, LEAST, Aggregation, classes, reward_of
 
 Shape = Literal["weibull", "code", "none"]
 
@@ -47,8 +47,9 @@ def shares(scores: npt.ArrayLike, how: Aggregation) -> Floats:
     elif how == "class":
         found = np.array(classes(known.tolist()), np.float64) / len(known)
     elif how in ("prod", "log-prod"):
-        AGGREGATIONS[how](known.tolist())  # which refuses values that no product is made of
-        found = np.log(known) if how == "log-prod" else np.diff(np.cumprod(known), prepend=1.0) + (at == len(known) - 1)
+        reward_of(known.tolist(), how)  # which refuses values that no product is made of
+        product = np.diff(np.cumprod(known), prepend=1.0) + (at == len(known) - 1)
+        found = product if how == "prod" else np.log(np.maximum(known, LEAST))
     elif how == "min":
         found = min_form(known, 0)
     elif how in ("last", "max"):
@@ -115,7 +116,8 @@ def reinforce_step(
         rewards = []
         for each in group:
             scores = each.known("rewards")
-            row = _at_end(each, AGGREGATIONS[how](scores.tolist())) if placement == "end" else shares(scores, how)
+            whole = reward_of(scores.tolist(), how) or 0.0
+            row = _at_end(each, whole) if placement == "end" else shares(scores, how)
             rewards.append(row + _at_end(each, outcome * float(each.outcome or 0)))
         return dense(group, rewards, baseline)
 

@@ -60,6 +60,11 @@ def _of(group: Group, inside: Sequence[int]) -> list[Rollout]:
     return [group.rollouts[i] for i in inside]
 
 
+def shares_right(group: Group) -> Floats:
+    """Outcomes in [0, 1] of the rollouts that have one; any other is refused."""
+    return np.array([each.share for each in _of(group, _usable(group, ("outcome",)))], np.float64)
+
+
 @register(
     "filter",
     "prof",
@@ -85,7 +90,7 @@ def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, s
         level = float(np.concatenate(scores).mean()) if scores else 0.0
         chosen = []
         for at, (group, there) in enumerate(zip(groups, inside, strict=True)):
-            c = {i: consistency(group.rollouts[i].known("rewards"), float(group.rollouts[i].outcome or 0), level, penalty)
+            c = {i: consistency(group.rollouts[i].known("rewards"), group.rollouts[i].share, level, penalty)
                  for i in there}  # fmt: skip
             right = [i for i in there if group.rollouts[i].right]
             wrong = [i for i in there if not group.rollouts[i].right]
@@ -113,7 +118,7 @@ def band(low: float = 0.2, high: float = 0.8) -> Filter:
         raise ValueError(f"a band from {low} to {high}: want 0 <= low <= high <= 1, shares of right rollouts")
 
     def keep(groups: Sequence[Group]) -> list[Chosen]:
-        rows = [outcomes(_of(group, _usable(group, ("outcome",)))) for group in groups]
+        rows = [shares_right(group) for group in groups]
         return _whole_groups([len(row) > 0 and low <= row.mean() <= high for row in rows], groups)
 
     return Filter(("outcome",), keep)
@@ -140,10 +145,6 @@ def spread_only() -> Filter:
 def task_values(rows: Sequence[Floats]) -> Floats:
     """4p(1-p) · std / max std of each group's outcomes in [0, 1]; 0 where all are equal."""
     means = np.array([row.mean() if len(row) else 0.0 for row in rows])
-    if ((means < 0) | (means > 1)).any():
-        raise ValueError(
-            f"a group has the mean outcome {means[np.argmax(np.abs(means - 0.5))]:g}: vspo wants outcomes in [0, 1]"
-        )
     stds = np.array([deviation(row, ddof=0) for row in rows])
     return 4 * means * (1 - means) * stds / stds.max() if len(rows) and stds.max() > 0 else np.zeros(len(rows))
 
@@ -168,7 +169,7 @@ def vspo(most: int = 4, seed: int = 0) -> Filter:
         raise ValueError(f"most {most}: a group is used at least once")
 
     def keep(groups: Sequence[Group]) -> list[Chosen]:
-        values = task_values([outcomes(_of(group, _usable(group, ("outcome",)))) for group in groups])
+        values = task_values([shares_right(group) for group in groups])
         if not values.any():
             return []
         times = (values > 0).astype(int)

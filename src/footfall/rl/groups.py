@@ -109,9 +109,19 @@ class Rollout:
         return Unjudged(Reason.NO_REFERENCE, f"the rollout has no {' and no '.join(missing)}")
 
     @property
+    def share(self) -> float:
+        """Its outcome as a share of right, for rules that mean something by 0 and 1 and by nothing beyond; unknown: 0."""
+        if self.outcome is not None and not -1e-9 <= self.outcome <= 1 + 1e-9:
+            raise ValueError(
+                f"an outcome is {self.outcome:g}, and the credit or filter wants outcomes in [0, 1]: pay by the answer or by "
+                "probabilities (--outcome answer, min, mean, prod or last), or choose one that takes any, as grpo or spread"
+            )
+        return self.outcome or 0.0
+
+    @property
     def right(self) -> bool:
         """Whether its outcome is that of a right answer, for rules that ask no more: R > ½."""
-        return self.outcome is not None and self.outcome > 0.5
+        return self.share > 0.5
 
     def known(self, name: Needs) -> Floats:
         """An array that the credit declared it needs."""

@@ -39,7 +39,7 @@ from footfall.rl.shown import is_shown, shown
 from footfall.rl.trainer import CreditTrainer
 from footfall.rl.writing import Writer
 from footfall.scale.processes import agreed, count, is_main, join
-from footfall.search.votes import aggregate
+from footfall.search.votes import reward_of
 from footfall.train.checkpoints import (
     Kept,
     Saves,
@@ -350,7 +350,7 @@ class Watch(TrainerCallback):
         forget(judge)
         other = replace(self.given.reward, judge=judge)
         made = [other.rollout(trace, said) for trace, said in zip(traces, other.judged(traces), strict=True)]
-        return [None if each.rewards is None else aggregate(each.rewards.tolist(), other.aggregate) for each in made]
+        return [None if each.rewards is None else reward_of(each.rewards.tolist(), other.aggregate) for each in made]
 
     def _sure(self, rolled: Sequence[Rolled]) -> list[float | None]:
         """What a probe beside the policy says of whole completions."""

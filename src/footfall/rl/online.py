@@ -98,13 +98,13 @@ class OnlineReward:
         whole, own_BT = Sequences(batch.ids_BL[known], batch.mask_BL[known], batch.kept), own_BT[known]
         ratios_BT = ((scores_BT[known] - against_BT[known]) * own_BT).requires_grad_()
         right_B = torch.tensor([float(outcomes[i] or 0) for i in known], device=ratios_BT.device)
+        if ((right_B < 0) | (right_B > 1)).any():
+            off = float(right_B[(right_B - 0.5).abs().argmax()])
+            raise ValueError(f"an outcome is {off:g}: a reward model that learns them wants outcomes in [0, 1]")
         if self.pairs:
             ratios_BS, mask_BS = _by_step(ratios_BT, [lengths[i] for i in known])
             loss = step_pair_loss(ratios_BS, mask_BS, right_B > 0.5, [tasks[i] for i in known], self.beta)
         else:
-            if ((right_B < 0) | (right_B > 1)).any():
-                off = float(right_B[(right_B - 0.5).abs().argmax()])
-                raise ValueError(f"an outcome is {off:g}: a reward model that learns them wants outcomes in [0, 1]")
             loss = implicit_outcome_loss(ratios_BT.sum(dim=-1), right_B, self.beta)
         if not torch.isfinite(loss):
             raise ValueError(f"the loss of the online reward model is {float(loss)}; lower its learning rate")

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
 
-from footfall.judging import Traits, forget, traits
+from footfall.judging import Traits, chunks_of, forget, traits
 from footfall.policy.decoding import Generated, Request
 from footfall.policy.engine import Engine
 from footfall.policy.protocol import SamplingParams
@@ -75,13 +76,15 @@ class Parts:
             found = {done.chunk.index: done.shard for done in self.workers.calls(stage, parts, self.log)}
         return [each for at in range(len(parts)) for each in found[at]]
 
-    def cut(self, items: Sequence[Any]) -> list[Sequence[Any]]:
-        """The parts."""
-        return [items[at : at + self.size] for at in range(0, len(items), self.size)]
+    def cut(self, items: Sequence[Any], sizes: Sequence[int] | None = None) -> list[Sequence[Any]]:
+        """The parts, or parts of these sizes."""
+        sizes = [self.size] * -(-len(items) // self.size) if sizes is None else sizes
+        rest = iter(items)
+        return [list(islice(rest, size)) for size in sizes]
 
 
 class JudgeInParts:
-    """A judge that reads a batch in parts."""
+    """A judge that reads a batch in parts; one that compares the traces of a problem has them all in one part."""
 
     def __init__(self, inner: Judge, parts: Parts) -> None:
         self.inner, self.parts = inner, parts
@@ -95,7 +98,9 @@ class JudgeInParts:
         return traits(self.inner)
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        return self.parts.done("judging", self.parts.cut(trajectories), PartWork(None, self.inner))
+        sizes = chunks_of(self.inner, trajectories, self.parts.size)
+        parts = self.parts.cut(trajectories, None if isinstance(sizes, int) else sizes)
+        return self.parts.done("judging", parts, PartWork(None, self.inner))
 
 
 class EngineInParts:

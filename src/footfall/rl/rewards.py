@@ -33,7 +33,7 @@ from footfall.rl.groups import (
     rollout,
     values_of,
 )
-from footfall.search.votes import aggregate
+from footfall.search.votes import reward_of
 from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, failures_of
 
 Row: TypeAlias = npt.NDArray[np.float32]
@@ -109,13 +109,13 @@ class Reward:
         """R."""
         if self.outcome == "answer":
             return None if trace.correct is None else float(trace.correct)
-        return aggregate(values_of(said, self.after_error), self.outcome)
+        return reward_of(values_of(said, self.after_error), self.outcome)
 
     def proxy(self, rolled: Rollout) -> float | None:
         """What the run says it is paid for the whole completion."""
         if not self.by_steps:
             return rolled.outcome
-        return None if rolled.rewards is None else aggregate(rolled.rewards.tolist(), self.aggregate)
+        return None if rolled.rewards is None else reward_of(rolled.rewards.tolist(), self.aggregate)
 
     def score(self, traces: Sequence[Trajectory]) -> list[float | None]:
         """The proxy of any traces: what probes for exploits are paid."""
@@ -146,13 +146,16 @@ class Reward:
 def row_of(rolled: Rollout, needs: Sequence[str] = ("outcome", "rewards")) -> Row:
     """A rollout's rewards by token. `start` is told only to a credit that needs it.
 
-    Where steps take up all tokens there is no room for R: such a rollout (cut off, every step one token) has no rewards.
+    Where steps take up all tokens there is no room for R: such a rollout (cut off, every step one token) has no rewards. A
+    single token has room for one number, which is R, written as where it stands beside rewards if the credit reads these.
     """
     facts = [rolled.outcome, *([rolled.start] if "start" in needs else [])]
     if rolled.rewards is not None and rolled.lengths.all() and rolled.tokens - rolled.steps >= len(facts):
         ends = np.cumsum(rolled.lengths) - 1
         row = at_ends(np.where(np.abs(rolled.rewards) < _STEP, _END, rolled.rewards), rolled.lengths)
         row[np.delete(np.arange(rolled.tokens), ends)[: len(facts)]] = [_fact(each) for each in facts]
+    elif rolled.tokens == 1 and "rewards" in needs:
+        row = np.array([_fact(rolled.outcome)])
     else:
         row = np.zeros(rolled.tokens)
         row[0] = _UNJUDGED
@@ -181,9 +184,11 @@ def rollout_of(row: npt.ArrayLike, own: npt.ArrayLike) -> Rollout:
     ends = (size >= _STEP) | (size == _END)
     facts = [None if x == _UNKNOWN else 0.0 if x == _ZERO else float(x) / _SCALE
              for x in values[(size > 0) & ~ends & (size != _UNJUDGED)]]  # fmt: skip
+    why = Unjudged(Reason.FAILED_CALL, "the judge gave its steps no rewards, or its tokens had no room for them")
+    if length == 1 and facts:
+        return Rollout(np.array([1]), facts[0], mask=mask, failure=why)
     if _UNJUDGED in size or not facts or not ends.any():
         R = None if _UNKNOWN in size else float(values[size >= _STEP].sum())
-        why = Unjudged(Reason.FAILED_CALL, "the judge gave its steps no rewards")
         return Rollout(np.array([length]), R, mask=mask, failure=why if _UNJUDGED in size else None)
     at = np.flatnonzero(ends)
     lengths = np.diff(at, prepend=-1)

@@ -35,6 +35,7 @@ import numpy as np
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
 from footfall.rl.groups import Credit, Floats, Rollout, deviation, each_group, spread, standardised
+from footfall.rl.min_form import refuse_scores
 
 Vote = Literal["intersection", "majority", "union", "average"]
 
@@ -50,6 +51,10 @@ def share_right(critiques: Sequence[Collection[int] | None], steps: int) -> Floa
 
 def called_wrong(rewards: Floats, vote: Vote = "majority") -> Floats:
     """1 for a step that the vote calls wrong, 0 for others; under `average` the share that does."""
+    refuse_scores(
+        rewards,
+        "a step's value is the share of critiques that call it right: give scores of another kind to clip-delta",
+    )
     share = 1 - rewards
     if vote == "average":
         return share
@@ -71,7 +76,7 @@ def capo(whole: float = 2.0, process: float = 1.0, vote: Vote = "majority", eps:
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
         rows = [
-            spread(whole * float(each.outcome or 0) - process * called_wrong(each.known("rewards"), vote), each.lengths)
+            spread(whole * each.share - process * called_wrong(each.known("rewards"), vote), each.lengths)
             for each in group
         ]
         pooled = np.concatenate([row[each.mask] for row, each in zip(rows, group, strict=True)])

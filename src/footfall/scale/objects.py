@@ -269,6 +269,15 @@ class Remote:
         if self._name(path) not in self._there:
             self.put(path)
 
+    def shards(self, stage: str) -> list[str]:
+        """Names of the finished chunks of a stage that the store has."""
+        return [name.rpartition("/")[2] for name in self._there if name.startswith(f"{stage}/") and is_shard(name)]
+
+    def remove(self, path: Path) -> None:
+        """What the store has for a file of the copy."""
+        self.check()
+        self._remove(self._name(path))
+
     def put_all(self, at_end: bool = False) -> None:
         """What a command goes on from, as far as it is new or was changed; at the end all that it wrote, result.json last."""
         here = [path for path in self._files_here() if at_end or _is_gone_on_from(self._name(path))]

@@ -112,6 +112,17 @@ def aggregate(values: Sequence[float | None], how: Aggregation | str = "min") ->
     return AGGREGATIONS[how](judged)
 
 
+LEAST = 1e-10
+"""What a step of less is worth where logarithms are paid, as the card sprm-metastone has it for its geometric mean."""
+
+
+def reward_of(values: Sequence[float | None], how: Aggregation | str = "min") -> float | None:
+    """As `aggregate`, of what is paid: by `log-prod` a step of value 0 counts as `LEAST`, for −∞ is no reward."""
+    if how == "log-prod":
+        values = [LEAST if value is not None and 0 <= value < LEAST else value for value in values]
+    return aggregate(values, how)
+
+
 def chances_ok(
     positive: Sequence[float | None], neutral: Sequence[float | None], counts_as: Neutral = "positive"
 ) -> tuple[float | None, ...]:

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from footfall.formats import atomic_write, spool, write_parquet
+from footfall.formats import DamagedError, atomic_write, read_parquet, spool, write_parquet
 from footfall.formats.atomic import sweep
 from footfall.store.chunks import Chunk, Task, Workers, cost_of, finished
 from footfall.store.folder import (
@@ -55,6 +55,12 @@ class Place(Protocol):
 
     def put_missing(self, path: Path) -> None:
         """As `put`, if it does not lie there yet."""
+
+    def shards(self, stage: str) -> list[str]:
+        """Names of the finished chunks of a stage that lie there."""
+
+    def remove(self, path: Path) -> None:
+        """What lies there for a file of the copy."""
 
     def put_all(self, at_end: bool = False) -> None:
         """What the command goes on from beside shards; at the end all that it wrote."""
@@ -298,6 +304,23 @@ class Run:
             progress.advance(len(done.chunk.items))
             yield from in_turn()
         yield from in_turn()
+
+    def drop(self, stage: str, kind: str, unwanted: Callable[[list[Any]], bool]) -> None:
+        """Remove the finished chunks of a stage with unwanted rows, here and where the run lies: they are done anew. So is a
+        damaged one, when its turn comes."""
+        names = {path.name for path in (self.folder / stage).glob("*.parquet")}
+        for name in sorted(names | set(self.place.shards(stage) if self.place is not None else ())):
+            shard = self.folder / stage / name
+            if self.place is not None:
+                self.place.fetch_file(shard)
+            try:
+                if not shard.exists() or not unwanted(read_parquet(shard, kind)):
+                    continue
+            except DamagedError:
+                continue
+            if self.place is not None:
+                self.place.remove(shard)
+            shard.unlink()
 
     def _shard(self, chunk: Chunk) -> Path:
         return self.folder / chunk.stage / spool.shard_name(chunk.index, chunk.name)
