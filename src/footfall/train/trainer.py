@@ -32,6 +32,7 @@ from footfall.reward.prm import PRM
 from footfall.scale.processes import agreed, count
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, collate, members
+from footfall.train.finite import Finite
 from footfall.train.objectives import Objective
 
 Progress = Callable[[int, int], None]
@@ -107,7 +108,7 @@ def part_of_mean(loss: Tensor, items: Tensor, total: Tensor | int, processes: in
     return loss * items * processes / total
 
 
-class StepTrainer(Trainer):
+class StepTrainer(Finite, Trainer):
     """Fits a `PRM` to examples under an objective."""
 
     def __init__(
