@@ -468,11 +468,11 @@ def _worth_compiling(model: PRM, train: Sequence[Example], config: TrainConfig) 
 
 def _packed(model: PRM, config: TrainConfig, half: bool) -> bool:
     """Whether traces are packed: as the config says, or in half precision on CUDA wherever that can be."""
-    can = packable(model.backbone, model.max_length) and not model.head.asks
+    can = packable(model.backbone, model.max_length) and model.head.packable
     if config.packing and not can:
         raise ValueError(
             f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, its window shorter than "
-            f"{model.max_length} tokens, or the head reads more than its last states): leave packing out, or lower max_length"
+            f"{model.max_length} tokens, or the head reads more than a step's last state): leave packing out, or lower max_length"
         )
     return can and (half if config.packing is None else config.packing)
 
