@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from footfall.registry import parts
 from footfall.reward.heads import make_head
 from footfall.reward.judge import PRMJudge, step_head
+from footfall.reward.packed import pack_row, packing
 from footfall.reward.prm import PRM
 from footfall.reward.tapped import BothWays, PolicyState, Uncertainty, fuse, mean_over
 from footfall.train import TrainConfig, train_prm
@@ -233,3 +235,29 @@ def test_wrong_use_is_told_in_one_line() -> None:
         PRMJudge(prm("both-ways"), too_long="partial").judge([long])
     with pytest.raises(ValueError, match="or steps as a whole"):
         PRMJudge(prm("both-ways"), initial=True)
+
+
+EVERY = sorted(parts("head"))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_head_reads_traces_in_one_row_as_each_alone_or_says_that_it_cannot(name: str) -> None:
+    """The confidence probe reads four states: packed, which is how a GPU trains, it was given one of them."""
+    outputs = {"heads": 3} if name == "heads" else {"head": {"name": name, **HEADS.get(name, {})}}
+    model = PRM.from_backbone(tiny_model(), byte_tokenizer(), seed=3, **outputs).eval()
+    readings = [model.read(t) for t in TRACES]
+    with torch.inference_mode(), packing(model.backbone):
+        if not model.head.packable:
+            with pytest.raises(ValueError, match=f"the head {name} reads more than a step's last state: packing=False"):
+                model(*pack_row(readings, model.pad_id))
+            return
+        packed = model(*pack_row(readings, model.pad_id))
+    for n, reading in enumerate(readings):
+        torch.testing.assert_close(packed[n, : len(reading.positions)], model.logits([reading])[0], rtol=0, atol=1e-5)
+
+
+def test_only_heads_that_read_one_state_a_step_are_packed(tmp_path: Path) -> None:
+    assert {n for n in HEADS if prm(n).head.packable} == {"both-ways", "frozen-linear"}
+    config = TrainConfig(epochs=1, eval_share=0, packing=True, device="cpu")
+    with pytest.raises(ValueError, match="the head reads more than a step's last state"):
+        train_prm(rows(), prm("confidence-probe"), config, tmp_path)

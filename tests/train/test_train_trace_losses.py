@@ -83,6 +83,19 @@ def test_tdrm_s_worked_targets_loss_and_gradient() -> None:
     assert 3 * float(gradient[0, 2, 0]) == pytest.approx(0.9 - 1.0, abs=1e-6), "the end has its own label"
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_step_without_a_label_has_no_part_in_td(n: int) -> None:
+    """The trace is worth what it is without that step: no target is taken from the step's value, and it has none itself."""
+    logits = row(9, 0.7, -9, 0.5, 0.9, 9).unsqueeze(-1).requires_grad_()
+    mask = torch.tensor([[False, True, False, True, True, False]])
+    td = make_objective("td", {"n": n})
+    loss = td.loss(logits, row(0, 1, 0, 0.5, 1, 0), mask)
+    alone = td.loss(logits[:, mask[0]].detach(), row(1, 0.5, 1), torch.ones(1, 3, dtype=torch.bool))
+    assert loss.item() == pytest.approx(float(alone), abs=1e-6)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert bool((gradient[~mask] == 0).all()) and bool((gradient[mask] != 0).all())
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_td_with_no_rewards_and_no_discount_has_the_chance_of_the_end_as_its_fixed_point(n: int) -> None:
     """A prefix that two traces share, of which one ends right, is worth one half, however far ahead targets look."""

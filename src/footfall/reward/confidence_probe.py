@@ -43,11 +43,6 @@ class ConfidenceProbe(Head):
         """Dropout while it is trained."""
         return {"name": "confidence-probe", "dropout": self.dropout}
 
-    @property
-    def plain(self) -> bool:
-        """It reads more tokens than the last."""
-        return False
-
     def at(self, states_NTH: Tensor, positions_NS: Tensor, prompts_N: Tensor | None = None) -> Tensor:
         """The mean of up to four states, of which the last is at the step's end."""
         back_NSW = positions_NS.unsqueeze(-1) - torch.arange(STATES, device=positions_NS.device)

@@ -52,9 +52,15 @@ class Head(nn.Module):
         raise NotImplementedError
 
     @property
+    def packable(self) -> bool:
+        """It reads each step at one last state, so that traces may stand side by side in a row; not a head with ways of its own
+        to take states from what the decoder gave, which would find its neighbours' there."""
+        return not self.asks and type(self).at is Head.at and type(self).states is Head.states
+
+    @property
     def plain(self) -> bool:
-        """It reads the last state at a step's end and nothing else, so that rows can be packed and prefixes kept."""
-        return not self.asks and not self.both_ways
+        """It reads the last state at a step's end and nothing else, so that prefixes can be kept."""
+        return self.packable and not self.both_ways
 
     @property
     def precision(self) -> torch.dtype:

@@ -313,9 +313,13 @@ class PRM(nn.Module):
         if starts is None:
             output = self.backbone(input_ids=input_ids, use_cache=False, **self.head.asks)
             return self.head.at(self.head.states(output, self.backbone), positions, prompts)
+        if not self.head.packable:
+            raise ValueError(
+                f"the head {self.prm_config.head['name']} reads more than a step's last state: packing=False"
+            )
         told = {"cu_seq_lens_q": starts, "max_length_q": self.max_length}
         given = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False, **told}
-        hidden_1TH: Tensor = self.backbone(**given, **self.head.asks).last_hidden_state
+        hidden_1TH: Tensor = self.backbone(**given).last_hidden_state
         return self.head.of(hidden_1TH[0][positions])
 
     def fuse(self) -> None:

@@ -38,6 +38,7 @@ from footfall.rl.rewards import Reward
 from footfall.rl.trl_settings import heeded, reference_of, refuse_parted_groups
 from footfall.rl.whole_weights import WholeWeights
 from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
+from footfall.train.finite import Finite
 from footfall.train.writers import Silent
 from footfall.types import Problem, Reason, Trajectory, Unjudged, content_key
 
@@ -60,7 +61,7 @@ class _ByEpoch(Sampler[int]):
         return iter(self.sampler)
 
 
-class RolloutTrainer(Silent, GRPOTrainer):
+class RolloutTrainer(Finite, Silent, GRPOTrainer):
     """`GRPOTrainer` whose completions are Footfall's rollouts. What `args` say of sampling holds for every writer."""
 
     model: Any

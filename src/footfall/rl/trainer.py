@@ -210,18 +210,6 @@ class CreditTrainer(RolloutTrainer):
         finally:
             self.beta = plain
 
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """The Trainer's; one that is not finite stops the run while the weights still are, and so is their last checkpoint."""
-        base: Any = super()
-        norm = base._get_grad_norm(model, grad_norm=grad_norm)
-        # In float16 the scaler of losses leaves such a step out, and tries smaller ones.
-        if norm is not None and self.accelerator.scaler is None and not math.isfinite(float(norm)):
-            raise ValueError(
-                f"update {self.state.global_step}: the gradient's norm is {float(norm)}; lower the learning rate, or go on "
-                "from an earlier checkpoint"
-            )
-        return norm
-
     def training_step(self, *given: Any, **named: Any) -> Any:
         with self._timed("steps"):
             base: Any = super()

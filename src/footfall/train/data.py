@@ -34,6 +34,8 @@ class Example(NamedTuple):
     """Targets of further outputs, a column each; None: no label."""
     marks: bool = False
     """It is read at the marks of its last step, not at its steps."""
+    given: bool = False
+    """Its reading tells the value the labelled marks of its last step."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def _in_passes(whole: Example, model: PRM) -> list[Example]:
             writer.read(taught(writer, prefix, given), name) for given in (None, [mark == 1 for mark in known])
         )
         found.append(Example(prefix, first, tuple(known), tuple(known), (True,) * len(known), marks=True))
-        found.append(Example(prefix, second, (whole.targets[k],), (whole.labels[k],), (True,)))
+        found.append(Example(prefix, second, (whole.targets[k],), (whole.labels[k],), (True,), given=True))
     return found
 
 

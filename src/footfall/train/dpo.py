@@ -17,11 +17,12 @@ from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 
 from footfall.reward.generative.chains import Preference
+from footfall.train.finite import Finite
 from footfall.train.writers import Silent, asked, train_writer
 from footfall.types import content_key
 
 
-class SilentDPO(Silent, DPOTrainer):
+class SilentDPO(Finite, Silent, DPOTrainer):
     """TRL's trainer."""
 
 

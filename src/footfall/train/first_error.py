@@ -24,9 +24,10 @@ import numpy as np
 from footfall.metrics.cases import LengthJudge, RandomJudge
 from footfall.metrics.intervals import case_weights, from_resamples
 from footfall.metrics.steps import first_error_rates, harmonic_mean
+from footfall.render import Reading
 from footfall.reward.prm import PRM
 from footfall.train.decontaminate import normalise
-from footfall.types import Judge, Judged, Judgement, content_key
+from footfall.types import Judge, Judged, Judgement, Trajectory, content_key
 
 _WORTH = 0.1
 """A gain in F1 over judges that know nothing which is still no use."""
@@ -86,9 +87,16 @@ class HeldOutErrors:
 
 
 def held_out_errors(
-    model: PRM, rows: Sequence[Judged], is_good: Callable[[float], bool], seed: int
+    model: PRM,
+    rows: Sequence[Judged],
+    is_good: Callable[[float], bool],
+    seed: int,
+    reads_of: Callable[[Sequence[Trajectory]], list[list[Reading]]] | None = None,
 ) -> HeldOutErrors | None:
-    """Of the rows that fit into the context; None where they are not of two problems, or all with an error or all without."""
+    """Of the rows that fit into the context; None where they are not of two problems, or all with an error or all without.
+
+    `reads_of` says how steps are read whose value has a way of its own, as long as the model's; None: the model's.
+    """
     labels = [value for _, said in rows if said is not None for value in said.values if value is not None]
     wrong = [value for value in labels if not is_good(value)]
     if not wrong:
@@ -101,15 +109,17 @@ def held_out_errors(
     problems = [content_key(normalise(trace.problem.text)) for trace in traces]
     if len(set(problems)) < 2 or len({error < 0 for error in truth}) < 2:
         return None
-    scores = iter(model.score([reading for i in fit for reading in reads[i]]))
-    own, thresholds = cross_tuned(truth, [[value for _ in reads[i] for value in next(scores)] for i in fit], problems)
+    chosen = [reads[i] for i in fit] if reads_of is None else reads_of(traces)
+    scores = iter(model.score([reading for readings in chosen for reading in readings]))
+    values = [[value for _ in readings for value in next(scores)] for readings in chosen]
+    own, thresholds = cross_tuned(truth, values, problems)
     weights_RN = case_weights(["held out"] * len(truth), seed, groups=problems)
     f1_R = first_error_rates(truth, own, weights_RN)[2]
     sanity_R = {}
     judges: dict[str, Judge] = {"length": LengthJudge(), "random": RandomJudge(seed)}
     for name, judge in judges.items():
-        values = [[value for value in said.values if value is not None] for said in judge.judge(traces)]
-        sanity_R[name] = first_error_rates(truth, cross_tuned(truth, values, problems)[0], weights_RN)[2]
+        blind = [[value for value in said.values if value is not None] for said in judge.judge(traces)]
+        sanity_R[name] = first_error_rates(truth, cross_tuned(truth, blind, problems)[0], weights_RN)[2]
     best_R = max(sanity_R.values(), key=lambda figures_R: float(figures_R[0]))
     f1, gain = from_resamples(f1_R), from_resamples(f1_R - best_R)
     return HeldOutErrors(

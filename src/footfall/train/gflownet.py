@@ -29,6 +29,7 @@ from footfall.loading import padded
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Reading, encode
+from footfall.train.finite import refuse_not_finite
 from footfall.types import Cost, Judge, Trajectory
 
 
@@ -150,8 +151,10 @@ def tune(
             with torch.enable_grad():
                 loss = _loss(policy, taken, config.decay, how)
                 optimizer.zero_grad(set_to_none=True)
+                refuse_not_finite(float(loss.detach()), "the loss", len(losses))
                 torch.autograd.backward([loss])
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+            refuse_not_finite(float(norm), "the gradient's norm", len(losses))
             optimizer.step()
             losses.append(float(loss.detach()))
         schedule.step()

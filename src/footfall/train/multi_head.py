@@ -26,6 +26,7 @@ from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
 
 from footfall.train.dpo import refuse_cut
+from footfall.train.finite import Finite
 from footfall.train.online import multi_head_dpo_loss
 from footfall.train.writers import Silent
 from footfall.types import Trajectory
@@ -90,7 +91,7 @@ class _WithObjectives(DataCollatorForPreference):
         return {**found, "objective": torch.tensor([example["objective"] for example in examples])}
 
 
-class MultiHeadDPOTrainer(Silent, DPOTrainer):
+class MultiHeadDPOTrainer(Finite, Silent, DPOTrainer):
     """`DPOTrainer` whose pairs are compared under the head of their objective."""
 
     def __init__(
@@ -135,8 +136,6 @@ class MultiHeadDPOTrainer(Silent, DPOTrainer):
             behind = answer_logps(self.accelerator.unwrap_model(self.ref_model), inputs, objective_B)
         (chosen_B, rejected_B), (before_B, worse_B) = own.chunk(2), behind.chunk(2)
         loss = multi_head_dpo_loss(chosen_B, rejected_B, before_B, worse_B, objective_B, self.beta, self.shares)
-        if not torch.isfinite(loss):
-            raise ValueError(f"update {self.state.global_step}: the loss is {loss.item()}; lower the learning rate")
         with torch.no_grad():
             won_B = (chosen_B - before_B) > (rejected_B - worse_B)
             for i in sorted(set(objective_B.tolist())):

@@ -25,6 +25,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from footfall.loading import quiet
 from footfall.train.checkpoints import Kept, Saves, last_checkpoint, stopping_between_updates
+from footfall.train.finite import Finite
 from footfall.train.trainer import Progress, Reporter, own_randomness
 
 
@@ -74,7 +75,7 @@ def arguments(plan: Plan, folder: Path, cpu: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Planned(Trainer):
+class Planned(Finite, Trainer):
     """A Trainer, or one of TRL's behind it, that takes the batches of a plan in their order."""
 
     model: Any

@@ -42,8 +42,9 @@ from footfall.train.checkpoints import (
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import Example, make_examples, split_by_problem
 from footfall.train.decontaminate import find_overlaps, normalise
-from footfall.train.first_error import held_out_errors
+from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
+from footfall.train.marked import by_own_marks, reads_by_own_marks
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.parted import ready_to_go_on
 from footfall.train.planned import Keeping
@@ -218,8 +219,7 @@ def _train_head(job: _Job) -> TrainResult:
         tokens_per_second=tokens * done / max(1, updates) / max(seconds, 1e-9),
         cost=Cost(scored_tokens=round(tokens), flops=_flops(model, tokens), seconds=seconds, calls=updates),
         held_out_curve=_curve(trainer, "eval_loss"),
-        # Outcomes say of no step whether it is the one.
-        first_error=None if objective.one_label else held_out_errors(model, held_rows, objective.is_good, config.seed),
+        first_error=_first_errors(model, held_rows, objective, config.seed),
         lr=lr,
     )
     canary = _find_canary(model, [e for e in held + train if not e.marks], objective)
@@ -233,6 +233,15 @@ def _train_head(job: _Job) -> TrainResult:
     )
     agreed(result.to_dict())
     return result
+
+
+def _first_errors(model: PRM, held: Sequence[Judged], objective: Objective, seed: int) -> HeldOutErrors | None:
+    """How first errors are found on held-out rows; outcomes say of no step whether it is the one."""
+    if objective.one_label:
+        return None
+    marking = bool(model.family.marks) and model.family.marks == objective.beside
+    reads = partial(reads_by_own_marks, model) if marking else None
+    return held_out_errors(model, held, objective.is_good, seed, reads)
 
 
 def _begin(job: _Job) -> PRM:
@@ -348,7 +357,7 @@ def _find_canary(model: PRM, examples: Sequence[Example], objective: Objective) 
 
 def _told(model: PRM, held: Sequence[Example], objective: Objective) -> list[Judged]:
     """Held-out traces, evenly chosen, with the model's values; their labels, and whether these are good, as aspects."""
-    shown = held[:: math.ceil(len(held) / HELD_OUT_ROWS) or 1]
+    shown = by_own_marks(model, held[:: math.ceil(len(held) / HELD_OUT_ROWS) or 1])
     rows = []
     for example, said in zip(shown, model.score([e.reading for e in shown]), strict=True):
         # An example that is one prefix of a trace has the value of its last step alone.
@@ -460,11 +469,11 @@ def _worth_compiling(model: PRM, train: Sequence[Example], config: TrainConfig) 
 
 def _packed(model: PRM, config: TrainConfig, half: bool) -> bool:
     """Whether traces are packed: as the config says, or in half precision on CUDA wherever that can be."""
-    can = packable(model.backbone, model.max_length) and not model.head.asks
+    can = packable(model.backbone, model.max_length) and model.head.packable
     if config.packing and not can:
         raise ValueError(
             f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, its window shorter than "
-            f"{model.max_length} tokens, or the head reads more than its last states): leave packing out, or lower max_length"
+            f"{model.max_length} tokens, or the head reads more than a step's last state): leave packing out, or lower max_length"
         )
     return can and (half if config.packing is None else config.packing)
 

@@ -18,6 +18,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling, SFTTrainer
 
 from footfall.reward.generative.critic import Request
+from footfall.train.finite import Finite
 from footfall.train.planned import Keeping, Plan, Planned, arguments, run
 from footfall.train.trainer import Progress
 from footfall.train.writers import Silent, asked, train_writer
@@ -39,7 +40,7 @@ class Taught(NamedTuple):
         }
 
 
-class SilentSFT(Silent, SFTTrainer):
+class SilentSFT(Finite, Silent, SFTTrainer):
     """TRL's trainer."""
 
 

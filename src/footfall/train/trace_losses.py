@@ -6,6 +6,7 @@
     step-and-trajectory   λ_s (1/T) Σ_t (R_t − r_t)² + λ_f (R − r_final)²  (card: reasonflux-prm)
 
 Shapes are those of `objectives`: logits (..., S, 1), targets and mask (..., S); the last labelled step of a trace is its end.
+Steps without a label have no part in any of them.
 """
 
 from __future__ import annotations
@@ -48,12 +49,17 @@ def cosine_reward(step: Tensor, steps: Tensor, first: float, last: float) -> Ten
 
 
 def td_targets(values: Tensor, rewards: Tensor, mask: Tensor, gamma: float, n: int) -> Tensor:
-    """y_t = clamp(Σ_{k<m} γ^k r_{t+k} + γ^m V(s_{t+m}), 0, 1), m = n or as many steps as there are to the last labelled one."""
+    """y_t = clamp(Σ_{k<m} γ^k r_{t+k} + γ^m V(s_{t+m}), 0, 1), m = n or as many steps as there are to the last labelled one.
+
+    Steps are the labelled ones of each trace, in order: one without a label earns nothing, takes no time and lends no value.
+    """
+    order = (~mask).long().argsort(dim=-1, stable=True)  # the labelled steps first
     at = torch.arange(mask.shape[-1], device=mask.device)
-    ahead = ((mask * at).amax(dim=-1, keepdim=True) - at).clamp(0, n)
-    later = F.pad(rewards * mask, (0, n))
+    ahead = (mask.sum(dim=-1, keepdim=True) - 1 - at).clamp(0, n)
+    later = F.pad((rewards * mask).gather(-1, order), (0, n))
     earned = sum((gamma**k * later[..., k : k + len(at)] * (k < ahead) for k in range(n)), torch.zeros_like(rewards))
-    return (earned + gamma**ahead * values.detach().gather(-1, at + ahead)).clamp(0, 1)
+    wanted = (earned + gamma**ahead * values.detach().gather(-1, order).gather(-1, at + ahead)).clamp(0, 1)
+    return torch.zeros_like(wanted).scatter(-1, order, wanted)
 
 
 def td_loss(

@@ -33,6 +33,8 @@ from footfall.scale.processes import agreed, count
 from footfall.train.checkpoints import Patience, ends_epoch
 from footfall.train.config import TrainConfig
 from footfall.train.data import Example, collate, members
+from footfall.train.finite import Finite
+from footfall.train.marked import by_own_marks
 from footfall.train.objectives import Objective
 
 Progress = Callable[[int, int], None]
@@ -108,7 +110,7 @@ def part_of_mean(loss: Tensor, items: Tensor, total: Tensor | int, processes: in
     return loss * items * processes / total
 
 
-class StepTrainer(Trainer):
+class StepTrainer(Finite, Trainer):
     """Fits a `PRM` to examples under an objective."""
 
     def __init__(
@@ -255,9 +257,13 @@ class StepTrainer(Trainer):
 def evaluate(
     model: PRM, examples: Sequence[Example], objective: Objective, token_budget: int | None = None
 ) -> dict[str, float]:
-    """Loss, step ROC-AUC, accuracy at 0.5 and Brier score over the labelled steps."""
+    """Loss, step ROC-AUC, accuracy at 0.5 and Brier score over the labelled steps.
+
+    A value that training gives the labelled marks of its step is given the model's own here.
+    """
     was_training = model.training
     model.eval()
+    examples = by_own_marks(model, examples)
     loss, counted = 0.0, 0
     values: list[float] = []
     labels: list[float] = []

@@ -15,7 +15,9 @@ from footfall.reward.checkpoint import checkpoint, to_train
 from footfall.reward.families.pathfinder import NOT_AFTER_ERROR, TwoPassJudge
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import make_examples
+from footfall.train.marked import by_own_marks, reads_by_own_marks
 from footfall.train.objectives import fitted_to, make_objective
+from footfall.train.trainer import evaluate
 from footfall.types import Judged, Judgement
 from tests.reward.families.reference import QUESTION, STEPS, TOLERANCE, next_logits, trace
 from tests.reward.tiny_checkpoints import qwen_tokenizer, random_linear, save_checkpoint
@@ -189,6 +191,35 @@ def test_two_examples_a_step_with_two_and_one_supervised_places(tiny: tuple[Path
     wrong = [Judged(row.trajectory, replace(told, values=(1.0, 1.0)))]
     with pytest.raises(ValueError, match="step 1: the label is good and a mark is bad"):
         make_examples(wrong, model, objective, "error")
+
+
+def test_held_out_steps_are_valued_given_the_model_s_own_marks_and_not_the_labelled_ones(
+    tiny: tuple[Path, Any, Any],
+) -> None:
+    """Rows whose labelled marks are turned round have the same values: labels tell a held-out step nothing."""
+    folder, _, tokenizer = tiny
+    model = to_train(folder, None, torch.float32)
+    assert model is not None
+    objective = fitted_to(make_objective("error-types", {}), model.readout)
+
+    def held(bad: bool) -> list[Any]:
+        zeros = [Judged(t, replace(said, values=(0.0,) * len(said.values),
+                                   aspects={n: tuple(1 - (v or 0) if bad else v for v in c) for n, c in said.aspects.items()}))
+                 for t, said in typed_rows() if said is not None]  # fmt: skip
+        return [e for e in make_examples(zeros, model, objective, "error")[0] if not e.marks]
+
+    one, other = held(False), held(True)
+    assert [e.reading.ids for e in one] != [e.reading.ids for e in other], "training tells the value the labelled marks"
+    assert evaluate(model, one, objective) == evaluate(model, other, objective)
+    judge: Any = checkpoint(folder)
+    good, bad = (tokenizer.convert_tokens_to_ids(t) for t in TOKENS[:2])
+    for example, said in zip(by_own_marks(model, one), judge.judge([e.trajectory for e in one]), strict=True):
+        marks = [(said.aspects[name][-1] or 0) >= 0.5 for name in ("math", "consistency")]
+        assert [i == good for i in example.reading.ids if i in (good, bad)] == marks
+        if all(marks):
+            assert model.score([example.reading])[0] == pytest.approx((said.aspects["correctness"][-1],), abs=TOLERANCE)
+    trace_reads = reads_by_own_marks(model, [one[1].trajectory])
+    assert trace_reads[0][-1] == by_own_marks(model, one)[1].reading
 
 
 @pytest.mark.long
