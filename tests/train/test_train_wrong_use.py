@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import Trainer, TrainingArguments
 
+from footfall.loading import load_model
+from footfall.policy.embedded import EMBEDDED
 from footfall.render import Template
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.config import View
@@ -16,6 +19,7 @@ from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
 from footfall.train.imitation import ImitationConfig, imitate
 from footfall.train.objectives import make_objective
+from footfall.train.writers import train_writer
 from footfall.types import Json, Judged, Judgement
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
@@ -288,3 +292,25 @@ def test_what_a_model_cannot_read_is_too_long_whatever_is_asked_for() -> None:
         refuse_cut(pair, tokenizer, 1024, model)
     with pytest.raises(ValueError, match=r"DPOConfig's max_length is 32: raise it"):
         refuse_cut(pair, tokenizer, 32, model)
+
+
+# -- weights that a language model has no place for
+
+
+def test_a_head_is_not_left_behind_by_a_training_of_language_models(tmp_path: Path) -> None:
+    """With a decoder whose embedding is its output matrix, a PRM's folder was taken for a language model."""
+    folder = train_prm(rows(1.0, 0.0), EMBEDDED, replace(CONFIG, view="words"), tmp_path / "prm").folder
+    with pytest.raises(ValueError, match=r"is a PRM with a head of its own \(head\.safetensors\)"):
+        train_writer(folder, tmp_path / "out", TrainingArguments(use_cpu=True), lambda lm, tokenizer: Trainer(lm))
+    implicit = TrainConfig("log-ratio", {"base": str(folder)}, family="implicit", eval_share=0, device="cpu")
+    with pytest.raises(ValueError, match="is a PRM with a head of its own"):
+        train_prm([*rows(1.0, correct=True), *rows(1.0, correct=False)], EMBEDDED, implicit, tmp_path / "run")
+
+
+def test_a_model_with_several_output_heads_is_not_loaded_as_one_without(tmp_path: Path) -> None:
+    lm, tokenizer = load_model(EMBEDDED, "cpu")
+    lm.heads = torch.nn.Parameter(torch.zeros(2, 3))
+    lm.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"holds weights that a LlamaForCausalLM has no place for \(heads\)"):
+        load_model(tmp_path, "cpu")

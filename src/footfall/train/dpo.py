@@ -21,7 +21,7 @@ from footfall.reward.generative.chains import Preference
 from footfall.train.finite import Finite
 from footfall.train.lengths import length_limit
 from footfall.train.writers import Silent, asked, train_writer
-from footfall.types import content_key
+from footfall.types import Message, content_key
 
 
 class SilentDPO(Finite, Silent, DPOTrainer):
@@ -38,10 +38,29 @@ class Preferred(NamedTuple):
 
 
 def split_pairs(pairs: Sequence[Preference], share: float, seed: int = 0) -> tuple[list[Preference], list[Preference]]:
-    """Training and held-out pairs; no problem is on both sides."""
-    order = sorted({pair.problem for pair in pairs}, key=lambda problem: content_key("split", seed, problem))
+    """Training and held-out pairs; no problem is on both sides, nor is a question that two problems ask."""
+    group = _one_problem(pairs)
+    order = sorted(set(group.values()), key=lambda problem: content_key("split", seed, problem))
     held = set(order[: round(share * len(order))])
-    return [pair for pair in pairs if pair.problem not in held], [pair for pair in pairs if pair.problem in held]
+    sides = [[pair for pair in pairs if (group[pair.problem] in held) is side] for side in (False, True)]
+    return sides[0], sides[1]
+
+
+def _one_problem(pairs: Sequence[Preference]) -> dict[str, str]:
+    """The first id of each problem: problems that ask a question in the same words are one, whatever their ids."""
+    first: dict[str, str] = {}
+
+    def root(problem: str) -> str:
+        while first.setdefault(problem, problem) != problem:
+            problem = first[problem]
+        return problem
+
+    known: dict[tuple[Message, ...], str] = {}
+    for pair in pairs:
+        same = known.setdefault(pair.request.messages, pair.problem) if pair.request.messages else pair.problem
+        one, other = sorted((root(pair.problem), root(same)))
+        first[other] = one
+    return {problem: root(problem) for problem in first}
 
 
 def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[str, str]]:

@@ -46,6 +46,7 @@ from footfall.train.lengths import length_limit
 from footfall.train.objectives import Objective
 from footfall.train.planned import Keeping, Plan, fit_loss
 from footfall.train.trainer import Progress, step_metrics
+from footfall.train.writers import refuse_head
 from footfall.types import Judged, Judgement, Trajectory
 
 _TOKENS = 4096
@@ -217,6 +218,7 @@ def _refuse_settings(config: TrainConfig, family: Family) -> None:
 
 
 def _reference(base: str, tokenizer: Any, place: torch.device) -> Any:
+    refuse_head(base)
     reference, theirs = load_model(base, str(place))
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise ValueError(

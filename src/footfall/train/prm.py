@@ -382,14 +382,17 @@ def _decontaminate(
     """The clean rows and how many were not."""
     if not against:
         return rows, 0
-    overlaps = find_overlaps((row.trajectory.problem for row in rows), against)
-    bad = {overlap.train_id for overlap in overlaps}
-    clean = [row for row in rows if row.trajectory.problem.id not in bad]
+    # Other problems may have the same id: sets of data count from 0, each for itself.
+    problems = {(p.id, p.text): p for p in (row.trajectory.problem for row in rows)}
+    places = {str(n): key for n, key in enumerate(problems)}
+    overlaps = find_overlaps((replace(p, id=n) for n, p in zip(places, problems.values(), strict=True)), against)
+    bad = {places[overlap.train_id] for overlap in overlaps}
+    clean = [row for row in rows if (row.trajectory.problem.id, row.trajectory.problem.text) not in bad]
     dropped = len(rows) - len(clean)
     if bad and config.contaminated == "error":
         first = overlaps[0]
         raise ValueError(
-            f"{dropped} training rows are about evaluation problems, e.g. problem {first.train_id!r} matches "
+            f"{dropped} training rows are about evaluation problems, e.g. problem {places[first.train_id][0]!r} matches "
             f'{first.eval_id!r} ({first.kind}, overlap {first.overlap:.2f}); remove them, or use contaminated="drop"'
         )
     return clean, dropped
