@@ -142,6 +142,12 @@ def load_model(
     model, info = loaded
     model.to(place).train(False)
     check_weights(model, info["missing_keys"], source)
+    # Of a module that the model lacks, weights have its name before a dot; published checkpoints have some that nobody misses.
+    if own := sorted(name for name in info["unexpected_keys"] if "." not in name):
+        raise ValueError(
+            f"{source} holds weights that a {type(model).__name__} has no place for ({', '.join(own)}), and without them it is "
+            "another model; several output heads are mixed into one before a model is saved"
+        )
     return model, load_tokenizer(str(source))
 
 

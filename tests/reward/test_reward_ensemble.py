@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from footfall.reward.config import PRMConfig
-from footfall.reward.heads import Heads
+from footfall.reward.heads import Heads, through_members
 from footfall.reward.judge import PRMJudge, step_head
 from footfall.reward.prm import PRM
 from footfall.reward.readout import MeanOfHeads
 from footfall.train import TrainConfig, train_prm
+from footfall.train.objectives import fitted_to, make_objective
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_models import backbone_folder, byte_tokenizer, decoder, some_traces, trace
 
@@ -116,3 +118,33 @@ def test_objectives_that_need_classes_or_pairs_are_refused(tmp_path: Path) -> No
     for objective in ("ce", "bradley-terry"):
         with pytest.raises(ValueError, match=r"classes"):
             train_prm(rows(), base, TrainConfig(heads=2, objective=objective, device="cpu"), tmp_path / objective)
+
+
+def test_the_mean_of_members_is_read_and_fitted_as_one_probability(tmp_path: Path) -> None:
+    """It was squashed a second time, to values from 0.5 to 0.73, and its networks were not trained at all."""
+    members = TrainConfig(
+        head="mean-of-members", head_options={"members": 4, "hidden": [16]}, lr=1e-2, epochs=8, batch_size=8,
+        eval_share=0.25, device="cpu",
+    )  # fmt: skip
+    base = backbone_folder(tmp_path / "lm")
+    result = train_prm(rows(), base, members, tmp_path / "run")
+    model = PRM.load(result.folder, device="cpu")
+    head: Any = model.head
+    fresh = PRM.from_backbone(str(base), head=head.settings, seed=members.seed).head
+    moved = [not torch.equal(a, b) for a, b in zip(head.parameters(), fresh.parameters(), strict=True)]
+    assert all(moved), "every network learns"
+    states = torch.randn(5, head.weights[0].shape[1], generator=torch.Generator().manual_seed(0))
+    each_E5 = through_members(states, head.weights, head.biases)[..., 0].sigmoid().T
+    values = model.values(head.of(states[None]))[0]
+    torch.testing.assert_close(values, each_E5.mean(dim=0))
+    objective = fitted_to(make_objective("soft-bce", {}), model.readout)
+    targets, mask = torch.tensor([1.0, 0.0, 0.5, 0.2, 1.0]), torch.ones(5, dtype=torch.bool)
+    loss = objective.loss(head.of(states[None])[0], targets, mask)
+    torch.testing.assert_close(loss, torch.nn.functional.binary_cross_entropy(values, targets))
+    assert result.metrics["brier"] < 0.2 and result.curve[-1][1] < result.curve[0][1]
+
+
+def test_the_mean_of_members_holds_one_output(tmp_path: Path) -> None:
+    config = TrainConfig("quantile", head="mean-of-members", eval_share=0, device="cpu")
+    with pytest.raises(ValueError, match="the head mean-of-members gives one probability, and 3 outputs are asked"):
+        train_prm(rows(), backbone_folder(tmp_path / "lm"), config, tmp_path / "run")

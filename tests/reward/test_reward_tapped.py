@@ -259,5 +259,5 @@ def test_a_head_reads_traces_in_one_row_as_each_alone_or_says_that_it_cannot(nam
 def test_only_heads_that_read_one_state_a_step_are_packed(tmp_path: Path) -> None:
     assert {n for n in HEADS if prm(n).head.packable} == {"both-ways", "frozen-linear"}
     config = TrainConfig(epochs=1, eval_share=0, packing=True, device="cpu")
-    with pytest.raises(ValueError, match="the head reads more than a step's last state"):
+    with pytest.raises(ValueError, match="its head reads more than a step's last state"):
         train_prm(rows(), prm("confidence-probe"), config, tmp_path)

@@ -99,5 +99,5 @@ def test_weights_name_every_objective(tmp_path: Path) -> None:
 
 def test_an_answer_that_would_be_cut_is_refused(tmp_path: Path) -> None:
     long = [*PAIRS, Pair("right", "Start with 1.", "1 + 1 = 2", "9 " * 600)]
-    with pytest.raises(ValueError, match=r"have \d{4} tokens, and DPOConfig's max_length is 1024: raise it"):
+    with pytest.raises(ValueError, match=r"have \d{4} tokens, and the model reads 512: leave the pair out"):
         trainer(tmp_path, long)

@@ -278,6 +278,16 @@ def test_rows_about_evaluation_problems_are_refused_or_dropped_with_their_count(
     assert result.train.rows + result.held_out.rows == 46
 
 
+def test_a_clean_problem_that_shares_an_evaluation_problems_id_stays(base: Path, tmp_path: Path) -> None:
+    """Sets of data count their problems from 0: of two with one id, the one about an evaluation problem alone is dropped."""
+    rows = [Judged(replace(t, problem=replace(t.problem, id="0")), said) for t, said in toy_rows()]
+    held = [Problem("bench-1", "Q3 ."), Problem("0", "something else")]
+    with pytest.raises(ValueError, match=r"2 training rows .*problem '0' matches 'bench-1'"):
+        train_prm(rows, base, QUICK, tmp_path / "a", against=held)
+    result = train_prm(rows, base, replace(QUICK, epochs=1, contaminated="drop"), tmp_path / "b", against=held)
+    assert result.contaminated == 2
+
+
 def test_the_split_is_by_problem_text_and_ignores_row_order() -> None:
     rows = toy_rows()
     train, held = split_by_problem(rows, 0.25, seed=0)

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from transformers import Trainer, TrainingArguments
 
+from footfall.loading import load_model
+from footfall.policy.embedded import EMBEDDED
+from footfall.render import Template
 from footfall.reward.checkpoint import checkpoint
 from footfall.reward.config import View
+from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
+from footfall.train.imitation import ImitationConfig, imitate
 from footfall.train.objectives import make_objective
+from footfall.train.writers import train_writer
 from footfall.types import Json, Judged, Judgement
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
-from tests.reward.tiny_models import trace
+from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
 torch.set_num_threads(1)
+PLAIN = Template("plain")
 CONFIG = TrainConfig(epochs=1, eval_share=0, device="cpu")
 
 
@@ -187,3 +196,121 @@ def test_labels_that_are_all_on_one_side_of_a_threshold_teach_nothing(
     config = replace(CONFIG, objective="bce", objective_options={"threshold": threshold}, family="footfall")
     with pytest.raises(ValueError, match="the 4 usable training rows have only one label value, as it takes them"):
         train_prm(rows(0.75, 0.25), lm, config, tmp_path)
+
+
+# -- settings that would do nothing
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lora_alpha": 8}, "lora_alpha scales adapters, and there are none: set lora_rank too"),
+        ({"head_options": {"fusion": "mean"}}, r"head_options .* are settings of a head, and none is named: set head"),
+        ({"max_length": 0}, "max_length must be at least 1, not 0"),
+        ({"lora_rank": 0}, "lora_rank must be at least 1, not 0"),
+    ],
+)
+def test_a_setting_without_what_it_is_about_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **change)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("soft-bce", {"margin": 4.0},
+         r"the objective soft-bce takes no setting margin: it takes wrong_weight; margin is a setting of q-ranking"),
+        ("mse", {"gamma": 0.5}, r"the objective mse takes no setting gamma: it takes none; gamma is a setting of td"),
+        ("td", {"temperature": 1.0}, r"takes no setting temperature: .*; no objective has a setting temperature"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_another_objective_is_told_whose_it_is(name: str, options: dict[str, Json], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_objective(name, options)
+
+
+def test_a_pull_on_small_networks_that_are_not_there_is_refused(lm: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="anchor holds several small networks to where they began: set heads too"):
+        train_prm(rows(1.0, 0.0), lm, replace(CONFIG, anchor=1.0), tmp_path)
+
+
+def test_a_template_is_refused_where_a_family_or_a_critic_has_its_own(lm: Path, tmp_path: Path) -> None:
+    given = replace(CONFIG, template=PLAIN)
+    with pytest.raises(ValueError, match="cannot hold template of your own; leave --as out"):
+        train_prm(rows(1.0, 0.0), lm, replace(given, as_family="qwen2.5-math-prm"), tmp_path / "as")
+    with pytest.raises(ValueError, match="is a language model, trained without template; leave that out"):
+        train_prm(rows(1.0, correct=True), lm, replace(given, family="implicit", objective="log-ratio"), tmp_path)
+
+
+def test_a_model_to_go_on_from_keeps_its_head_template_and_adapters(lm: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    first = replace(
+        CONFIG, family="footfall", lora_rank=2, head="both-ways", head_options={"fusion": "mean"}, template=PLAIN
+    )
+    folder = train_prm(rows(1.0, 0.0), lm, first, tmp_path / "first").folder
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"lora_rank": 4}, "has adapters of rank 2; a further training cannot make it 4"),
+        ({"lora_alpha": 8}, "has adapters of alpha 4; a further training cannot make it 8"),
+        ({"head_options": {"fusion": "gate"}}, "has a head with fusion=mean; .* cannot make it fusion=gate"),
+        ({"template": Template("chat")}, r"is read as Template\(.*'plain'.*; a further training cannot make it .*chat"),
+    ]
+    for change, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            train_prm(rows(1.0, 0.0), folder, replace(first, **change), tmp_path / "more", resume=False)
+
+
+# -- the longest trace
+
+
+def test_the_limit_of_length_holds_in_every_training(lm: Path, tmp_path: Path) -> None:
+    """A published layout and a model in memory went by their own context, whatever was asked for."""
+    short, said = replace(CONFIG, max_length=10), r"has \d+ tokens, the limit is 10; raise max_length"
+    begun = PRM.from_backbone(str(lm), seed=1)
+    published = replace(short, as_family="qwen2.5-math-prm")
+    trainings: list[tuple[Path | PRM, TrainConfig]] = [(lm, short), (lm, published), (begun, short)]
+    for source, config in trainings:
+        with pytest.raises(ValueError, match=said):
+            train_prm(rows(1.0, 0.0), source, config, tmp_path / "run", resume=False)
+    with pytest.raises(ValueError, match=said):
+        implicit = replace(short, family="implicit", objective="log-ratio")
+        train_prm(rows(1.0, correct=True), lm, implicit, tmp_path / "lm")
+
+
+def test_what_a_model_cannot_read_is_too_long_whatever_is_asked_for() -> None:
+    """A policy learned from traces past its context, where positions mean nothing."""
+    model, tokenizer = decoder(context=64), byte_tokenizer()
+    long, brief = trace("x" * 100, id="long"), trace("x", id="brief", prompt="q")
+    done = imitate(model, tokenizer, [long, brief], PLAIN, ImitationConfig(epochs=1))
+    assert done.too_long == 1
+    with pytest.raises(ValueError, match=r"none of 1 traces has at most 64 tokens: the model's context is no longer"):
+        imitate(model, tokenizer, [long], PLAIN, ImitationConfig(epochs=1))
+    pytest.importorskip("trl", reason="could not import 'trl'")
+    from footfall.train.dpo import refuse_cut
+
+    pair = [{"prompt": "q", "chosen": "y" * 100, "rejected": "n"}]
+    with pytest.raises(ValueError, match=r"have \d+ tokens, and the model reads 64: leave the pair out"):
+        refuse_cut(pair, tokenizer, 1024, model)
+    with pytest.raises(ValueError, match=r"DPOConfig's max_length is 32: raise it"):
+        refuse_cut(pair, tokenizer, 32, model)
+
+
+# -- weights that a language model has no place for
+
+
+def test_a_head_is_not_left_behind_by_a_training_of_language_models(tmp_path: Path) -> None:
+    """With a decoder whose embedding is its output matrix, a PRM's folder was taken for a language model."""
+    folder = train_prm(rows(1.0, 0.0), EMBEDDED, replace(CONFIG, view="words"), tmp_path / "prm").folder
+    with pytest.raises(ValueError, match=r"is a PRM with a head of its own \(head\.safetensors\)"):
+        train_writer(folder, tmp_path / "out", TrainingArguments(use_cpu=True), lambda lm, tokenizer: Trainer(lm))
+    implicit = TrainConfig("log-ratio", {"base": str(folder)}, family="implicit", eval_share=0, device="cpu")
+    with pytest.raises(ValueError, match="is a PRM with a head of its own"):
+        train_prm([*rows(1.0, correct=True), *rows(1.0, correct=False)], EMBEDDED, implicit, tmp_path / "run")
+
+
+def test_a_model_with_several_output_heads_is_not_loaded_as_one_without(tmp_path: Path) -> None:
+    lm, tokenizer = load_model(EMBEDDED, "cpu")
+    lm.heads = torch.nn.Parameter(torch.zeros(2, 3))
+    lm.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"holds weights that a LlamaForCausalLM has no place for \(heads\)"):
+        load_model(tmp_path, "cpu")

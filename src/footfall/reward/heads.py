@@ -43,6 +43,8 @@ class Head(nn.Module):
     """It is given the states of a step in the trace and in the trace with its steps reversed, side by side."""
     frozen: ClassVar[bool] = False
     """The decoder is not trained with it."""
+    probability: ClassVar[bool] = False
+    """Its one output is the probability itself, no logit."""
     gradient: float = 1.0
     """The share of its gradient, and of the learning rate, that the decoder gets."""
 
@@ -127,8 +129,8 @@ class Heads(Head):
         self.hidden = hidden
         generator = torch.Generator().manual_seed(seed)
         pairs = layer_sizes((width, hidden, hidden, 1), members)
-        self.weights = nn.ParameterList(_uniform((members, a, b), a, generator) for a, b in pairs)
-        self.biases = nn.ParameterList(_uniform((members, b), a, generator) for a, b in pairs)
+        self.weights = nn.ParameterList(nn.Parameter(even((members, a, b), a, generator)) for a, b in pairs)
+        self.biases = nn.ParameterList(nn.Parameter(even((members, b), a, generator)) for a, b in pairs)
         self.register_buffer("initial", parameters_to_vector(self.parameters()).detach().clone())
 
     @property
@@ -167,10 +169,10 @@ def layer_sizes(widths: Sequence[int], members: int = 1) -> list[tuple[int, int]
     return sizes
 
 
-def _uniform(shape: tuple[int, ...], taken: int, generator: torch.Generator) -> nn.Parameter:
+def even(shape: tuple[int, ...], taken: int, generator: torch.Generator) -> Tensor:
     """Even in ±1/√(inputs), as linear layers begin."""
     bound = 1 / math.sqrt(taken)
-    return nn.Parameter((2 * torch.rand(shape, generator=generator) - 1) * bound)
+    return (2 * torch.rand(shape, generator=generator) - 1) * bound
 
 
 @register("head", "linear", Declared(unmeasured="every objective is measured with it"))

@@ -35,7 +35,7 @@ from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, View, parts
 from footfall.reward.family import Family, TraceLayout
 from footfall.reward.heads import Head, Layers, load_head, make_head, repeated
 from footfall.reward.last_layer import decoder_layers, only_read
-from footfall.reward.readout import Columns, Several
+from footfall.reward.readout import Columns, Readout, Several
 from footfall.reward.views import ViewedLayout
 from footfall.types import Trajectory, content_key
 
@@ -140,6 +140,8 @@ class PRM(nn.Module):
         check_round_trip(tokenizer, name)
         parts = parts_for(classes, good, heads, head_width, columns, head)
         added = marker is not None and backbones.add_marker(tokenizer, backbone, marker)
+        decoder = backbone.config.get_text_config()
+        made = make_head(parts.head, decoder.hidden_size, parts.readout.outputs, seed, decoder)
         config = PRMConfig(
             backbone=name,
             read="last" if marker is None else "marker",
@@ -147,11 +149,11 @@ class PRM(nn.Module):
             marker_added=added,
             template=template or template_for(tokenizer),
             head=parts.head,
-            readout=parts.readout,
+            readout=Readout("raw", probability=True) if made.probability else parts.readout,
             max_length=_context(backbone, max_length, name),
             view=view,
         )
-        model = cls(backbone, tokenizer, config, seed=seed)
+        model = cls(backbone, tokenizer, config, head=made)
         if lora_rank is not None:
             model.adapt(lora_rank, lora_alpha, seed)
         return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,24 +14,26 @@ from footfall.reward.config import CONFIG_FILE, FOOTFALL
 from footfall.reward.prm import PRM
 from footfall.reward.publish import begin_as, publishable
 from footfall.train.config import TrainConfig
+from footfall.train.lengths import length_limit
 from footfall.train.objectives import Objective
 
 
 def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Objective) -> PRM:
     """The model that training begins with: one that is a PRM already, or a plain decoder with a fresh head."""
     if isinstance(backbone, PRM):
-        return backbone
+        return _limited(backbone, config)
     # A frozen base may be half precision; weights that are trained stay float32 under autocast.
     half = pick_device(config.device).type == "cuda" and objective.weighing is None
     frozen_half = config.lora_rank is not None and half
     dtype = torch.bfloat16 if frozen_half else torch.float32
     known: PRM | None = None
     if config.as_family is not None:
-        return begin_as(backbone, config.as_family, dtype, config.seed)
+        return _limited(begin_as(backbone, config.as_family, dtype, config.seed), config)
     if (Path(backbone) / CONFIG_FILE).is_file():
         known = PRM.load(backbone, device="cpu", dtype=torch.float32, trainable=True)
         if config.lora_rank is not None and not known.prm_config.lora:
             raise ValueError(f"{backbone} was trained without lora; a further training cannot change that")
+        _refuse_other_adapters(known, str(backbone), config)
         known.head.requires_grad_(True)
     elif config.family != FOOTFALL:
         known = to_train(backbone, config.family, dtype)
@@ -65,6 +68,13 @@ def _continued(model: PRM, source: str, config: TrainConfig, objective: Objectiv
         raise ValueError(f"{source} has {known.heads} small heads; a further training cannot make them {config.heads}")
     if config.head not in (None, known.head["name"]):
         raise ValueError(f"{source} has the head {known.head['name']}; a further training cannot make it {config.head}")
+    for name, value in config.head_options.items():
+        if known.head.get(name, value) != value:
+            raise ValueError(
+                f"{source} has a head with {name}={known.head[name]}; a further training cannot make it {name}={value}"
+            )
+    if config.template not in (None, known.template):
+        raise ValueError(f"{source} is read as {known.template}; a further training cannot make it {config.template}")
     if config.view not in ("all", known.view):
         raise ValueError(f"{source} is shown the view {known.view}; a further training cannot make it {config.view}")
     if config.family not in (None, known.family):
@@ -78,8 +88,23 @@ def _continued(model: PRM, source: str, config: TrainConfig, objective: Objectiv
         )
     if objective.columns and not known.columns:
         model.widen(objective.columns)
-    if config.max_length is not None:
-        model.prm_config = replace(model.prm_config, max_length=min(known.max_length, config.max_length))
+    return _limited(model, config)
+
+
+def _refuse_other_adapters(model: PRM, source: str, config: TrainConfig) -> None:
+    """Adapters to go on from have the shape that they were made with."""
+    if config.lora_rank is None:
+        return
+    stored: Any = model.backbone.peft_config["default"]
+    for name, asked, known in (("rank", config.lora_rank, stored.r), ("alpha", config.lora_alpha, stored.lora_alpha)):
+        if asked not in (None, known):
+            raise ValueError(f"{source} has adapters of {name} {known}; a further training cannot make it {asked}")
+
+
+def _limited(model: PRM, config: TrainConfig) -> PRM:
+    """The model with the context that it has, or less where the config says so."""
+    limit = length_limit(config.max_length, model.max_length) or model.max_length
+    model.prm_config = replace(model.prm_config, max_length=limit)
     return model
 
 
@@ -92,7 +117,8 @@ def as_published(config: TrainConfig, objective: Objective, backbone: str | Path
         )
     if family.objective is not None:
         return replace(config, family=family.name)
-    asked = {"heads": config.heads, "head": config.head, "marker": config.marker, "view": config.view != "all"}
+    asked = {"heads": config.heads, "head": config.head, "marker": config.marker, "view": config.view != "all",
+             "template": config.template}  # fmt: skip
     own = [name for name, given in asked.items() if given]
     if objective.columns or own:
         what = f"the outputs {', '.join(objective.columns)}" if objective.columns else f"{own[0]} of your own"

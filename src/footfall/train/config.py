@@ -87,7 +87,7 @@ class TrainConfig:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "save_steps"):
+        for name in ("epochs", "batch_size", "accumulation", "save_steps", "max_length", "lora_rank"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.eval_share < 1 or not 0 <= self.warmup < 1:
@@ -97,6 +97,12 @@ class TrainConfig:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name):g}")
         if self.heads < 0 or self.anchor < 0:
             raise ValueError(f"heads and anchor must not be negative; got {self.heads} and {self.anchor}")
+        if self.head_options and self.head is None:
+            raise ValueError(
+                f"head_options {dict(self.head_options)} are settings of a head, and none is named: set head"
+            )
+        if self.lora_alpha is not None and self.lora_rank is None:
+            raise ValueError("lora_alpha scales adapters, and there are none: set lora_rank too, or leave it out")
         if self.patience is not None and self.eval_share == 0:
             raise ValueError("patience needs held-out problems: set --eval-share (in Python eval_share) above 0")
 

@@ -16,10 +16,12 @@ from datasets import Dataset
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 
+from footfall.reward.backbone import context_length
 from footfall.reward.generative.chains import Preference
 from footfall.train.finite import Finite
+from footfall.train.lengths import length_limit
 from footfall.train.writers import Silent, asked, train_writer
-from footfall.types import content_key
+from footfall.types import Message, content_key
 
 
 class SilentDPO(Finite, Silent, DPOTrainer):
@@ -36,10 +38,29 @@ class Preferred(NamedTuple):
 
 
 def split_pairs(pairs: Sequence[Preference], share: float, seed: int = 0) -> tuple[list[Preference], list[Preference]]:
-    """Training and held-out pairs; no problem is on both sides."""
-    order = sorted({pair.problem for pair in pairs}, key=lambda problem: content_key("split", seed, problem))
+    """Training and held-out pairs; no problem is on both sides, nor is a question that two problems ask."""
+    group = _one_problem(pairs)
+    order = sorted(set(group.values()), key=lambda problem: content_key("split", seed, problem))
     held = set(order[: round(share * len(order))])
-    return [pair for pair in pairs if pair.problem not in held], [pair for pair in pairs if pair.problem in held]
+    sides = [[pair for pair in pairs if (group[pair.problem] in held) is side] for side in (False, True)]
+    return sides[0], sides[1]
+
+
+def _one_problem(pairs: Sequence[Preference]) -> dict[str, str]:
+    """The first id of each problem: problems that ask a question in the same words are one, whatever their ids."""
+    first: dict[str, str] = {}
+
+    def root(problem: str) -> str:
+        while first.setdefault(problem, problem) != problem:
+            problem = first[problem]
+        return problem
+
+    known: dict[tuple[Message, ...], str] = {}
+    for pair in pairs:
+        same = known.setdefault(pair.request.messages, pair.problem) if pair.request.messages else pair.problem
+        one, other = sorted((root(pair.problem), root(same)))
+        first[other] = one
+    return {problem: root(problem) for problem in first}
 
 
 def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[str, str]]:
@@ -54,14 +75,17 @@ def preference_rows(pairs: Sequence[Preference], tokenizer: Any) -> list[dict[st
     ]
 
 
-def refuse_cut(rows: Sequence[Mapping[str, Any]], tokenizer: Any, limit: int | None) -> None:
-    """TRL would cut a longer pair at its end, where a critique has its verdict and a solution its answer."""
+def refuse_cut(rows: Sequence[Mapping[str, Any]], tokenizer: Any, asked: int | None, lm: Any) -> None:
+    """TRL would cut a pair longer than it is `asked` at its end, where a critique has its verdict and a solution its answer,
+    and read one that is longer than the model's context."""
     texts = [row["prompt"] + row[side] + (tokenizer.eos_token or "") for row in rows for side in ("chosen", "rejected")]
     longest = max(len(ids) for ids in tokenizer(texts).input_ids)
+    limit = length_limit(asked, context_length(lm))
     if limit is not None and longest > limit:
+        whose = f"DPOConfig's max_length is {limit}: raise it (None: no limit), or"
         raise ValueError(
-            f"a prompt and its answer have {longest} tokens, and DPOConfig's max_length is {limit}: raise it (None: no limit), "
-            "or leave the pair out"
+            f"a prompt and its answer have {longest} tokens, and "
+            f"{whose if limit == asked else f'the model reads {limit}:'} leave the pair out"
         )
 
 
@@ -71,7 +95,7 @@ def train_dpo(
     """Fit the causal LM at `model` to the pairs and save it, with its tokenizer, as a model that any server can run.
 
     R-PRM's own settings are one epoch, batches of 128 pairs and a learning rate of 5e-7. Pairs of more tokens than
-    `args.max_length` are refused, not cut.
+    `args.max_length`, or than the model reads, are refused, not cut.
     """
     train, held = split_pairs(pairs, eval_share, args.seed)
     if not train:
@@ -79,7 +103,7 @@ def train_dpo(
 
     def make(lm: Any, tokenizer: Any) -> SilentDPO:
         rows = [preference_rows(each, tokenizer) for each in (train, held)]
-        refuse_cut([*rows[0], *rows[1]], tokenizer, args.max_length)
+        refuse_cut([*rows[0], *rows[1]], tokenizer, args.max_length, lm)
         own, other = (Dataset.from_list(each) if each else None for each in rows)
         return SilentDPO(model=lm, args=args, processing_class=tokenizer, train_dataset=own, eval_dataset=other)
 

@@ -20,6 +20,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.loading import padded
 from footfall.render import Template, encode
+from footfall.reward.backbone import context_length
+from footfall.train.lengths import length_limit
 from footfall.train.planned import Plan, fit_loss
 from footfall.types import Trajectory
 
@@ -37,7 +39,7 @@ class ImitationConfig:
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     max_length: int = 1024
-    """Longer traces are left out, and counted."""
+    """Traces that are longer, or do not fit into the model's context, are left out, and counted."""
     seed: int = 0
 
 
@@ -105,9 +107,11 @@ def imitate(
     """Fit the model to the traces, in place; it is left in evaluation mode."""
     begun = time.monotonic()
     given = lessons(traces, tokenizer, template)
-    kept = [lesson for lesson in given if len(lesson.ids) <= config.max_length]
+    limit = length_limit(config.max_length, context_length(model)) or config.max_length
+    kept = [lesson for lesson in given if len(lesson.ids) <= limit]
     if not kept:
-        raise ValueError(f"none of {len(given)} traces has at most {config.max_length} tokens: raise max_length")
+        fix = "raise max_length" if limit == config.max_length else "the model's context is no longer"
+        raise ValueError(f"none of {len(given)} traces has at most {limit} tokens: {fix}")
     lengths = [len(lesson.ids) for lesson in kept]
     plan = planned(lengths, config)
     losses = fit_loss(model, plan, lambda batch: _loss(model, kept, batch), progress)

@@ -42,9 +42,11 @@ from footfall.reward.packed import pack_row, packable, packing
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
 from footfall.train.imitation import ImitationConfig, planned
+from footfall.train.lengths import length_limit
 from footfall.train.objectives import Objective
 from footfall.train.planned import Keeping, Plan, fit_loss
 from footfall.train.trainer import Progress, step_metrics
+from footfall.train.writers import refuse_head
 from footfall.types import Judged, Judgement, Trajectory
 
 _TOKENS = 4096
@@ -98,7 +100,9 @@ def train_language_prm(
     lm: Any
     lm, tokenizer = load_model(seen.folder, str(place))
     lm.float()
-    limit = min(n for n in (config.max_length, context_length(lm)) if n)
+    limit = length_limit(config.max_length, context_length(lm))
+    if limit is None:
+        raise ValueError(f"the config of {source} names no context length; give max_length")
     if config.packing and not packable(lm, limit):
         raise ValueError(f"a {type(lm).__name__} cannot be packed (`footfall.reward.packed`): leave packing out")
     items_of = _outcomes(seen, family) if family.spans is not None else _verdicts(seen, family, tokenizer, objective)
@@ -203,7 +207,9 @@ def _refuse_nothing(items: Sequence[Item], rows: Sequence[Judged], objective: Ob
 def _refuse_settings(config: TrainConfig, family: Family) -> None:
     """What would be left unheeded."""
     usual = TrainConfig()
-    unheeded = ("heads", "head", "view", "marker", "head_lr", "accumulation", "patience", "schedule")
+    unheeded = [
+        "heads", "head", "view", "marker", "head_lr", "accumulation", "patience", "schedule", "anchor", "template",
+    ]  # fmt: skip
     asked = [name for name in unheeded if getattr(config, name) != getattr(usual, name)]
     asked += ["compile"] if config.compile else []
     asked += ["merge_lora"] if config.merge_lora and config.lora_rank is None else []
@@ -212,6 +218,7 @@ def _refuse_settings(config: TrainConfig, family: Family) -> None:
 
 
 def _reference(base: str, tokenizer: Any, place: torch.device) -> Any:
+    refuse_head(base)
     reference, theirs = load_model(base, str(place))
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise ValueError(

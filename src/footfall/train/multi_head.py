@@ -114,7 +114,7 @@ class MultiHeadDPOTrainer(Finite, Silent, DPOTrainer):
              "objective": self.objectives.index(pair.objective)}
             for pair in pairs
         ]  # fmt: skip
-        refuse_cut(rows, tokenizer, args.max_length)
+        refuse_cut(rows, tokenizer, args.max_length, model)
         pad: Any = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         start: Any = super().__init__
         start(

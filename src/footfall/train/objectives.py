@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from footfall.registry import Declared, load, named_files, register
+from footfall.registry import Declared, load, named_files, parts, register
 from footfall.reward.readout import MeanOfHeads, Readout, Several
 from footfall.train.losses import (
     Ending,
@@ -112,6 +112,8 @@ def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
     In a file of the user's (mine.py:my_loss) it may be the loss itself, of three tensors (traces, steps) and of settings.
     """
     factory = load("objective", name)
+    if name not in named_files():
+        _refuse_unknown(name, factory, options)
     if name in named_files() and not _binds(factory, options):
         if not _binds(factory, options, "logits", "targets", "mask"):
             given = f"; the settings are {', '.join(options)}" if options else ""
@@ -121,6 +123,18 @@ def make_objective(name: str, options: Mapping[str, Json]) -> Objective:
     if not isinstance(objective, Objective):
         raise ValueError(f"{name} gave {type(objective).__name__}: {_OWN_LOSS}")
     return objective
+
+
+def _refuse_unknown(name: str, factory: Callable[..., Any], options: Mapping[str, Json]) -> None:
+    """A setting that the objective does not have, with what has it."""
+    takes = inspect.signature(factory).parameters
+    for option in options:
+        if option not in takes:
+            users = [each for each in parts("objective") if each not in named_files()]
+            users = [each for each in users if option in inspect.signature(load("objective", each)).parameters]
+            whose = f"{option} is a setting of {', '.join(users)}" if users else f"no objective has a setting {option}"
+            own = f"it takes {', '.join(takes)}" if takes else "it takes none"
+            raise ValueError(f"the objective {name} takes no setting {option}: {own}; {whose}")
 
 
 def _binds(factory: Callable[..., Any], options: Mapping[str, Json], *first: str) -> bool:

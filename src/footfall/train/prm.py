@@ -25,6 +25,7 @@ from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.checkpoint import language_family
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.family import Family, families
+from footfall.reward.heads import Heads
 from footfall.reward.packed import IMPLEMENTATION, IN_FULL, packable, packing
 from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.reward.publish import publish
@@ -256,6 +257,8 @@ def _begin(job: _Job) -> PRM:
     if config.batch_size % together:
         raise ValueError(f"batch_size {config.batch_size} parts the {together} rows that are compared")
     model = fresh_model(job.backbone, config, job.objective)
+    if config.anchor != TrainConfig.anchor and not isinstance(model.head, Heads):
+        raise ValueError("anchor holds several small networks to where they began: set heads too, or leave it out")
     if config.merge_lora and not model.prm_config.lora:
         raise ValueError("merge_lora: there are no adapters to fold into the weights; lora_rank makes them")
     return model
@@ -380,14 +383,17 @@ def _decontaminate(
     """The clean rows and how many were not."""
     if not against:
         return rows, 0
-    overlaps = find_overlaps((row.trajectory.problem for row in rows), against)
-    bad = {overlap.train_id for overlap in overlaps}
-    clean = [row for row in rows if row.trajectory.problem.id not in bad]
+    # Other problems may have the same id: sets of data count from 0, each for itself.
+    problems = {(p.id, p.text): p for p in (row.trajectory.problem for row in rows)}
+    places = {str(n): key for n, key in enumerate(problems)}
+    overlaps = find_overlaps((replace(p, id=n) for n, p in zip(places, problems.values(), strict=True)), against)
+    bad = {places[overlap.train_id] for overlap in overlaps}
+    clean = [row for row in rows if (row.trajectory.problem.id, row.trajectory.problem.text) not in bad]
     dropped = len(rows) - len(clean)
     if bad and config.contaminated == "error":
         first = overlaps[0]
         raise ValueError(
-            f"{dropped} training rows are about evaluation problems, e.g. problem {first.train_id!r} matches "
+            f"{dropped} training rows are about evaluation problems, e.g. problem {places[first.train_id][0]!r} matches "
             f'{first.eval_id!r} ({first.kind}, overlap {first.overlap:.2f}); remove them, or use contaminated="drop"'
         )
     return clean, dropped
@@ -473,7 +479,8 @@ def _packed(model: PRM, config: TrainConfig, half: bool) -> bool:
     if config.packing and not can:
         raise ValueError(
             f"a {type(model.backbone).__name__} cannot be packed (its attention is its own, its window shorter than "
-            f"{model.max_length} tokens, or the head reads more than a step's last state): leave packing out, or lower max_length"
+            f"{model.max_length} tokens, or its head reads more than a step's last state): leave packing out, or lower "
+            "max_length"
         )
     return can and (half if config.packing is None else config.packing)
 

@@ -17,8 +17,10 @@ from transformers import TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling, SFTTrainer
 
+from footfall.reward.backbone import context_length
 from footfall.reward.generative.critic import Request
 from footfall.train.finite import Finite
+from footfall.train.lengths import length_limit
 from footfall.train.planned import Keeping, Plan, Planned, arguments, run
 from footfall.train.trainer import Progress
 from footfall.train.writers import Silent, asked, train_writer
@@ -83,17 +85,18 @@ def train_sft(
     texts: Sequence[tuple[Request, str]], model: str | Path, out: str | Path, args: SFTConfig
 ) -> Mapping[str, float]:
     """Fit the causal LM at `model` to write each text to its question, and save it, with its tokenizer, at `out`; the trainer's
-    last figures. Longer rows than `args.max_length` are refused, not cut."""
+    last figures. Longer rows than `args.max_length`, or than the model reads, are
+    refused, not cut."""
     if not texts:
         raise ValueError("there are no texts to train on")
 
     def make(lm: Any, tokenizer: Any) -> SilentSFT:
         rows = [written(asked(request, tokenizer), text, tokenizer) for request, text in texts]
         longest = max(len(row.ids) for row in rows)
-        if args.max_length is not None and longest > args.max_length:
-            raise ValueError(
-                f"a row has {longest} tokens, the limit is {args.max_length}: raise max_length, or drop it"
-            )
+        limit = length_limit(args.max_length, context_length(lm))
+        if limit is not None and longest > limit:
+            fix = "raise max_length, or drop it" if limit == args.max_length else "drop it, for the model reads no more"
+            raise ValueError(f"a row has {longest} tokens, the limit is {limit}: {fix}")
         data = Dataset.from_list([row.columns() for row in rows])
         return SilentSFT(model=lm, args=args, train_dataset=data, processing_class=tokenizer)
 

@@ -154,7 +154,8 @@ def td(
         return td_loss(logits, targets, mask, targets * good + (1 - targets) * bad, gamma, n, last_weight)
 
     rewards = f"right={first:g} to {last:g}, wrong={low:g} to {lowest:g}"
-    return Objective(f"td(n={n}, gamma={gamma:g}, {rewards})", loss, along=True)
+    weight = "" if last_weight == 1 else f", last_weight={last_weight:g}"
+    return Objective(f"td(n={n}, gamma={gamma:g}, {rewards}{weight})", loss, along=True)
 
 
 @register("objective", "self-agreement", Declared(needs=("outcomes",)))

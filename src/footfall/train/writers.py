@@ -19,6 +19,7 @@ from footfall.render import dialogue_text
 from footfall.reward.backbone import context_length
 from footfall.reward.generative.critic import Request
 from footfall.reward.packed import packable, packing
+from footfall.reward.prm import HEAD_FILE
 
 
 class Silent:
@@ -33,10 +34,20 @@ def asked(request: Request, tokenizer: Any) -> str:
     return dialogue_text(tokenizer, request.messages, request.opening, request.header)
 
 
+def refuse_head(source: str | Path) -> None:
+    """A PRM's head and view would be left behind without a word by a training of language models."""
+    if (Path(source) / HEAD_FILE).is_file():
+        raise ValueError(
+            f"{source} is a PRM with a head of its own ({HEAD_FILE}), which a language model has no place for: name the model "
+            "that it was trained from, or go on with the PRM by `footfall train --backbone`"
+        )
+
+
 def train_writer(
     model: str | Path, out: str | Path, args: TrainingArguments, make: Callable[[Any, Any], Trainer]
 ) -> tuple[Trainer, Mapping[str, float]]:
     """The trainer that `make` makes of the model and its tokenizer, after it has trained and saved, and its last figures."""
+    refuse_head(model)
     lm: Any
     lm, tokenizer = load_model(str(model), "cpu" if args.use_cpu else None)
     lm.float()  # what is trained is not half precision, as a writer on CUDA is

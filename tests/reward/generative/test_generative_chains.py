@@ -12,7 +12,7 @@ from footfall.formats import write
 from footfall.label.agreeing import agreeing, known_labels
 from footfall.registry import create
 from footfall.reward.generative.chains import Preference, agrees, balanced, continuations, gold_of, preferences
-from footfall.reward.generative.critic import Request
+from footfall.reward.generative.critic import Request, say
 from footfall.reward.generative.dg_prm import pareto_pairs
 from footfall.reward.generative.drm import extremes
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
@@ -160,6 +160,17 @@ def test_problems_of_held_out_pairs_are_in_no_training_pair() -> None:
     train, held = split_pairs(pairs, 0.3, seed=3)
     assert len(train) + len(held) == 40 and held
     assert not {pair.problem for pair in train} & {pair.problem for pair in held}
+
+
+def test_a_question_in_the_same_words_is_on_one_side_whatever_the_ids_of_its_problems() -> None:
+    """Two sets of data had a problem under two ids: it was trained on, and held out."""
+    from footfall.train.dpo import split_pairs
+
+    asked = [Request(say(f"What is {i} + 1?")) for i in range(8)]
+    pairs = [Preference(f"{name}-{i}", asked[i], "a", "b", True) for i in range(8) for name in ("one", "other")]
+    for seed in range(5):
+        train, held = split_pairs(pairs, 0.4, seed)
+        assert held and not {pair.request for pair in train} & {pair.request for pair in held}
 
 
 def test_pairs_of_a_policy_are_continuations_that_a_judge_puts_above_others() -> None:

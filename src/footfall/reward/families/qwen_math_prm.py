@@ -27,7 +27,7 @@ from footfall.registry import register
 from footfall.render import BOS, Piece, Text, Token, Writer
 from footfall.reward.backbone import TensorFiles
 from footfall.reward.family import Family, Layout, Match
-from footfall.reward.heads import Head, LinearHead, layer_sizes, linear, through_members
+from footfall.reward.heads import Head, LinearHead, even, layer_sizes, linear, through_members
 from footfall.reward.readout import Readout
 from footfall.types import Trajectory
 
@@ -70,7 +70,9 @@ def qwen_math_prm() -> Family:
 
 
 class MeanOfMembers(Head):
-    """Members side by side; gives their mean probability (…, 1)."""
+    """Members side by side; gives their mean probability (…, 1), which is read as it is and fitted by its log-odds."""
+
+    probability = True
 
     def __init__(self, weights_EHD: list[Tensor], biases_ED: list[Tensor]) -> None:
         super().__init__()
@@ -93,10 +95,13 @@ def mean_of_members(
     width: int, outputs: int, seed: int = 0, members: int = 32, hidden: Sequence[int] = (128, 128)
 ) -> MeanOfMembers:
     """Small networks whose mean probability is the one output (ActPRM)."""
+    if outputs != 1:
+        raise ValueError(f"the head mean-of-members gives one probability, and {outputs} outputs are asked of it")
     generator = torch.Generator().manual_seed(seed)
     sizes = layer_sizes((width, *hidden, outputs), members)
-    weights = [0.02 * torch.randn((members, a, b), generator=generator) for a, b in sizes]
-    return MeanOfMembers(weights, [torch.zeros(members, b) for _, b in sizes])
+    weights = [even((members, a, b), a, generator) for a, b in sizes]
+    made = MeanOfMembers(weights, [even((members, b), a, generator) for a, b in sizes])
+    return made.requires_grad_(True)
 
 
 @dataclass(frozen=True)
